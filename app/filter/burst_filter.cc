@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "filter/burst_filter.h"
+
+#include <rte_prefetch.h>
+
+#include "filter/reply.h"
+#include "weir/mbuf.h"
+
+namespace weir::filter {
+
+struct BurstFilter::Batch {
+  std::array<Frame, burst_size> frames;
+  std::array<Fate, burst_size> fates;
+
+  // Requests waiting for a decision; views into the burst's frames and into `scratch`.
+  std::array<ParsedRequest, batch_size> parsed;
+  std::array<Request, batch_size> requests;  // admit_burst() wants them side by side
+  std::array<Decision, batch_size> decisions;
+  std::array<std::uint8_t, batch_size> origin;  // index of the request's frame in the burst
+  std::size_t count = 0;
+
+  std::array<std::byte, scratch_size> scratch;
+};
+
+BurstFilter::BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wiring, Counters& counters,
+                         std::uint64_t seed)
+    : worker_(worker),
+      headers_(throttle.headers()),
+      rules_(throttle.config().rules),
+      wiring_(wiring),
+      counters_(counters),
+      closing_(closing_capacity, seed),
+      batch_(std::make_unique<Batch>()) {}
+
+BurstFilter::~BurstFilter() = default;
+
+std::size_t BurstFilter::memory() noexcept {
+  return sizeof(BurstFilter) + sizeof(Batch) + closing_capacity * sizeof(ClosingFlow);
+}
+
+void BurstFilter::process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
+  closing_changed_ = false;
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    if (i + 1 < burst.size()) rte_prefetch0(rte_pktmbuf_mtod(burst[i + 1], const void*));
+    classify(i, burst[i], now);
+  }
+  decide(now);
+  for (std::size_t i = 0; i < burst.size(); ++i) act(i, burst[i], now, out);
+}
+
+void BurstFilter::classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept {
+  Batch& batch = *batch_;
+  // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
+  if (mbuf->nb_segs > 1) decide(now);
+  const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
+  Frame& frame = batch.frames[index];
+  Fate& fate = batch.fates[index];
+  frame = parse_frame(bytes);
+  fate = {};
+  if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
+  if (frame.kind != FrameKind::tcp) return;
+
+  if (ClosingFlow* const flow = closing_.find(frame, now)) {
+    fate.step = closing_step(*flow, frame);
+    if (fate.step != ClosingStep::forget) {
+      fate.kind = Fate::Kind::closing;
+      return;
+    }
+    ClosingFlows::erase(*flow);
+  }
+
+  HttpRequests requests(tcp_payload(bytes, frame), headers_);
+  while (true) {
+    if (batch.count == batch_size) decide(now);
+    ParsedRequest& parsed = batch.parsed[batch.count];
+    if (!requests.next(parsed)) return;
+    set_endpoints(parsed.request, frame);
+    batch.requests[batch.count] = parsed.request;
+    batch.origin[batch.count] = static_cast<std::uint8_t>(index);
+    ++batch.count;
+  }
+}
+
+void BurstFilter::decide(MonotonicTime now) noexcept {
+  Batch& batch = *batch_;
+  const std::size_t count = batch.count;
+  if (count == 0) return;
+  batch.count = 0;
+  worker_.admit_burst(std::span{batch.requests}.first(count), now, std::span{batch.decisions}.first(count));
+  std::uint64_t blocked = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Decision& decision = batch.decisions[i];
+    if (decision.verdict != Verdict::block) continue;
+    ++blocked;
+    Fate& fate = batch.fates[batch.origin[i]];
+    // The first refused request speaks for its frame.
+    if (decision.action == Action::observe || fate.kind == Fate::Kind::refuse) continue;
+    fate.kind = Fate::Kind::refuse;
+    fate.action = decision.action;
+    fate.head = batch.requests[i].method == "HEAD";
+    fate.rule = decision.rule;
+    fate.retry_after = decision.retry_after;
+  }
+  counters_.requests.add(count);
+  counters_.admitted.add(count - blocked);
+  counters_.blocked.add(blocked);
+}
+
+void BurstFilter::act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept {
+  const Frame& frame = batch_->frames[index];
+  Fate& fate = batch_->fates[index];
+  if (closing_changed_ && fate.kind != Fate::Kind::closing && frame.kind == FrameKind::tcp) {
+    if (ClosingFlow* const flow = closing_.find(frame, now)) {
+      fate.step = closing_step(*flow, frame);
+      if (fate.step == ClosingStep::forget)
+        ClosingFlows::erase(*flow);
+      else
+        fate.kind = Fate::Kind::closing;
+    }
+  }
+  switch (fate.kind) {
+    case Fate::Kind::pass:
+      mbuf->port = wiring_.ports[mbuf->port].peer;
+      out.frames[out.count++] = mbuf;
+      return;
+    case Fate::Kind::refuse:
+      refuse(mbuf, frame, fate, now, out);
+      break;
+    case Fate::Kind::closing:
+      close(mbuf, frame, fate.step, now, out);
+      break;
+  }
+  counters_.consumed.add(1);
+  rte_pktmbuf_free(mbuf);
+}
+
+void BurstFilter::refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
+                         Outgoing& out) noexcept {
+  bool answered = false;
+  // Before the handshake has ended there is no stream to put a response into.
+  const bool can_reply = (frame.tcp_flags & tcp_syn) == 0 && fate.rule < rules_.size();
+  if (fate.action == Action::reply_429 && can_reply) {
+    ClosingFlow flow = closing_flow(frame, 0);
+    flow.rule = fate.rule;
+    flow.head = fate.head;
+    flow.retry_after_seconds = whole_seconds(fate.retry_after);
+    answered = answer_429(mbuf, frame, flow, out);
+    if (answered) {
+      flow.next_to_client += static_cast<std::uint32_t>(
+          reply_429_length({&rules_[flow.rule], flow.retry_after_seconds, flow.head}));
+      closing_.insert(flow, frame, now);
+      closing_changed_ = true;
+    }
+  } else if (fate.action != Action::drop) {
+    answered = answer_reset(mbuf, frame, out);
+  }
+  if (!answered) counters_.dropped.add(1);
+}
+
+void BurstFilter::close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now,
+                        Outgoing& out) noexcept {
+  counters_.absorbed.add(1);
+  const ClosingFlow* const flow = closing_.find(frame, now);
+  if (flow == nullptr) return;  // pushed out by a later one of this very burst
+  if (step == ClosingStep::repeat_reply) {
+    answer_429(mbuf, frame, *flow, out);
+  } else if (step == ClosingStep::acknowledge) {
+    const Segment segment{frame_bytes(mbuf, batch_->scratch), frame};
+    rte_mbuf* const acknowledgment = crafted(mbuf->port, [&](std::span<std::byte> to) noexcept {
+      return craft_acknowledgment(segment, flow->next_to_client, flow->next_from_client, to);
+    });
+    if (acknowledgment == nullptr) return;  // the client sends again, and is answered then
+    out.frames[out.count++] = acknowledgment;
+    counters_.crafted.add(1);
+  }
+}
+
+bool BurstFilter::answer_429(rte_mbuf* mbuf, const Frame& frame, const ClosingFlow& flow,
+                             Outgoing& out) noexcept {
+  const Segment request{frame_bytes(mbuf, batch_->scratch), frame};
+  const Refusal refusal{&rules_[flow.rule], flow.retry_after_seconds, flow.head};
+  return send_both(
+      crafted(mbuf->port,
+              [&](std::span<std::byte> to) noexcept { return craft_reply_429(request, refusal, to); }),
+      crafted(wiring_.ports[mbuf->port].peer,
+              [&](std::span<std::byte> to) noexcept { return craft_reset_to_server(request, to); }),
+      out);
+}
+
+bool BurstFilter::answer_reset(rte_mbuf* mbuf, const Frame& frame, Outgoing& out) noexcept {
+  const Segment request{frame_bytes(mbuf, batch_->scratch), frame};
+  return send_both(
+      crafted(mbuf->port,
+              [&](std::span<std::byte> to) noexcept { return craft_reset_to_client(request, to); }),
+      crafted(wiring_.ports[mbuf->port].peer,
+              [&](std::span<std::byte> to) noexcept { return craft_reset_to_server(request, to); }),
+      out);
+}
+
+bool BurstFilter::send_both(rte_mbuf* to_client, rte_mbuf* to_server, Outgoing& out) noexcept {
+  // One end alone would leave the other with half a connection.
+  if (to_client == nullptr || to_server == nullptr) {
+    rte_pktmbuf_free(to_client);
+    rte_pktmbuf_free(to_server);
+    return false;
+  }
+  out.frames[out.count++] = to_client;
+  out.frames[out.count++] = to_server;
+  counters_.crafted.add(2);
+  return true;
+}
+
+template <typename Write>
+rte_mbuf* BurstFilter::crafted(std::uint16_t port, const Write& write) noexcept {
+  rte_mbuf* const mbuf = rte_pktmbuf_alloc(wiring_.ports[port].pool);
+  if (mbuf == nullptr) return nullptr;
+  const std::size_t length = write(
+      std::span{rte_pktmbuf_mtod(mbuf, std::byte*), static_cast<std::size_t>(rte_pktmbuf_tailroom(mbuf))});
+  if (length == 0) {
+    rte_pktmbuf_free(mbuf);
+    return nullptr;
+  }
+  mbuf->data_len = static_cast<std::uint16_t>(length);
+  mbuf->pkt_len = static_cast<std::uint32_t>(length);
+  mbuf->port = port;
+  return mbuf;
+}
+
+}  // namespace weir::filter

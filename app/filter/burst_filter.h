@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The heart of the filter: a burst of frames in, the frames to send out, in order. Classifies, asks the
+/// throttle, acts.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "filter/closing_flows.h"
+#include "filter/counters.h"
+#include "filter/wiring.h"
+#include "weir/packet.h"
+#include "weir/throttle.h"
+
+namespace weir::filter {
+
+/// Frames on their way out; `mbuf->port` is the port to leave by.
+struct Outgoing {
+  std::array<rte_mbuf*, max_outgoing> frames;
+  std::size_t count = 0;
+};
+
+/// One worker's filter. One thread at a time. process() neither blocks nor allocates (but mbufs from their
+/// pools).
+class BurstFilter {
+ public:
+  /// Closing flows remembered per worker.
+  static constexpr std::size_t closing_capacity = 16384;
+
+  /// All references must outlive the filter. Allocates all memory it will ever use.
+  /// @param seed  random
+  BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wiring, Counters& counters,
+              std::uint64_t seed);
+  ~BurstFilter();
+  BurstFilter(const BurstFilter&) = delete;
+  BurstFilter& operator=(const BurstFilter&) = delete;
+
+  /// Bytes one filter takes.
+  static std::size_t memory() noexcept;
+
+  /// Decides on a burst. Takes the frames over; they come back in `out` or are freed.
+  /// @param burst  at most burst_size; `mbuf->port` is the port received from
+  /// @pre the worker is online, out.count is 0
+  void process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
+
+ private:
+  /// Requests decided in one call of admit_burst().
+  static constexpr std::size_t batch_size = 64;
+  /// Larger than any IP packet with its link header.
+  static constexpr std::size_t scratch_size = 65536 + 64;
+
+  /// What becomes of one frame of the burst.
+  struct Fate {
+    enum class Kind : std::uint8_t { pass, refuse, closing } kind = Kind::pass;
+    ClosingStep step = ClosingStep::absorb;  // of closing
+    Action action = Action::observe;         // of refuse, and so the rest
+    bool head = false;
+    RuleIndex rule = no_rule;
+    Duration retry_after{};
+  };
+  /// Memory of a burst's requests; too large for the stack.
+  struct Batch;
+
+  void classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void decide(MonotonicTime now) noexcept;
+  void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
+  void refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
+              Outgoing& out) noexcept;
+  void close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now, Outgoing& out) noexcept;
+  bool answer_429(rte_mbuf* mbuf, const Frame& frame, const ClosingFlow& flow, Outgoing& out) noexcept;
+  bool answer_reset(rte_mbuf* mbuf, const Frame& frame, Outgoing& out) noexcept;
+  bool send_both(rte_mbuf* to_client, rte_mbuf* to_server, Outgoing& out) noexcept;
+  /// A frame made by `write`, to leave by `port`; null when there is no memory for it.
+  template <typename Write>
+  rte_mbuf* crafted(std::uint16_t port, const Write& write) noexcept;
+
+  Worker& worker_;
+  const HeaderSelection& headers_;
+  std::span<const Rule> rules_;
+  const Wiring& wiring_;
+  Counters& counters_;
+  ClosingFlows closing_;
+  std::unique_ptr<Batch> batch_;
+  bool closing_changed_ =
+      false;  // by this burst: later frames of it may belong to a flow that has just been closed
+};
+
+}  // namespace weir::filter

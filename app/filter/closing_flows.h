@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// After a 429 the server has been reset but the client still talks: it acknowledges the response, may be in
+/// the middle of a body, and ends its side with FIN. Were these segments passed on, the server's stack would
+/// answer each with RST, and a client may lose a response it has not read yet to an RST that follows it (RFC
+/// 9112, 9.6). So the filter sees such a connection to its end: a small table of closing flows, per worker,
+/// remembers what to answer.
+///
+/// It is bounded in memory and time. A flow that was pushed out, or that outlives its time, falls back to the
+/// server's RST: later than without the table, and never worse. One thread; no allocation after construction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "weir/packet.h"
+#include "weir/rule.h"
+#include "weir/time.h"
+
+namespace weir::filter {
+
+/// The connection of one refused request, from the client's side.
+struct ClosingFlow {
+  IpAddress client;
+  IpAddress server;
+  std::uint16_t client_port = 0;
+  std::uint16_t server_port = 0;
+  RuleIndex rule = no_rule;               ///< the rule that refused, and
+  bool head = false;                      ///< the method was HEAD, and
+  std::uint64_t retry_after_seconds = 1;  ///< what the 429 said: a lost one is repeated with the same bytes
+  std::uint32_t request_sequence = 0;     ///< first byte of the refused request
+  std::uint32_t reply_sequence = 0;       ///< first byte of the 429
+  std::uint32_t next_to_client = 0;       ///< the byte after the 429 and its FIN
+  std::uint32_t next_from_client = 0;     ///< all before it has arrived
+  MonotonicTime expires = never;          ///< a free slot: in the past
+};
+
+/// What to do with a segment of a closing flow.
+enum class ClosingStep : std::uint8_t {
+  forget,  ///< a new connection, or the client has given up: drop the entry, treat the frame as any other
+  absorb,  ///< nothing to say
+  acknowledge,   ///< ACK what has arrived
+  repeat_reply,  ///< the 429 was lost: send it again
+};
+
+/// Takes up one more segment from the client. Pure but for `flow.next_from_client`.
+ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept;
+
+/// A flow for a request that has just been refused; `frame` is the request's.
+/// @param reply_length  TCP payload of the 429
+ClosingFlow closing_flow(const Frame& frame, std::size_t reply_length) noexcept;
+
+class ClosingFlows {
+ public:
+  /// How long a client's connection is looked after.
+  static constexpr Duration lifetime = std::chrono::seconds{5};
+
+  /// @param capacity  flows; rounded up to a power of two, at least 4
+  /// @param seed      random, so that nobody can choose whom to push out
+  ClosingFlows(std::size_t capacity, std::uint64_t seed);
+
+  /// The closing flow a client's segment belongs to; null if there is none. Valid until the next insert().
+  ClosingFlow* find(const Frame& frame, MonotonicTime now) noexcept;
+  /// Remembers a flow for `lifetime`; pushes out the oldest of its set when that is full.
+  void insert(const ClosingFlow& flow, const Frame& frame, MonotonicTime now) noexcept;
+  static void erase(ClosingFlow& flow) noexcept { flow.expires = never; }
+
+  std::size_t capacity() const noexcept { return slots_.size(); }
+
+ private:
+  static constexpr std::size_t ways = 4;
+  std::size_t set_of(const Frame& frame) const noexcept;
+
+  std::vector<ClosingFlow> slots_;
+  std::uint64_t seed_;
+  MonotonicTime last_expiry_ = never;  // no entry is younger: an idle table costs one comparison
+};
+
+}  // namespace weir::filter

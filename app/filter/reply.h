@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The frames weir-filter makes itself: what a client and a server are told when a request is refused. The
+/// filter has no TCP stack; everything follows from the request's own segment: its acknowledgment is the next
+/// byte the client expects, its sequence the next byte the server expects. Pure packet crafting on flat
+/// memory, IPv4 and IPv6, VLAN tags kept, checksums computed. Any thread; no allocation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "weir/packet.h"
+#include "weir/rule.h"
+#include "weir/time.h"
+
+namespace weir::filter {
+
+/// The largest frame any function below makes, in bytes: an output span of this size is always enough.
+inline constexpr std::size_t max_crafted_frame = 1024;
+
+/// A client's segment: the bytes of its frame and their layers.
+/// @pre for everything below: frame.kind is FrameKind::tcp and `bytes` are those it was parsed from
+struct Segment {
+  std::span<const std::byte> bytes;
+  const Frame& frame;
+};
+
+/// What a 429 says.
+struct Refusal {
+  const Rule* rule = nullptr;             ///< the rule that refused; never null
+  std::uint64_t retry_after_seconds = 1;  ///< at least 1
+  bool head = false;                      ///< the method was HEAD: no body
+};
+
+/// Retry-After for a block that lasts this much longer: whole seconds, rounded up, at least 1.
+std::uint64_t whole_seconds(Duration duration) noexcept;
+
+/// The sequence number behind a segment: SYN and FIN count one each.
+std::uint32_t sequence_end(const Frame& frame) noexcept;
+
+/// RST|ACK to the client: closes its end of the connection.
+/// All of these return the length of the frame written to `out`, or 0 when it does not fit.
+std::size_t craft_reset_to_client(const Segment& request, std::span<std::byte> out) noexcept;
+
+/// RST to the server, in the client's name, at the sequence number the server expects next.
+std::size_t craft_reset_to_server(const Segment& request, std::span<std::byte> out) noexcept;
+
+/// The 429 response and the end of the stream (PSH|ACK|FIN) to the client, in the server's name. Where the
+/// client uses TCP timestamps the frame has them too: some stacks drop segments without (RFC 7323, 3.2).
+std::size_t craft_reply_429(const Segment& request, const Refusal& refusal,
+                            std::span<std::byte> out) noexcept;
+
+/// A bare ACK to the client, in the server's name.
+/// @param sequence        the server's next byte
+/// @param acknowledgment  the client's next byte
+std::size_t craft_acknowledgment(const Segment& segment, std::uint32_t sequence, std::uint32_t acknowledgment,
+                                 std::span<std::byte> out) noexcept;
+
+/// Length of the TCP payload that craft_reply_429() makes for this refusal, in bytes.
+std::size_t reply_429_length(const Refusal& refusal) noexcept;
+
+}  // namespace weir::filter

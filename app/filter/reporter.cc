@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "filter/reporter.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "filter/signals.h"
+
+namespace weir::filter {
+namespace {
+
+// Written and flushed as a whole, so that a reader at the other end of a pipe never sees half a line.
+void show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Reporter::Reporter(const Throttle& throttle, std::span<const Counters> counters, const Options& options)
+    : throttle_(throttle),
+      counters_(counters),
+      live_(options.live),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      shared_(!throttle.config().store.url.starts_with("memory:")),
+      period_(options.live ? Duration{std::chrono::seconds{1}} : throttle.config().node.statistics),
+      duration_(options.duration),
+      start_(monotonic_now()),
+      before_(look()) {}
+
+Snapshot Reporter::look() const {
+  Snapshot snapshot;
+  snapshot.totals = add_up(counters_);
+  snapshot.figures = throttle_.figures();
+  snapshot.unix_seconds =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  snapshot.uptime = monotonic_now() - start_;
+  return snapshot;
+}
+
+void Reporter::print(const Snapshot& now) {
+  if (live_) {
+    const std::string table =
+        live_heading(before_, now, shared_) + rules_table(before_, now, throttle_.config().rules);
+    show(terminal_ ? "\033[H\033[J" + table : table + "\n");
+  } else {
+    show(statistics_line(before_, now, shared_));
+  }
+  before_ = now;
+}
+
+void Reporter::run() {
+  constexpr Duration forever = std::chrono::hours{24};
+  MonotonicTime next_print = start_ + period_;
+  while (true) {
+    const MonotonicTime now = monotonic_now();
+    Duration wait = forever;
+    if (period_ > Duration::zero()) wait = next_print - now;
+    if (duration_ > Duration::zero()) wait = std::min(wait, start_ + duration_ - now);
+    if (wait_for_stop(wait)) break;
+    const MonotonicTime later = monotonic_now();
+    if (duration_ > Duration::zero() && later >= start_ + duration_) break;
+    if (period_ > Duration::zero() && later >= next_print) {
+      print(look());
+      // Periods missed while the machine was busy are not made up for.
+      next_print = std::max(next_print + period_, later);
+    }
+  }
+  release_stop_signals();
+}
+
+void Reporter::finish() const {
+  Snapshot end = look();
+  Snapshot begin;
+  show("\n" + rules_table(begin, end, throttle_.config().rules) + total_lines(end));
+}
+
+}  // namespace weir::filter

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "classify/classifier.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "classify/normalise.h"
+#include "classify/path_template.h"
+
+namespace weir {
+namespace {
+
+constexpr char lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string_view trim(std::string_view text) noexcept {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+/// "example.com" or "*.example.com".
+class HostPattern {
+ public:
+  explicit HostPattern(std::string_view text) {
+    std::string in_lower_case(text.starts_with("*.") ? text.substr(1) : text);
+    std::transform(in_lower_case.begin(), in_lower_case.end(), in_lower_case.begin(), lower);
+    if (in_lower_case.ends_with('.')) in_lower_case.pop_back();
+    text_ = std::move(in_lower_case);
+    any_subdomain_ = text.starts_with("*.");
+  }
+
+  bool matches(std::string_view host) const noexcept {
+    if (text_.empty()) return true;
+    return any_subdomain_ ? host.size() > text_.size() && host.ends_with(text_) : host == text_;
+  }
+
+ private:
+  std::string text_;
+  bool any_subdomain_ = false;
+};
+
+/// A few bytes that differ for most different segments: rules out most rules in one comparison of integers.
+constexpr std::uint64_t no_mark = 0;
+std::uint64_t mark_of(std::string_view segment) noexcept {
+  std::uint64_t mark = 0;
+  std::memcpy(&mark, segment.data(), std::min<std::size_t>(segment.size(), 7));
+  return mark << 8 | (segment.size() & 0xff) | 0x80;
+}
+
+struct CompiledDimension {
+  Dimension dimension;
+  std::optional<std::size_t> segment;  ///< of a path variable
+};
+
+struct CompiledRule {
+  std::vector<std::string> methods;
+  HostPattern host;
+  std::optional<PathTemplate> path;
+  std::vector<std::uint16_t> destination_ports;
+  std::vector<CompiledDimension> key;
+
+  explicit CompiledRule(const Rule& rule)
+      : methods(rule.match.methods), host(rule.match.host), destination_ports(rule.match.destination_ports) {
+    if (!rule.match.path.empty()) path.emplace(rule.match.path);
+    for (const Dimension& dimension : rule.key) {
+      CompiledDimension compiled{dimension, std::nullopt};
+      if (dimension.kind == Dimension::Kind::path_variable && path)
+        compiled.segment = path->variable(dimension.name);
+      key.push_back(std::move(compiled));
+    }
+  }
+
+  bool matches(const Request& request, std::string_view request_host,
+               const PathSegments& segments) const noexcept {
+    if (!methods.empty() && std::find(methods.begin(), methods.end(), request.method) == methods.end())
+      return false;
+    if (!destination_ports.empty() && std::find(destination_ports.begin(), destination_ports.end(),
+                                                request.destination_port) == destination_ports.end()) {
+      return false;
+    }
+    return host.matches(request_host) && (!path || path->matches(segments));
+  }
+};
+
+void add_text_or_absent(KeyBytes& key, std::string_view text) noexcept {
+  if (text.empty()) {
+    key.add_absent();
+  } else {
+    key.add_text(text);
+  }
+}
+
+// With and without a slash at the end a path counts as one, since rules match it either way.
+std::string_view without_trailing_slash(std::string_view path) noexcept {
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+std::string_view segment_of(std::string_view path, std::size_t index) noexcept {
+  std::size_t begin = 1;
+  for (; index != 0 && begin < path.size(); --index) begin = std::min(path.find('/', begin), path.size()) + 1;
+  if (begin >= path.size()) return {};
+  return path.substr(begin, path.find('/', begin) - begin);
+}
+
+void add_header(KeyBytes& key, std::span<const Header> headers, std::string_view name) noexcept {
+  for (const Header& header : headers) {
+    if (!equals_ignoring_case(header.name, name)) continue;
+    key.add_text(trim(header.value));
+    return;
+  }
+  key.add_absent();
+}
+
+void add_dimension(KeyBytes& key, const CompiledDimension& compiled, const Request& request,
+                   const Classifier::Scratch& scratch) noexcept {
+  const Dimension& dimension = compiled.dimension;
+  switch (dimension.kind) {
+    case Dimension::Kind::source_address:
+      key.add_prefix(request.source, dimension.ipv4_bits, dimension.ipv6_bits);
+      return;
+    case Dimension::Kind::destination_address:
+      key.add_prefix(request.destination, dimension.ipv4_bits, dimension.ipv6_bits);
+      return;
+    case Dimension::Kind::destination_port:
+      if (request.destination_port == 0) {
+        key.add_absent();
+      } else {
+        key.add_number(request.destination_port);
+      }
+      return;
+    case Dimension::Kind::method:
+      add_text_or_absent(key, request.method);
+      return;
+    case Dimension::Kind::host:
+      add_text_or_absent(key, scratch.host);
+      return;
+    case Dimension::Kind::path:
+      add_text_or_absent(key, without_trailing_slash(scratch.path));
+      return;
+    case Dimension::Kind::path_variable:
+      add_text_or_absent(key,
+                         compiled.segment ? segment_of(scratch.path, *compiled.segment) : std::string_view{});
+      return;
+    case Dimension::Kind::header:
+      add_header(key, request.headers, dimension.name);
+      return;
+  }
+  key.add_absent();
+}
+
+}  // namespace
+
+struct Classifier::Compiled {
+  std::vector<CompiledRule> rules;
+  /// Of each rule, the mark of its path's first segment, or no_mark: apart from the rules, so that going
+  /// through all of them touches few lines.
+  std::vector<std::uint64_t> first_segment_marks;
+  HeaderSelection headers;
+};
+
+Classifier::Classifier(std::span<const Rule> rules) {
+  auto compiled = std::make_unique<Compiled>();
+  for (const Rule& rule : rules) {
+    const CompiledRule& made = compiled->rules.emplace_back(rule);
+    const std::string_view literal = made.path ? made.path->first_literal() : std::string_view{};
+    compiled->first_segment_marks.push_back(literal.empty() ? no_mark : mark_of(literal));
+    for (const Dimension& dimension : rule.key) {
+      if (dimension.kind == Dimension::Kind::header) compiled->headers.add(dimension.name);
+    }
+  }
+  compiled_ = std::move(compiled);
+}
+
+Classifier::~Classifier() = default;
+Classifier::Classifier(Classifier&&) noexcept = default;
+Classifier& Classifier::operator=(Classifier&&) noexcept = default;
+
+void Classifier::match(const Request& request, Scratch& scratch) const noexcept {
+  scratch.host = normalise_host(request.host, scratch.host_buffer);
+  // The target of CONNECT is an authority, not a path.
+  const bool has_path = request.method != "CONNECT" || request.target.starts_with('/');
+  scratch.path = has_path ? normalise_path(request.target, scratch.path_buffer) : std::string_view{};
+  scratch.rule_count = 0;
+  scratch.rules_cut = false;
+
+  const PathSegments segments(scratch.path);
+  const std::uint64_t mark = segments.count() == 0 ? no_mark : mark_of(segments[0]);
+  for (std::size_t i = 0; i < compiled_->rules.size(); ++i) {
+    const std::uint64_t wanted = compiled_->first_segment_marks[i];
+    if (wanted != no_mark && wanted != mark) continue;
+    if (!compiled_->rules[i].matches(request, scratch.host, segments)) continue;
+    if (scratch.rule_count == scratch.rules.size()) {
+      scratch.rules_cut = true;
+      return;
+    }
+    scratch.rules[scratch.rule_count++] = static_cast<RuleIndex>(i);
+  }
+}
+
+void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch& scratch,
+                          KeyBytes& key) const noexcept {
+  key.clear();
+  for (const CompiledDimension& dimension : compiled_->rules[rule].key)
+    add_dimension(key, dimension, request, scratch);
+}
+
+const HeaderSelection& Classifier::headers() const noexcept { return compiled_->headers; }
+
+}  // namespace weir

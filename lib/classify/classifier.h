@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// From a request to the keys under which it is counted: which rules apply, and the bytes of each rule's key.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "weir/packet.h"
+#include "weir/request.h"
+#include "weir/rule.h"
+
+namespace weir {
+
+/// The rules of a configuration, compiled. Immutable: any number of threads may use one at once, each with
+/// its own Scratch. No function but the constructor allocates.
+class Classifier {
+ public:
+  /// @pre `rules` have passed check_config()
+  explicit Classifier(std::span<const Rule> rules);
+  ~Classifier();
+  Classifier(Classifier&&) noexcept;
+  Classifier& operator=(Classifier&&) noexcept;
+
+  /// One request's normalised parts and the rules that apply to it; room for one, reused for the next.
+  struct Scratch {
+    static constexpr std::size_t max_path = 2048;
+    std::array<char, max_path> path_buffer;
+    std::array<char, 256> host_buffer;
+    std::string_view path;  ///< normalised, without query
+    std::string_view host;  ///< lower case, without port and trailing dot
+    std::array<RuleIndex, max_rules_per_request> rules;
+    std::size_t rule_count = 0;
+    bool rules_cut = false;  ///< more rules applied than a request may have; the first ones count
+  };
+
+  /// Fills `scratch` with the rules that apply, in order of the configuration.
+  void match(const Request& request, Scratch& scratch) const noexcept;
+
+  /// Builds the key of one matched rule. @pre match() has filled `scratch` from this request and named `rule`
+  void make_key(RuleIndex rule, const Request& request, const Scratch& scratch, KeyBytes& key) const noexcept;
+
+  /// The headers any rule needs.
+  const HeaderSelection& headers() const noexcept;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<const Compiled> compiled_;
+};
+
+}  // namespace weir

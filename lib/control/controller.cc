@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "control/controller.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace weir {
+namespace {
+
+// How soon to look again whether the workers have passed: a burst takes microseconds.
+constexpr Duration drain_poll = std::chrono::microseconds{50};
+
+}  // namespace
+
+Controller::Controller(ControllerParts parts)
+    : parts_(std::move(parts)),
+      publisher_(parts_.publication, parts_.quiescence),
+      workers_(parts_.quiescence.workers()),
+      shortest_span_(Duration::max()) {
+  for (const Rule& rule : parts_.rules) shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
+}
+
+WallTime Controller::next_flip_after(WallTime now) const noexcept {
+  WallTime next = WallTime::max();
+  for (std::size_t i = 0; i < parts_.rules.size(); ++i)
+    next = std::min(next, parts_.engine.clock(static_cast<RuleIndex>(i)).next_begin(now));
+  return next;
+}
+
+bool Controller::draining() const noexcept {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const WorkerState& worker) { return worker.draining; });
+}
+
+Instant Controller::advance(Instant now) {
+  if (!started_) {
+    started_ = true;
+    next_flip_ = next_flip_after(now.wall);
+    flipped_ = now;
+    for (IntervalPools& pools : parts_.pools) pools.turn_to(now.wall);
+    parts_.engine.step(now);
+    publish(now, true);
+    const std::uint64_t token = parts_.quiescence.start();
+    for (IntervalPools& pools : parts_.pools) pools.retired(token, 0);
+  }
+
+  collect_replies(now);
+  watch_store(now);
+  drain_passed(now);
+  if (awaiting_drain_ && (!draining() || now.monotonic >= drain_deadline_)) decide(now, false);
+  // A clock that was set back begins a span of its own: the old one's end would be long in coming.
+  if (!awaiting_drain_ && (now.wall >= next_flip_ || now.wall < flipped_.wall)) {
+    flip(now);
+    drain_passed(now);
+    if (!draining()) decide(now, false);
+  }
+  if (dirty_ && !awaiting_drain_) publish(now, true);
+  clear_spare_pools();
+
+  if (awaiting_drain_)
+    return now + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
+  Duration until = next_flip_ - now.wall;
+  if (sync_deadline_ != MonotonicTime::max()) until = std::min(until, sync_deadline_ - now.monotonic);
+  return now + std::max(until, Duration{1});
+}
+
+void Controller::flip(Instant now) {
+  ++figures_.spans;
+  if (now.wall - next_flip_ > shortest_span_) ++figures_.span_overruns;
+  figures_.stalled_workers = 0;
+
+  std::vector<std::size_t> flipped;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    WorkerState& worker = workers_[i];
+    if (worker.draining) {
+      // It has not passed since the last flip, so its spare table is not clean yet: it goes on where it is.
+      ++figures_.stalled_workers;
+      continue;
+    }
+    worker.table ^= 1;
+    flipped.push_back(i);
+  }
+  std::vector<IntervalPools*> turned;
+  for (IntervalPools& pools : parts_.pools)
+    if (pools.turn_to(now.wall)) turned.push_back(&pools);
+
+  flipped_ = now;
+  next_flip_ = next_flip_after(now.wall);
+  const std::uint64_t before = publisher_.generation();
+  publish(now, false);
+  const bool published = publisher_.generation() != before;
+  const std::uint64_t token = parts_.quiescence.start();
+  for (IntervalPools* pools : turned) pools->retired(token, figures_.spans);
+  for (const std::size_t i : flipped) {
+    if (published) {
+      workers_[i].draining = true;
+      workers_[i].flip_token = token;
+      workers_[i].flip = figures_.spans;
+    } else {
+      workers_[i].table ^= 1;
+    }
+  }
+  awaiting_drain_ = true;
+  // Long enough for any worker that runs, short enough to leave most of the span to the store.
+  drain_deadline_ = now.monotonic + std::min<Duration>(shortest_span_ / 4, std::chrono::milliseconds{10});
+}
+
+void Controller::drain_passed(Instant) {
+  for (std::size_t i = 0; i < workers_.size(); ++i)
+    if (workers_[i].draining && parts_.quiescence.passed(static_cast<unsigned>(i), workers_[i].flip_token))
+      drain(i);
+}
+
+void Controller::drain(std::size_t index) {
+  WorkerState& worker = workers_[index];
+  worker.draining = false;
+  SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
+  table.for_each([&](std::uint64_t key, const SpanEntry& entry, std::span<const std::byte> name) {
+    parts_.engine.count({.rule = entry.rule,
+                         .key = key,
+                         .key_bytes = name,
+                         .began = table.began,
+                         .offered = entry.offered,
+                         .admitted = entry.admitted,
+                         .refused_at = entry.refused_at});
+    if (entry.credit == 0) return;
+    IntervalPools& pools = parts_.pools[parts_.interval_of_rule[entry.rule]];
+    if (pools.ordinal_at(table.began) != pools.running_ordinal()) return;
+    if (AllowanceCell* cell = pools.running().find(key); cell != nullptr && cell == entry.cell)
+      cell->give_back(entry.credit);
+  });
+  const std::span<const OverflowCount> overflows = table.overflows();
+  for (std::size_t rule = 0; rule < overflows.size(); ++rule)
+    if (overflows[rule].offered > 0)
+      parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began, overflows[rule].offered,
+                                   overflows[rule].admitted);
+  table.clear();
+}
+
+void Controller::decide(Instant now, bool end_all) {
+  awaiting_drain_ = false;
+  parts_.engine.step(now, end_all);
+  for (const std::uint64_t key : parts_.engine.pardoned())
+    for (IntervalPools& pools : parts_.pools) pools.pardon(key);
+  publish(now, true);
+  submit(now);
+  collect_replies(now);
+}
+
+void Controller::publish(Instant now, bool judged) {
+  dirty_ = false;
+  if (!publisher_.ready()) return;
+  auto next = publisher_.blank();
+  next->began = flipped_.wall;
+  next->judged = judged;
+  next->intervals.clear();
+  for (IntervalPools& pools : parts_.pools) next->intervals.push_back(pools.state(now));
+  next->default_allowance.clear();
+  for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule)
+    next->default_allowance.push_back(parts_.engine.default_allowance(static_cast<RuleIndex>(rule)));
+  next->table_of_worker.clear();
+  for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
+
+  overrides_.clear();
+  // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
+  parts_.engine.for_each_override({flipped_.wall, now.monotonic},
+                                  [&](const KeyOverride& override) { overrides_.push_back(override); });
+  next->reset_keys(overrides_.size());
+  for (const KeyOverride& override : overrides_)
+    next->add_key({override.key, override.allowance, override.blocked_until});
+  publisher_.publish(std::move(next));
+  figures_.generation = publisher_.generation();
+}
+
+void Controller::submit(Instant now) {
+  const auto written = parts_.engine.writes();
+  if (!written.empty()) {
+    writes_.clear();
+    for (const EngineWrite& write : written)
+      writes_.push_back({.key = write.key,
+                         .name = write.name,
+                         .ordinal = write.ordinal,
+                         .delta = write.delta,
+                         .time_to_live = write.time_to_live,
+                         .expires = now.monotonic + write.time_to_live});
+    parts_.store.submit(writes_, now.monotonic);
+  }
+  parts_.engine.clear_writes();
+  // Also without writes: a rule that refuses everything while the store is away must learn that it is back.
+  sync_deadline_ =
+      std::min(sync_deadline_, now.monotonic + std::min(parts_.store_timeout, shortest_span_ / 2));
+}
+
+void Controller::collect_replies(Instant now) {
+  replies_.clear();
+  parts_.store.collect(replies_);
+  for (const CounterReply& reply : replies_)
+    parts_.engine.reply(reply.key, reply.ordinal, reply.delta, reply.total, now);
+  if (!replies_.empty()) dirty_ = true;
+}
+
+void Controller::watch_store(Instant now) {
+  if (now.monotonic < sync_deadline_) return;
+  sync_deadline_ = MonotonicTime::max();
+  const StoreFigures store = parts_.store.figures();
+  const bool reached = store.up && store.pending == 0;
+  if (!reached) ++figures_.store_late;
+  if (reached == store_up_) return;
+  store_up_ = reached;
+  dirty_ = true;
+  parts_.engine.sync_result(reached, now);
+  if (parts_.log)
+    parts_.log(reached ? std::string("store reached again")
+                       : "store lost: " + (store.error.empty() ? "no answer in time" : store.error) +
+                             "; going on locally, counts are kept");
+}
+
+void Controller::clear_spare_pools() {
+  for (IntervalPools& pools : parts_.pools) {
+    if (!pools.wants_clearing() || !parts_.quiescence.all_passed(pools.retired_token())) continue;
+    if (std::all_of(workers_.begin(), workers_.end(),
+                    [&](const WorkerState& worker) { return worker.flip >= pools.retired_flip(); }))
+      pools.clear_spare();
+  }
+}
+
+void Controller::finish(Instant now) {
+  advance(now);
+  if (!awaiting_drain_) flip(now);
+  drain_passed(now);
+  // What a flip handed over belongs to the engine now; what has been counted since is in the other table.
+  decide(now, true);
+  flip(now);
+  drain_passed(now);
+  decide(now, true);
+}
+
+}  // namespace weir

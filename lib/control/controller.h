@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The controller's round: when a span ends, flip the workers to their other tables, drain the old ones after
+/// the grace period, let the engine decide, publish, give the counts to the store, and publish again when its
+/// replies change anything. A state machine that never waits: advance() does what is due and says when to
+/// come back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "control/interval_pools.h"
+#include "control/publisher.h"
+#include "engine/engine.h"
+#include "shared/publication.h"
+#include "shared/quiescence.h"
+#include "shared/span_table.h"
+#include "store/store.h"
+#include "weir/rule.h"
+#include "weir/time.h"
+
+namespace weir {
+
+struct ControllerFigures {
+  std::uint64_t generation = 0;
+  std::uint64_t spans = 0;
+  std::uint64_t span_overruns = 0;
+  std::uint64_t stalled_workers = 0;
+  std::uint64_t store_late = 0;
+};
+
+/// What the controller works on. Everything outlives it.
+struct ControllerParts {
+  std::span<const Rule> rules;
+  std::span<const std::uint16_t> interval_of_rule;  ///< index into `pools`, by rule
+  std::span<SpanTable> tables;                      ///< tables_per_worker of each worker, one after the other
+  Quiescence& quiescence;
+  PublicationSlot& publication;
+  std::span<IntervalPools> pools;
+  Engine& engine;
+  Store& store;
+  Duration store_timeout;
+  std::function<void(std::string_view)> log;
+};
+
+/// Not thread-safe: one thread, or a lock around it.
+class Controller {
+ public:
+  explicit Controller(ControllerParts parts);
+
+  /// Does what is due at `now`. @return when to be called again at the latest
+  Instant advance(Instant now);
+
+  /// Ends all spans now, whether or not they are over, and gives everything to the store. All workers are
+  /// offline.
+  void finish(Instant now);
+  /// Takes in what the store has answered. Called by advance(); by itself after a final Store::flush().
+  void collect_replies(Instant now);
+
+  ControllerFigures figures() const noexcept { return figures_; }
+
+ private:
+  struct WorkerState {
+    std::uint8_t table = 0;        // where it counts, once it has taken up the latest publication
+    bool draining = false;         // its other table still holds the counts of a span that has ended
+    std::uint64_t flip_token = 0;  // the grace period after which that table is ours
+    std::uint64_t flip = 0;        // the number of the flip that gave it its table
+  };
+
+  void flip(Instant now);
+  void drain_passed(Instant now);
+  void drain(std::size_t worker);
+  void decide(Instant now, bool end_all);
+  void publish(Instant now, bool judged);
+  void submit(Instant now);
+  void watch_store(Instant now);
+  void clear_spare_pools();
+  bool draining() const noexcept;
+  WallTime next_flip_after(WallTime now) const noexcept;
+
+  ControllerParts parts_;
+  Publisher publisher_;
+  std::vector<WorkerState> workers_;
+  std::vector<KeyOverride> overrides_;
+  std::vector<CounterWrite> writes_;
+  std::vector<CounterReply> replies_;
+  ControllerFigures figures_;
+  bool started_ = false;
+  bool awaiting_drain_ = false;  // between flip and decide
+  bool dirty_ = false;           // replies have changed what should be published
+  Instant flipped_{};            // when the running span began
+  WallTime next_flip_{};
+  Duration shortest_span_{};
+  MonotonicTime drain_deadline_{};
+  MonotonicTime sync_deadline_ = MonotonicTime::max();
+  bool store_up_ = true;
+};
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "control/controller_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <utility>
+
+namespace weir {
+
+ControllerThread::ControllerThread(std::function<MonotonicTime()> advance, std::function<MonotonicTime()> now,
+                                   bool busy)
+    : advance_(std::move(advance)), now_(std::move(now)), busy_(busy) {
+  // The new thread inherits the mask, so that no signal can reach it before it has set its own.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "weir-control");
+}
+
+ControllerThread::~ControllerThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ControllerThread::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
+void ControllerThread::run() {
+  for (;;) {
+    const MonotonicTime due = advance_();
+    std::unique_lock lock(mutex_);
+    if (!busy_ && !woken_ && !stopping_) {
+      const Duration left = due - now_();
+      if (left > Duration::zero())
+        changed_.wait_until(lock, std::chrono::steady_clock::now() + left,
+                            [this] { return woken_ || stopping_; });
+    }
+    if (stopping_) return;
+    woken_ = false;
+  }
+}
+
+}  // namespace weir

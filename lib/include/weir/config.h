@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The configuration of one node, and the reader of its TOML form.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/export.h"
+#include "weir/rule.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// `[node]`
+struct NodeConfig {
+  std::string name;              ///< for people, in logs; default: the host's name
+  std::uint32_t keys = 65536;    ///< keys the node can hold at once, all rules together; 64 … 16 Mi
+  bool busy_controller = false;  ///< poll instead of sleep in the controller's thread
+  Duration idle_sleep{};  ///< weir-filter: a worker that finds nothing to do sleeps this long; 0: polls on
+  Duration statistics = std::chrono::seconds{1};  ///< weir-filter: period of the statistics line; 0: none
+};
+
+/// `[store]`
+struct StoreConfig {
+  /// "memory://" (this node alone), "redis://[user:password@]host[:port][/db]" or
+  /// "redis+unix://[user:password@]/path/to.sock[?db=N]".
+  std::string url = "memory://";
+  Duration timeout = std::chrono::milliseconds{50};     ///< a sync that took longer has failed; 1 ms … 10 s
+  Duration reconnect = std::chrono::milliseconds{200};  ///< pause between attempts to connect; 10 ms … 60 s
+  std::string prefix = "weir";                          ///< first part of every name in the store
+};
+
+/// `[ports]`: weir-filter only.
+struct PortsConfig {
+  /// Each pair is bridged, both ways. Numbers are DPDK port ids; the default pairs 0-1, 2-3, …
+  std::vector<std::pair<std::uint16_t, std::uint16_t>> pairs;
+  std::uint16_t descriptors = 1024;  ///< per queue and direction; 64 … 32768, a power of two
+  std::uint16_t queues = 0;          ///< queues per port; 0: one per worker, as far as the port has them
+};
+
+struct Config {
+  NodeConfig node;
+  StoreConfig store;
+  PortsConfig ports;
+  std::vector<Rule> rules;
+};
+
+/// One mistake in a configuration. `line` and `column` are 1-based; 0: the file as a whole.
+struct ConfigError {
+  std::string file;
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+  std::string message;  ///< what is wrong and what to do
+
+  /// "file:line:column: message"
+  WEIR_API std::string to_string() const;
+};
+
+/// A configuration, or every mistake found in it.
+struct ConfigResult {
+  Config config;                    ///< valid only without errors
+  std::vector<ConfigError> errors;  ///< in the order of the file
+
+  explicit operator bool() const noexcept { return errors.empty(); }
+};
+
+/// Reads a configuration from TOML text. Never throws on bad input; finds all mistakes, not just the first.
+/// @param text  the TOML document
+/// @param file  what to call it in messages
+/// Thread-safe.
+WEIR_API ConfigResult parse_config(std::string_view text, std::string_view file);
+
+/// Reads a configuration file. A file that cannot be read is an error at line 0.
+WEIR_API ConfigResult load_config(const std::string& path);
+
+/// Checks values put together by a program rather than read from TOML. Locations are 0; empty: all good.
+WEIR_API std::vector<ConfigError> check_config(const Config& config);
+
+}  // namespace weir

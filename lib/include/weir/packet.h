@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// From the bytes of an Ethernet frame to its layers, and from a TCP payload to HTTP/1.x requests. Every
+/// length is checked against the bytes that are there: a lying header yields a `malformed` frame, never a
+/// read beyond it. All functions are pure and may be called by any thread at any time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "weir/export.h"
+#include "weir/request.h"
+#include "weir/rule.h"
+
+namespace weir {
+
+/// What a frame turned out to be.
+enum class FrameKind : std::uint8_t {
+  tcp,              ///< a whole TCP segment (or the first fragment is not; see fragment)
+  fragment,         ///< a piece of a fragmented IP packet, the first one included: ports may be missing
+  other_transport,  ///< IP, but not TCP
+  not_ip,           ///< ARP and the like
+  malformed,        ///< a length or version contradicts the bytes
+};
+
+/// TCP flag bits as on the wire.
+enum TcpFlag : std::uint8_t { tcp_fin = 1, tcp_syn = 2, tcp_rst = 4, tcp_psh = 8, tcp_ack = 16 };
+
+/// The layers of one frame. Offsets count from the frame's first byte. Members below `kind` are filled as far
+/// as the frame got; TCP members only for FrameKind::tcp.
+struct Frame {
+  FrameKind kind = FrameKind::malformed;
+  std::uint8_t vlan_tags = 0;  ///< 802.1Q/802.1ad tags seen, at most 2
+  std::uint8_t tcp_flags = 0;
+  std::uint16_t l3_offset = 0;       ///< IP header; also the length of the link header with its tags
+  std::uint16_t l4_offset = 0;       ///< TCP header: after IPv4 options or IPv6 extension headers
+  std::uint16_t payload_offset = 0;  ///< after TCP options
+  std::uint32_t payload_length = 0;  ///< by the IP header, Ethernet padding excluded; never beyond the frame
+  std::uint32_t sequence = 0;        ///< host byte order
+  std::uint32_t acknowledgment = 0;  ///< host byte order
+  IpAddress source;
+  IpAddress destination;
+  std::uint16_t source_port = 0;
+  std::uint16_t destination_port = 0;
+};
+
+/// Parses one frame in flat memory (see weir/mbuf.h for mbufs).
+WEIR_API Frame parse_frame(std::span<const std::byte> bytes) noexcept;
+
+/// The header names worth extracting: what the rules name. At most max_chosen_headers.
+class WEIR_API HeaderSelection {
+ public:
+  /// Adds a name (lower case); false when full. Adding a name twice is fine.
+  bool add(std::string_view lower_case_name) noexcept;
+  std::size_t size() const noexcept { return size_; }
+  std::string_view operator[](std::size_t index) const noexcept {
+    return {names_[index].data(), lengths_[index]};
+  }
+
+ private:
+  static constexpr std::size_t max_name = 64;
+  std::array<std::array<char, max_name>, max_chosen_headers> names_{};
+  std::array<std::uint8_t, max_chosen_headers> lengths_{};
+  std::uint8_t size_ = 0;
+};
+
+/// A request found in a payload, with room for its chosen headers. `request.headers` points into `headers`:
+/// do not copy or move one and go on using the copy.
+struct ParsedRequest {
+  ParsedRequest() = default;
+  ParsedRequest(const ParsedRequest&) = delete;
+  ParsedRequest& operator=(const ParsedRequest&) = delete;
+
+  Request request;
+  std::array<Header, max_chosen_headers> headers;
+  bool complete = false;  ///< the header section ended within the payload
+};
+
+/// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
+/// it in the same segment. A payload that does not begin with a request line has none. A request line without
+/// its end has none either; cut-off headers still yield the request, not `complete`.
+class WEIR_API HttpRequests {
+ public:
+  HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
+      : rest_(payload), selection_(&selection) {}
+  /// Fills protocol, method, target, host and headers of `out.request`; the rest of it is left as it is.
+  /// @return false when there is no further request.
+  bool next(ParsedRequest& out) noexcept;
+
+ private:
+  std::string_view rest_;
+  const HeaderSelection* selection_;
+};
+
+/// Copies a frame's addresses and ports into a request.
+inline void set_endpoints(Request& request, const Frame& frame) noexcept {
+  request.source = frame.source;
+  request.destination = frame.destination;
+  request.source_port = frame.source_port;
+  request.destination_port = frame.destination_port;
+}
+
+/// The TCP payload of a frame; `bytes` as given to parse_frame.
+inline std::string_view tcp_payload(std::span<const std::byte> bytes, const Frame& frame) noexcept {
+  if (frame.kind != FrameKind::tcp) return {};
+  return {reinterpret_cast<const char*>(bytes.data()) + frame.payload_offset, frame.payload_length};
+}
+
+}  // namespace weir

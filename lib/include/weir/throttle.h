@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// One node's throttle: the configuration's rules, one handle per worker, and the controller.
+///
+/// The problem it solves: many nodes share one limit per key, and no request may wait for I/O. So workers
+/// count and obey, the controller adds up and decides, and between them lie only the span tables and the
+/// publication.
+///
+///     weir::ThrottleResult made = weir::Throttle::create(config, {.workers = 2});
+///     made.throttle->start();                      // the controller's thread
+///     // in each worker's thread, with its own index:
+///     weir::Worker& worker = made.throttle->worker(index);
+///     worker.online();
+///     while (running) { … worker.admit(request, now) …; worker.quiescent(); }
+///     worker.offline();
+///
+/// Threads: a Worker belongs to one thread at a time. Everything else of a Throttle may be called by any
+/// thread unless its comment says otherwise. The library creates one thread in start() (and one for a Redis
+/// store), installs no signal handlers, writes to no stream and never initialises DPDK's EAL.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/config.h"
+#include "weir/decision.h"
+#include "weir/export.h"
+#include "weir/packet.h"
+#include "weir/request.h"
+
+namespace weir {
+
+class WorkerCore;  // the data plane's implementation
+class NodeCore;    // the rooms put together
+
+/// Moves the monotonic clock the library itself uses (CLOCK_MONOTONIC) into a worker's hands: read it once
+/// per burst. Any thread; no system call where the kernel offers the vDSO.
+WEIR_API MonotonicTime monotonic_now() noexcept;
+
+/// One worker's handle. Not thread-safe: one thread at a time. None of these functions blocks, allocates,
+/// throws or makes a system call.
+class WEIR_API Worker {
+ public:
+  /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent.
+  void online() noexcept;
+  /// Stops taking part: call before anything that sleeps, or the span's end waits for this worker.
+  /// Idempotent.
+  void offline() noexcept;
+  /// Reports that no decision is in progress, and takes up what the controller has published. Call once per
+  /// loop.
+  void quiescent() noexcept;
+
+  /// Decides on one request under all rules that apply: refused by one, it is charged to none.
+  /// @param now  monotonic_now(), or the caller's own clock under Throttle::advance(); once per burst is
+  /// enough
+  Decision admit(const Request& request, MonotonicTime now) noexcept;
+
+  /// The same for a burst; `decisions[i]` answers `requests[i]`, as if admitted one after the other.
+  /// @pre decisions.size() >= requests.size()
+  void admit_burst(std::span<const Request> requests, MonotonicTime now,
+                   std::span<Decision> decisions) noexcept;
+
+  /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.
+  /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit
+  /// digest
+  /// @param weight  multiplies the rule's weight
+  Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
+                     MonotonicTime now) noexcept;
+
+ private:
+  friend class NodeCore;
+  explicit Worker(WorkerCore& core) noexcept : core_(&core) {}
+  WorkerCore* core_;
+};
+
+/// Figures of one rule, since the start. Requests, not weights.
+struct RuleFigures {
+  std::string name;
+  std::uint64_t offered = 0;
+  std::uint64_t admitted = 0;
+  std::uint64_t blocked = 0;       ///< refused by this rule, would-be refusals of an observing rule included
+  std::uint64_t blocked_keys = 0;  ///< keys blocked now
+};
+
+/// Figures of one node. A moment's view: counters are read while workers go on.
+struct Figures {
+  std::vector<RuleFigures> rules;
+  std::uint64_t publication_generation = 0;
+  std::uint64_t spans = 0;          ///< flips so far
+  std::uint64_t span_overruns = 0;  ///< flips that came more than a span late
+  std::uint64_t stalled_workers =
+      0;                   ///< workers that have not reported quiescent since the last flip, for over a span
+  std::uint64_t keys = 0;  ///< keys in the ledger
+  std::uint64_t overflowed =
+      0;  ///< first touches that found the tables full and were counted under a shared key
+  bool store_up = false;
+  std::uint64_t store_syncs = 0;     ///< batches answered
+  std::uint64_t store_failures = 0;  ///< batches and connections that failed
+  std::uint64_t store_late = 0;      ///< span ends whose sync missed its deadline
+  std::uint64_t counts_pending = 0;  ///< weight not yet acknowledged by the store
+  std::uint64_t counts_synced = 0;   ///< weight acknowledged by the store
+  std::uint64_t counts_expired = 0;  ///< weight given up: its counter had expired before the store came back
+  Duration store_round_trip{};       ///< of the last answered batch
+  std::string store_error;           ///< why the store is down; empty while up
+};
+
+/// One key, for tables and dashboards.
+struct KeyFigures {
+  std::string name;  ///< "login|203.0.113.7"
+  RuleIndex rule = no_rule;
+  std::uint64_t offered = 0;   ///< weight, in this interval, on this node
+  std::uint64_t admitted = 0;  ///< likewise
+  double nodes = 1;            ///< effective number of nodes seen by this key
+  bool blocked = false;
+  Duration blocked_for{};  ///< time left
+};
+
+struct ThrottleOptions {
+  unsigned workers = 1;  ///< handles to make, 1 … 255
+  /// Seed of the keyed hash; unset: random. Set it only where a run must replay.
+  std::optional<std::uint64_t> hash_seed;
+  /// Told of changes worth a log line ("store lost: …"), by the controller's thread; must not block. May be
+  /// empty.
+  std::function<void(std::string_view)> log;
+};
+
+struct ThrottleResult;
+
+/// One node. Destroying it stops the controller; workers must be offline by then.
+class WEIR_API Throttle {
+ public:
+  /// Checks the configuration and allocates all memory. Does not connect yet.
+  static ThrottleResult create(const Config& config, const ThrottleOptions& options);
+  ~Throttle();
+  Throttle(const Throttle&) = delete;
+  Throttle& operator=(const Throttle&) = delete;
+
+  /// @pre index < options.workers
+  Worker& worker(unsigned index) noexcept;
+  const Config& config() const noexcept;
+  /// What HttpRequests should extract for these rules.
+  const HeaderSelection& headers() const noexcept;
+
+  /// Starts the controller's thread. Not together with advance().
+  void start();
+  /// Ends the last span, synchronises what is pending (at most `patience`), ends the thread. Workers must be
+  /// offline.
+  /// @return true when nothing is left pending.
+  bool stop(Duration patience);
+
+  /// Drives the controller in the caller's own time instead of start(): does what is due at `now`.
+  /// Not thread-safe. Workers take up a span's end in quiescent(), so call advance(t), quiescent(),
+  /// advance(t).
+  /// @return when to call again, unless something else happens before
+  Instant advance(Instant now);
+
+  Figures figures() const;
+  /// Up to `count` keys, the most offered first.
+  std::vector<KeyFigures> top(std::size_t count) const;
+  /// The rules that apply to a request, in order of the configuration. Any thread, not a worker's path.
+  std::vector<RuleIndex> rules_for(const Request& request) const;
+  /// The name of the key under which a rule counts a request, e.g. "login|203.0.113.7".
+  std::string key_name(RuleIndex rule, const Request& request) const;
+  /// What the tables take, in bytes, all workers together.
+  std::size_t memory() const noexcept;
+
+ private:
+  explicit Throttle(std::unique_ptr<NodeCore> core);
+  std::unique_ptr<NodeCore> core_;
+};
+
+/// A throttle, or why there is none.
+struct ThrottleResult {
+  std::unique_ptr<Throttle> throttle;
+  std::string error;  ///< empty when `throttle` is set
+
+  explicit operator bool() const noexcept { return throttle != nullptr; }
+};
+
+}  // namespace weir

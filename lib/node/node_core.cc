@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node/node_core.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "node/system_clock.h"
+
+namespace weir {
+namespace {
+
+HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
+  if (seed) return {*seed, ~*seed};
+  std::random_device entropy;
+  const auto word = [&] { return std::uint64_t{entropy()} << 32 | entropy(); };
+  return {word(), word()};
+}
+
+std::vector<std::uint16_t> number_intervals(const Config& config, std::vector<IntervalPools>& pools) {
+  std::vector<std::uint16_t> interval_of_rule;
+  for (const Rule& rule : config.rules) {
+    const auto same = std::find_if(pools.begin(), pools.end(), [&](const IntervalPools& pool) {
+      return pool.interval() == rule.interval;
+    });
+    interval_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
+    if (same == pools.end()) pools.emplace_back(rule.interval, config.node.keys);
+  }
+  return interval_of_rule;
+}
+
+std::vector<RuleTerms> number_terms(const Config& config,
+                                    const std::vector<std::uint16_t>& interval_of_rule) {
+  std::vector<RuleTerms> terms;
+  for (std::size_t i = 0; i < config.rules.size(); ++i) {
+    const Rule& rule = config.rules[i];
+    terms.push_back({.limit = rule.limit,
+                     .cooldown = rule.cooldown,
+                     .weight = rule.weight,
+                     .interval = interval_of_rule[i],
+                     .action = rule.action});
+  }
+  return terms;
+}
+
+}  // namespace
+
+NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store)
+    : config_(std::move(config)),
+      classifier_(config_.rules),
+      interval_of_rule_(number_intervals(config_, pools_)),
+      terms_(number_terms(config_, interval_of_rule_)),
+      quiescence_(options.workers),
+      // Keys of two intervals are alive at once.
+      engine_(config_.rules, 2 * config_.node.keys),
+      store_(std::move(store)),
+      controller_({.rules = config_.rules,
+                   .interval_of_rule = interval_of_rule_,
+                   .tables = [&]() -> std::span<SpanTable> {
+                     tables_.reserve(options.workers * tables_per_worker);
+                     for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
+                       tables_.emplace_back(config_.node.keys, config_.rules.size());
+                     return tables_;
+                   }(),
+                   .quiescence = quiescence_,
+                   .publication = publication_,
+                   .pools = pools_,
+                   .engine = engine_,
+                   .store = *store_,
+                   .store_timeout = config_.store.timeout,
+                   .log = options.log}) {
+  const DataPlane plane{classifier_, terms_, publication_, quiescence_, make_hash_key(options.hash_seed)};
+  for (unsigned i = 0; i < options.workers; ++i) {
+    cores_.push_back(std::make_unique<WorkerCore>(
+        plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker)));
+    workers_.push_back(Worker(*cores_.back()));
+  }
+}
+
+NodeCore::~NodeCore() {
+  thread_.reset();
+  store_->on_ready({});
+}
+
+void NodeCore::start() {
+  // The first publication is there before the first worker comes online.
+  advance(system_now());
+  thread_ = std::make_unique<ControllerThread>([this] { return advance(system_now()).monotonic; },
+                                               [] { return monotonic_now(); }, config_.node.busy_controller);
+  store_->on_ready([thread = thread_.get()] { thread->wake(); });
+}
+
+bool NodeCore::stop(Duration patience) {
+  store_->on_ready({});
+  thread_.reset();
+  return finish(system_now(), patience);
+}
+
+bool NodeCore::finish(Instant now, Duration patience) {
+  const std::lock_guard lock(control_mutex_);
+  controller_.finish(now);
+  const bool flushed = store_->flush(patience);
+  controller_.collect_replies(now);
+  const bool drained =
+      std::all_of(tables_.begin(), tables_.end(), [](const SpanTable& table) { return table.size() == 0; });
+  return flushed && drained;
+}
+
+Instant NodeCore::advance(Instant now) {
+  const std::lock_guard lock(control_mutex_);
+  advanced_ = now.monotonic;
+  return controller_.advance(now);
+}
+
+Figures NodeCore::figures() const {
+  Figures figures;
+  figures.rules.resize(config_.rules.size());
+  for (std::size_t i = 0; i < figures.rules.size(); ++i) {
+    RuleFigures& rule = figures.rules[i];
+    rule.name = config_.rules[i].name;
+    for (const auto& core : cores_) {
+      const RuleCounters& counters = core->rule_counters()[i];
+      rule.offered += counters.offered.read();
+      rule.admitted += counters.admitted.read();
+      rule.blocked += counters.blocked.read();
+    }
+  }
+  for (const auto& core : cores_) figures.overflowed += core->overflowed();
+
+  const std::lock_guard lock(control_mutex_);
+  engine_.for_each_key([&](const KeySlot& slot) {
+    if (slot.block.active(advanced_)) ++figures.rules[slot.rule].blocked_keys;
+  });
+  figures.keys = engine_.keys();
+  figures.overflowed += engine_.strays();
+  const ControllerFigures controller = controller_.figures();
+  figures.publication_generation = controller.generation;
+  figures.spans = controller.spans;
+  figures.span_overruns = controller.span_overruns;
+  figures.stalled_workers = controller.stalled_workers;
+  figures.store_late = controller.store_late;
+  StoreFigures store = store_->figures();
+  figures.store_up = store.up;
+  figures.store_syncs = store.batches;
+  figures.store_failures = store.failures;
+  figures.counts_pending = store.pending;
+  figures.counts_synced = store.applied;
+  figures.counts_expired = store.expired;
+  figures.store_round_trip = store.round_trip;
+  figures.store_error = std::move(store.error);
+  return figures;
+}
+
+std::vector<KeyFigures> NodeCore::top(std::size_t count, MonotonicTime now) const {
+  std::vector<KeyFigures> keys;
+  {
+    const std::lock_guard lock(control_mutex_);
+    engine_.for_each_key([&](const KeySlot& slot) {
+      keys.push_back({.name = slot.name,
+                      .rule = slot.rule,
+                      .offered = slot.current.offered,
+                      .admitted = slot.current.admitted,
+                      .nodes = slot.nodes.value(),
+                      .blocked = slot.block.active(now),
+                      .blocked_for = slot.block.active(now) ? slot.block.until() - now : Duration{}});
+    });
+  }
+  std::sort(keys.begin(), keys.end(), [](const KeyFigures& a, const KeyFigures& b) {
+    return a.offered != b.offered ? a.offered > b.offered : a.name < b.name;
+  });
+  if (keys.size() > count) keys.resize(count);
+  return keys;
+}
+
+std::size_t NodeCore::memory() const noexcept {
+  std::size_t bytes = engine_.memory();
+  for (const SpanTable& table : tables_) bytes += table.memory();
+  for (const IntervalPools& pools : pools_) bytes += pools.memory();
+  return bytes;
+}
+
+}  // namespace weir

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// One node: the rooms put together behind weir/throttle.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "classify/classifier.h"
+#include "control/controller.h"
+#include "control/controller_thread.h"
+#include "dataplane/worker_core.h"
+#include "engine/engine.h"
+#include "shared/publication.h"
+#include "shared/quiescence.h"
+#include "shared/span_table.h"
+#include "store/store.h"
+#include "weir/throttle.h"
+
+namespace weir {
+
+/// Thread rules as in weir/throttle.h.
+class NodeCore {
+ public:
+  /// @pre `config` has passed check_config()
+  NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store);
+  ~NodeCore();
+
+  Worker& worker(unsigned index) noexcept { return workers_[index]; }
+  const Config& config() const noexcept { return config_; }
+  const Classifier& classifier() const noexcept { return classifier_; }
+
+  void start();
+  bool stop(Duration patience);
+  /// As Throttle::stop(), at a moment of the caller's clock.
+  bool finish(Instant now, Duration patience);
+  Instant advance(Instant now);
+
+  Figures figures() const;
+  std::vector<KeyFigures> top(std::size_t count, MonotonicTime now) const;
+  std::size_t memory() const noexcept;
+
+ private:
+  static std::vector<RuleTerms> make_terms(const Config& config);
+
+  const Config config_;
+  Classifier classifier_;
+  std::vector<IntervalPools> pools_;             // one per distinct interval
+  std::vector<std::uint16_t> interval_of_rule_;  // index into pools_
+  std::vector<RuleTerms> terms_;
+  Quiescence quiescence_;
+  PublicationSlot publication_;
+  std::vector<SpanTable> tables_;
+  Engine engine_;
+  std::unique_ptr<Store> store_;
+  Controller controller_;
+  std::vector<std::unique_ptr<WorkerCore>> cores_;
+  std::vector<Worker> workers_;
+  mutable std::mutex control_mutex_;  // engine, store and controller: the control plane may lock
+  MonotonicTime advanced_{};          // under control_mutex_: the latest moment advance() was given
+  std::unique_ptr<ControllerThread> thread_;
+};
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "weir/throttle.h"
+
+#include <utility>
+
+#include "base/key_bytes.h"
+#include "node/node_core.h"
+#include "store/memory/memory_store.h"
+#include "store/redis/redis_store.h"
+#include "store/redis/redis_url.h"
+
+namespace weir {
+namespace {
+
+constexpr unsigned max_workers = 255;
+
+std::unique_ptr<Store> make_store(const RedisUrl& url, const StoreConfig& config) {
+  if (url.transport == RedisUrl::Transport::memory)
+    return make_memory_store(std::make_shared<MemoryCounters>());
+  return make_redis_store(url, config);
+}
+
+}  // namespace
+
+void Worker::online() noexcept { core_->online(); }
+void Worker::offline() noexcept { core_->offline(); }
+void Worker::quiescent() noexcept { core_->quiescent(); }
+Decision Worker::admit(const Request& request, MonotonicTime now) noexcept {
+  return core_->admit(request, now);
+}
+void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now,
+                         std::span<Decision> decisions) noexcept {
+  core_->admit_burst(requests, now, decisions);
+}
+Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
+                           MonotonicTime now) noexcept {
+  return core_->admit_key(rule, value, weight, now);
+}
+
+ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& options) {
+  std::string wrong;
+  for (const ConfigError& error : check_config(config))
+    wrong += (wrong.empty() ? "" : "\n") + error.to_string();
+  if (!wrong.empty()) return {nullptr, wrong};
+  if (options.workers == 0 || options.workers > max_workers)
+    return {nullptr, "workers: " + std::to_string(options.workers) + " is not within 1 … " +
+                         std::to_string(max_workers)};
+  const RedisUrlResult url = parse_redis_url(config.store.url);
+  if (!url) return {nullptr, "store.url: " + url.error};
+  auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));
+  return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};
+}
+
+Throttle::Throttle(std::unique_ptr<NodeCore> core) : core_(std::move(core)) {}
+Throttle::~Throttle() = default;
+
+Worker& Throttle::worker(unsigned index) noexcept { return core_->worker(index); }
+const Config& Throttle::config() const noexcept { return core_->config(); }
+const HeaderSelection& Throttle::headers() const noexcept { return core_->classifier().headers(); }
+void Throttle::start() { core_->start(); }
+bool Throttle::stop(Duration patience) { return core_->stop(patience); }
+Instant Throttle::advance(Instant now) { return core_->advance(now); }
+Figures Throttle::figures() const { return core_->figures(); }
+std::vector<KeyFigures> Throttle::top(std::size_t count) const { return core_->top(count, monotonic_now()); }
+std::size_t Throttle::memory() const noexcept { return core_->memory(); }
+
+std::vector<RuleIndex> Throttle::rules_for(const Request& request) const {
+  Classifier::Scratch scratch;
+  core_->classifier().match(request, scratch);
+  return {scratch.rules.begin(), scratch.rules.begin() + static_cast<std::ptrdiff_t>(scratch.rule_count)};
+}
+
+std::string Throttle::key_name(RuleIndex rule, const Request& request) const {
+  Classifier::Scratch scratch;
+  KeyBytes key;
+  core_->classifier().match(request, scratch);
+  core_->classifier().make_key(rule, request, scratch, key);
+  return weir::key_name(core_->config().rules[rule].name, key.bytes());
+}
+
+}  // namespace weir

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/allowance_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace weir {
+
+std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance,
+                                  unsigned chunk_divisor) noexcept {
+  std::uint64_t already = drawn.load(std::memory_order_relaxed);
+  for (;;) {
+    if (already > allowance || allowance - already < need) return 0;
+    const std::uint64_t remains = allowance - already;
+    // Half of an even part of what remains, and at most a 64th of an even part of the whole: all other
+    // workers together never strand more than 1/64 of the allowance, and small limits are drawn one by one.
+    const std::uint64_t chunk = std::min(remains / (2 * std::uint64_t{chunk_divisor}),
+                                         allowance / (64 * std::uint64_t{chunk_divisor}));
+    const std::uint64_t take = std::max(need, chunk);
+    if (drawn.compare_exchange_weak(already, already + take, std::memory_order_relaxed,
+                                    std::memory_order_relaxed))
+      return take;
+  }
+}
+
+AllowancePool::AllowancePool(std::uint32_t keys)
+    : mask_(std::bit_ceil(std::max<std::size_t>(keys, probe_length) * 2) - 1),
+      sketch_mask_(std::bit_ceil(std::max<std::size_t>(keys / 4, 64)) - 1),
+      cells_(std::make_unique<AllowanceCell[]>(mask_ + 1)),
+      sketch_(std::make_unique<AllowanceCell[]>(sketch_mask_ + 1)) {}
+
+AllowancePool::Place AllowancePool::claim(std::uint64_t key) noexcept {
+  const std::size_t first = home(key);
+  for (std::size_t i = 0; i < probe_length; ++i) {
+    AllowanceCell& cell = cells_[(first + i) & mask_];
+    // Relaxed throughout: a cell holds no other memory to be ordered with, and its key changes only once,
+    // from free.
+    std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
+    if (owner == 0 && cell.key.compare_exchange_strong(owner, key, std::memory_order_relaxed))
+      return {&cell, true};
+    if (owner == key) return {&cell, true};
+  }
+  return {&sketch_[key & sketch_mask_], false};
+}
+
+AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
+  const std::size_t first = home(key);
+  for (std::size_t i = 0; i < probe_length; ++i) {
+    AllowanceCell& cell = cells_[(first + i) & mask_];
+    const std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
+    if (owner == key) return &cell;
+    if (owner == 0) return nullptr;
+  }
+  return nullptr;
+}
+
+void AllowancePool::clear() noexcept {
+  const auto wipe = [](AllowanceCell* cells, std::size_t count) {
+    for (AllowanceCell* cell = cells; cell != cells + count; ++cell) {
+      cell->key.store(0, std::memory_order_relaxed);
+      cell->drawn.store(0, std::memory_order_relaxed);
+      cell->refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
+    }
+  };
+  wipe(cells_.get(), mask_ + 1);
+  wipe(sketch_.get(), sketch_mask_ + 1);
+}
+
+}  // namespace weir

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What this node may still admit of each key in one interval, shared by its workers.
+///
+/// The hard property: one node never admits more than the limit of one key in one interval, over all its
+/// workers, also where the limit is smaller than their number. So workers draw what they admit from one cell
+/// per key: the one shared write of the data plane. It is rare by construction: a draw takes a chunk, and
+/// chunks shrink with what remains.
+///
+/// Cells are only ever added while an interval runs, in a fixed probe order, so that two workers meeting a
+/// new key at once agree on its cell without a lock; the controller clears a whole pool when its interval is
+/// over and all workers have passed a grace period. When a key's probe is full of others, it draws from a
+/// cell of the sketch that it may share with further light keys: it is refused early rather than never.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "weir/time.h"
+
+namespace weir {
+
+/// One key's cell. Written by all workers (compare-exchange) and, for credit handed back, by the controller.
+struct alignas(32) AllowanceCell {
+  /// The key's hash; 0: free. Claimed once by a worker's compare-exchange, cleared by the controller between
+  /// intervals.
+  std::atomic<std::uint64_t> key{0};
+  /// Weight drawn in this interval. All orders relaxed: the number itself is all there is to agree on.
+  std::atomic<std::uint64_t> drawn{0};
+  /// First refusal for want of allowance that still holds, in nanoseconds of monotonic time. Relaxed: an
+  /// early hint; the block itself comes through the publication.
+  std::atomic<std::int64_t> refused_at{no_refusal};
+
+  static constexpr std::int64_t no_refusal = never.time_since_epoch().count();
+
+  /// Takes `need`, and as much more as makes a chunk, if the allowance still holds it. Any worker.
+  /// @param chunk_divisor  workers, at least 1: what remains is divided so that no one strands much
+  /// @return what was taken, at least `need`; 0: not enough left
+  std::uint64_t draw(std::uint64_t need, std::uint64_t allowance, unsigned chunk_divisor) noexcept;
+
+  /// Puts back what was drawn and not used.
+  void give_back(std::uint64_t unused) noexcept {
+    // Relaxed: see drawn. Never below zero: only what was drawn comes back, and to the interval it came from.
+    drawn.fetch_sub(unused, std::memory_order_relaxed);
+  }
+};
+static_assert(sizeof(AllowanceCell) == 32);
+
+class AllowancePool {
+ public:
+  /// @param keys  cells are made for twice as many, plus the sketch
+  explicit AllowancePool(std::uint32_t keys);
+
+  /// What a worker draws a key from.
+  struct Place {
+    AllowanceCell* cell;
+    bool own;  ///< false: a cell of the sketch, shared with other keys
+  };
+
+  /// The key's cell, claimed if it has none. Any worker, any time. Bounded: one probe of probe_length cells.
+  Place claim(std::uint64_t key) noexcept;
+  /// The key's own cell, or nullptr.
+  AllowanceCell* find(std::uint64_t key) noexcept;
+  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&cells_[home(key)], 1); }
+
+  /// Empties the pool. The controller alone, after a grace period.
+  void clear() noexcept;
+
+  std::size_t memory() const noexcept { return (mask_ + 1 + sketch_mask_ + 1) * sizeof(AllowanceCell); }
+
+ private:
+  static constexpr std::size_t probe_length = 16;  // eight cache lines at worst, one as a rule
+  std::size_t home(std::uint64_t key) const noexcept { return (key >> 20) & mask_; }
+
+  std::size_t mask_;
+  std::size_t sketch_mask_;
+  std::unique_ptr<AllowanceCell[]> cells_;
+  std::unique_ptr<AllowanceCell[]> sketch_;
+};
+
+}  // namespace weir

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "store/redis/redis_reply.h"
+
+#include <new>
+#include <utility>
+
+namespace weir {
+namespace {
+
+/// The place of a task's reply: a new root, or the element of its array.
+RedisReply* place(const redisReadTask* task) noexcept {
+  if (task->parent == nullptr) return new (std::nothrow) RedisReply;
+  auto* array = static_cast<RedisReply*>(task->parent->obj);
+  const auto index = static_cast<std::size_t>(task->idx);
+  return index < array->elements.size() ? &array->elements[index] : nullptr;
+}
+
+/// Gives a reply up that could not be filled; an element goes with its array.
+void* abandon(const redisReadTask* task, RedisReply* reply) noexcept {
+  if (task->parent == nullptr) delete reply;
+  return nullptr;
+}
+
+void* create_string(const redisReadTask* task, char* text, std::size_t length) noexcept {
+  RedisReply* reply = place(task);
+  if (reply == nullptr) return nullptr;
+  switch (task->type) {
+    case REDIS_REPLY_STATUS:
+      reply->type = RedisReply::Type::status;
+      break;
+    case REDIS_REPLY_ERROR:
+      reply->type = RedisReply::Type::error;
+      break;
+    case REDIS_REPLY_STRING:
+      reply->type = RedisReply::Type::string;
+      break;
+    default:
+      return abandon(task, reply);
+  }
+  try {
+    reply->text.assign(text, length);
+  } catch (const std::bad_alloc&) {
+    return abandon(task, reply);
+  }
+  return reply;
+}
+
+/// `Count` is int in hiredis 0.14 and size_t in 1.x.
+template <typename Count>
+void* create_array(const redisReadTask* task, Count elements) noexcept {
+  if (task->parent != nullptr || task->type != REDIS_REPLY_ARRAY) return nullptr;
+  if (std::cmp_less(elements, 0) || std::cmp_greater(elements, RedisReplyReader::max_elements))
+    return nullptr;
+  RedisReply* reply = place(task);
+  if (reply == nullptr) return nullptr;
+  reply->type = RedisReply::Type::array;
+  try {
+    reply->elements.resize(static_cast<std::size_t>(elements));
+  } catch (const std::bad_alloc&) {
+    return abandon(task, reply);
+  }
+  return reply;
+}
+
+void* create_integer(const redisReadTask* task, long long value) noexcept {
+  RedisReply* reply = place(task);
+  if (reply == nullptr) return nullptr;
+  reply->type = RedisReply::Type::integer;
+  reply->integer = value;
+  return reply;
+}
+
+void* create_nil(const redisReadTask* task) noexcept { return place(task); }
+
+void free_object(void* reply) noexcept { delete static_cast<RedisReply*>(reply); }
+
+redisReplyObjectFunctions make_functions() {
+  redisReplyObjectFunctions functions{};
+  functions.createString = create_string;
+  functions.createArray = create_array;
+  functions.createInteger = create_integer;
+  functions.createNil = create_nil;
+  functions.freeObject = free_object;
+  return functions;
+}
+
+}  // namespace
+
+bool RedisReply::is_error(std::string_view code) const noexcept {
+  return is_error() && text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
+}
+
+RedisReplyReader::RedisReplyReader() {
+  // The reader keeps the pointer and never writes through it.
+  static redisReplyObjectFunctions functions = make_functions();
+  reader_.reset(redisReaderCreateWithFunctions(&functions));
+  if (reader_ == nullptr) throw std::bad_alloc();
+}
+
+bool RedisReplyReader::feed(std::string_view bytes) {
+  if (failed_) return false;
+  if (redisReaderFeed(reader_.get(), bytes.data(), bytes.size()) != REDIS_OK ||
+      reader_->len - reader_->pos > max_bytes)
+    failed_ = true;
+  return !failed_;
+}
+
+std::optional<RedisReply> RedisReplyReader::next() {
+  if (failed_) return std::nullopt;
+  void* object = nullptr;
+  if (redisReaderGetReply(reader_.get(), &object) != REDIS_OK) {
+    failed_ = true;
+    return std::nullopt;
+  }
+  if (object == nullptr) return std::nullopt;
+  const std::unique_ptr<RedisReply> reply(static_cast<RedisReply*>(object));
+  return std::move(*reply);
+}
+
+}  // namespace weir

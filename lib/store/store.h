@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The shared counters, as the controller sees them: one counter per key and ordinal, named
+/// "prefix:{partition}:rule|value:ordinal". A store never blocks its caller.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/span_clock.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// "Add `delta` to the counter of this key and ordinal, and tell me the sum." A delta of 0 only reads.
+struct CounterWrite {
+  std::uint64_t key = 0;  ///< the caller's handle for the key, returned in the reply
+  std::string_view name;  ///< "rule|value"; read during submit() only
+  Ordinal ordinal = 0;
+  std::uint64_t delta = 0;
+  Duration time_to_live{};  ///< from the write that creates the counter; ≥ 2 intervals + 2 spans
+  MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
+};
+
+/// The store's answer to one write.
+struct CounterReply {
+  std::uint64_t key = 0;
+  Ordinal ordinal = 0;
+  std::uint64_t delta =
+      0;  ///< what the store has applied of this node's counts with this reply, exactly once
+  std::uint64_t total = 0;  ///< the counter's value after it
+};
+
+/// How the store is doing. Weights, not requests, where it counts counts.
+struct StoreFigures {
+  bool up = false;
+  std::uint64_t batches = 0;   ///< answered
+  std::uint64_t failures = 0;  ///< batches or connections that failed, each attempt
+  std::uint64_t pending = 0;   ///< weight submitted and neither acknowledged nor expired
+  std::uint64_t applied = 0;   ///< weight acknowledged
+  std::uint64_t expired = 0;   ///< weight given up because its counter had expired
+  Duration round_trip{};       ///< of the last answered batch
+  std::string error;           ///< why it is down; empty while up
+};
+
+/// Shared counters. submit(), collect() and figures() belong to one thread, the controller's.
+/// Conservation: every delta submitted is pending until it is in exactly one reply or counted as expired.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Takes over writes; counts that cannot be sent yet are kept (merged per key and ordinal) and sent later,
+  /// each exactly once, unless expired before. Returns at once.
+  virtual void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) = 0;
+
+  /// Appends the replies that have come in since the last call. Returns at once.
+  virtual void collect(std::vector<CounterReply>& replies) = 0;
+
+  /// A function to be called (by any thread) when collect() has something, or up/down has changed.
+  virtual void on_ready(std::function<void()> wake) = 0;
+
+  virtual StoreFigures figures() const = 0;
+
+  /// Tries for at most `patience` of real time to get everything pending acknowledged; replies are to be
+  /// collected afterwards. @return true when nothing is pending.
+  virtual bool flush(Duration patience) = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Workers hammer while spans flip and publications change; in the end every single count has reached the
+// store.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+#include "running_node.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr unsigned workers = 3;
+
+struct Outcome {
+  std::uint64_t offered = 0;
+  std::uint64_t admitted = 0;
+  std::uint64_t in_store = 0;
+  Figures figures;
+};
+
+Outcome hammer(const Config& config, int rounds, std::size_t keys, bool with_breaks) {
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  const Users users(keys);
+  std::atomic<std::uint64_t> admitted{0};
+  std::atomic<std::uint64_t> offered{0};
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned index) {
+    std::mt19937_64 random(index + 1);
+    std::vector<Decision> decisions(users.all().size());
+    std::uint64_t mine = 0;
+    // `rounds`, and on until spans have flipped under the load, however slow or fast the machine.
+    int done = 0;
+    for (; done < rounds || node.figures().spans < 20; ++done) {
+      const MonotonicTime now = monotonic_now();
+      worker.admit_burst(users.all(), now, decisions);
+      for (const Decision& decision : decisions) mine += decision.verdict == Verdict::admit;
+      worker.quiescent();
+      if (with_breaks && random() % 64 == 0) {
+        worker.offline();
+        std::this_thread::yield();
+        worker.online();
+      }
+    }
+    admitted += mine;
+    offered += static_cast<std::uint64_t>(done) * users.all().size();
+  });
+  EXPECT_TRUE(node.stop(1s));
+  return {offered, admitted, recorded.sum(), node.figures()};
+}
+
+TEST(Conservation, EveryAdmittedRequestReachesTheStoreExactlyOnce) {
+  const Outcome outcome = hammer(fast_config(1'000'000'000), 20'000, 16, false);
+  EXPECT_EQ(outcome.in_store, outcome.admitted);
+  EXPECT_EQ(outcome.admitted, outcome.offered);
+  EXPECT_EQ(outcome.figures.rules[0].admitted, outcome.admitted);
+}
+
+TEST(Conservation, HoldsWhileKeysAreBlockedAndUnblocked) {
+  const Outcome outcome = hammer(fast_config(200), 20'000, 16, false);
+  EXPECT_EQ(outcome.in_store, outcome.admitted);
+  EXPECT_LT(outcome.admitted, outcome.offered);
+  EXPECT_EQ(outcome.figures.rules[0].offered, outcome.offered);
+  EXPECT_EQ(outcome.figures.rules[0].admitted + outcome.figures.rules[0].blocked, outcome.offered);
+}
+
+TEST(Conservation, HoldsWhileWorkersGoOfflineAndComeBack) {
+  const Outcome outcome = hammer(fast_config(1'000'000'000), 20'000, 16, true);
+  EXPECT_EQ(outcome.in_store, outcome.admitted);
+}
+
+TEST(Conservation, HoldsWhenTheTablesOverflow) {
+  Config config = fast_config(1'000'000'000);
+  config.node.keys = 64;
+  const Outcome outcome = hammer(config, 300, 1000, true);
+  EXPECT_EQ(outcome.in_store, outcome.admitted);
+  EXPECT_GT(outcome.figures.overflowed, 0U);
+}
+
+TEST(Conservation, CountsOfferedRequestsUnderPenalize) {
+  Config config = fast_config(200);
+  config.rules[0].penalize = true;
+  const Outcome outcome = hammer(config, 20'000, 16, true);
+  EXPECT_EQ(outcome.in_store, outcome.offered);
+}
+
+}  // namespace
+}  // namespace weir::testing

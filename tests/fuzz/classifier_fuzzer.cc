@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Any request against rules, one of them with a path template from the input, too: matching, normalising,
+// keys.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "classify/classifier.h"
+#include "classify/normalise.h"
+#include "classify/path_template.h"
+#include "fuzz/require.h"
+
+namespace {
+
+using namespace weir;
+using Kind = Dimension::Kind;
+
+std::vector<Rule> fixed_rules() {
+  std::vector<Rule> rules(4);
+  rules[0].match.path = "/users/{id}/**";
+  rules[0].key = {{Kind::path_variable, 32, 64, "id"}, {Kind::path, 32, 64, {}}};
+  rules[1].match.host = "*.example.com";
+  rules[1].key = {{Kind::host, 32, 64, {}}, {Kind::header, 32, 64, "x-api-key"}};
+  rules[2].match.methods = {"GET"};
+  rules[2].key = {{Kind::method, 32, 64, {}}, {Kind::source_address, 24, 48, {}}};
+  for (int i = 0; i < 4; ++i) {
+    rules[3].key.push_back({Kind::path, 32, 64, {}});
+    rules[3].key.push_back({Kind::header, 32, 64, "x-api-key"});
+  }
+  return rules;
+}
+
+// However little room there is, the result is the beginning of what it would be with enough.
+void check_normalise(const std::string& target, std::size_t room) {
+  std::vector<char> enough(target.size() + 2);
+  const std::string whole(normalise_path(target, enough));
+  std::vector<char> little(room);
+  require(normalise_path(target, little) == whole.substr(0, room));
+  require(whole.find("//") == std::string::npos);
+  require(whole.empty() || whole == "*" || whole.front() == '/');
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  FuzzedDataProvider input(data, size);
+  const std::string path_template = input.ConsumeRandomLengthString(80);
+  const std::string method = input.ConsumeRandomLengthString(20);
+  const std::string host = input.ConsumeRandomLengthString(400);
+  const std::string value = input.ConsumeRandomLengthString(400);
+  const auto room = input.ConsumeIntegralInRange<std::size_t>(1, 64);
+  const std::string target = input.ConsumeRemainingBytesAsString();
+
+  check_normalise(target, room);
+
+  std::vector<Rule> rules = fixed_rules();
+  if (const auto error = check_path_template(path_template)) {
+    require(error->offset <= path_template.size() && !error->message.empty());
+  } else {
+    Rule& rule = rules.emplace_back();
+    rule.match.path = path_template;
+    for (const std::string& name : path_template_variables(path_template)) {
+      if (rule.key.size() < max_dimensions) rule.key.push_back({Kind::path_variable, 32, 64, name});
+    }
+  }
+  const Classifier classifier(rules);
+  const Header headers[] = {{"X-Api-Key", value}};
+  Request request;
+  request.method = method;
+  request.host = host;
+  request.target = target;
+  request.headers = headers;
+  Classifier::Scratch scratch;
+  classifier.match(request, scratch);
+  for (std::size_t i = 0; i < scratch.rule_count; ++i) {
+    KeyBytes key;
+    classifier.make_key(scratch.rules[i], request, scratch, key);
+    const std::string name = key_name("r", key.bytes());
+    require(name.find("%?") == std::string::npos);
+    // A path that was matched has a segment for every variable.
+    if (scratch.rules[i] == 4) require((name + "|").find("|-|") == std::string::npos);
+  }
+  return 0;
+}

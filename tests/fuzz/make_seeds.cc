@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Writes the seed corpora of the fuzzers: make_seeds DIRECTORY
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "frame_builder.h"
+
+namespace {
+
+using weir::test::Bytes;
+using weir::test::FrameBuilder;
+using weir::test::HttpText;
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::vector<std::string> payloads() {
+  return {
+      HttpText("GET", "/users/5?x#y").host("www.example.com:80").header("X-Api-Key", "k").str(),
+      HttpText("POST", "http://example.com/a/../b").host("h").body("abc").str() + HttpText("GET", "/2").str(),
+      HttpText("POST", "/").header("Transfer-Encoding", "chunked").str(),
+      HttpText("CONNECT", "example.com:443", "HTTP/1.0").str(),
+      "\r\nOPTIONS * HTTP/1.1\nHost: h\n folded: x\n\n",
+  };
+}
+
+std::vector<std::string> frames() {
+  std::vector<std::string> all;
+  for (const std::string& payload : payloads()) {
+    const auto v4 = [&] { return FrameBuilder().payload(payload); };
+    const auto v6 = [&] { return FrameBuilder().ip("2001:db8::1", "2001:db8::2").payload(payload); };
+    for (const FrameBuilder& builder :
+         {v4(), v4().vlan(1, 0x88a8).vlan(2).ipv4_options(8).tcp_options(12), v4().fragment(0, true),
+          v4().padding(9), v6().extension(0).extension(43, 24).extension(60).extension(51, 12),
+          v6().extension(0).fragment(0, false), v6().fragment(7, true)}) {
+      all.push_back(text_of(builder.build()));
+    }
+  }
+  return all;
+}
+
+// As FuzzedDataProvider reads them: strings end in a backslash and something else, integers come from the
+// end.
+std::vector<std::string> classifier_inputs() {
+  std::vector<std::string> all;
+  for (const std::string_view path_template : {"/users/{id}/**", "/{a}/*/x/", "/login"}) {
+    for (const std::string_view target : {"/users/5/a?x", "//a/%2e%2E/login%2f", "http://h/t/y/x/", "*"}) {
+      std::string input;
+      for (const std::string_view part : {path_template, std::string_view("GET"),
+                                          std::string_view("www.example.com"), std::string_view("key")}) {
+        input.append(part).append("\\ ");
+      }
+      all.push_back(input.append(target).append("\x10"));
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> keys() {
+  weir::KeyBytes key;
+  std::vector<std::string> all;
+  key.add_text("a|b");
+  key.add_absent();
+  key.add_prefix(weir::test::address("10.1.2.3"), 24, 64);
+  key.add_prefix(weir::test::address("2001:db8::1"), 24, 64);
+  key.add_number(443);
+  key.add_text(std::string(300, 'x'));
+  all.push_back(text_of(key.bytes()));
+  return all;
+}
+
+void write(const std::filesystem::path& folder, const std::vector<std::string>& inputs) {
+  std::filesystem::create_directories(folder);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::ofstream(folder / std::to_string(i), std::ios::binary) << inputs[i];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_seeds DIRECTORY\n");
+    return 2;
+  }
+  const std::filesystem::path root = argv[1];
+  write(root / "frame", frames());
+  write(root / "http1", payloads());
+  write(root / "classifier", classifier_inputs());
+  write(root / "key_name", keys());
+  std::ofstream(root / "done");
+  return 0;
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "frame_builder.h"
+#include "weir/packet.h"
+
+namespace weir {
+namespace {
+
+using test::HttpText;
+using namespace std::string_literals;
+
+HeaderSelection selection(std::initializer_list<std::string_view> names) {
+  HeaderSelection result;
+  for (const auto name : names) EXPECT_TRUE(result.add(name));
+  return result;
+}
+
+/// A request as owned text, so that it outlives its payload.
+struct Found {
+  std::string protocol, method, target, host;
+  std::vector<std::pair<std::string, std::string>> headers;
+  bool complete = false;
+};
+
+// The payload is parsed in memory of exactly its size, so that a sanitizer sees a read beyond its end.
+std::vector<Found> requests_in(std::string_view text, const HeaderSelection& chosen = {}) {
+  const auto memory = std::make_unique<char[]>(text.size());
+  std::copy(text.begin(), text.end(), memory.get());
+  const std::string_view payload(memory.get(), text.size());
+  const auto inside = [&](std::string_view part) {
+    return part.empty() ||
+           (part.data() >= payload.data() && part.data() + part.size() <= payload.data() + payload.size());
+  };
+  std::vector<Found> found;
+  HttpRequests requests(payload, chosen);
+  ParsedRequest parsed;
+  while (requests.next(parsed)) {
+    const Request& request = parsed.request;
+    EXPECT_TRUE(inside(request.method) && inside(request.target) && inside(request.host));
+    EXPECT_LE(request.headers.size(), chosen.size());
+    Found& one = found.emplace_back();
+    one = {std::string(request.protocol),
+           std::string(request.method),
+           std::string(request.target),
+           std::string(request.host),
+           {},
+           parsed.complete};
+    for (const Header& header : request.headers) {
+      EXPECT_TRUE(inside(header.name) && inside(header.value));
+      one.headers.emplace_back(header.name, header.value);
+    }
+  }
+  EXPECT_FALSE(requests.next(parsed)) << "the end stays the end";
+  return found;
+}
+
+Found only_request_in(std::string_view text, const HeaderSelection& chosen = {}) {
+  const auto found = requests_in(text, chosen);
+  EXPECT_EQ(found.size(), 1u) << text;
+  return found.size() == 1 ? found.front() : Found{};
+}
+
+std::vector<std::string> targets_in(std::string_view text) {
+  std::vector<std::string> targets;
+  for (const Found& found : requests_in(text)) targets.push_back(found.target);
+  return targets;
+}
+
+using Targets = std::vector<std::string>;
+
+TEST(HttpRequest, HasMethodTargetProtocolAndHost) {
+  const Found found = only_request_in(HttpText("GET", "/users/5?x=1").host("Example.com:8080").str());
+  EXPECT_EQ(found.method, "GET");
+  EXPECT_EQ(found.target, "/users/5?x=1");
+  EXPECT_EQ(found.protocol, "http/1.1");
+  EXPECT_EQ(found.host, "Example.com:8080") << "as sent";
+  EXPECT_TRUE(found.complete);
+}
+
+TEST(HttpRequest, MayUseAnyTokenAsMethod) {
+  for (const auto method : {"GET", "POST", "PATCH", "PROPFIND", "M-SEARCH", "get", "X", "!#$%&'*+-.^_`|~09"})
+    EXPECT_EQ(only_request_in(HttpText(method).str()).method, method);
+}
+
+TEST(HttpRequest, NamesItsVersion) {
+  EXPECT_EQ(only_request_in(HttpText("GET", "/", "HTTP/1.0").str()).protocol, "http/1.0");
+  EXPECT_EQ(only_request_in(HttpText("GET", "/", "HTTP/1.1").str()).protocol, "http/1.1");
+  EXPECT_EQ(only_request_in(HttpText("GET", "/", "HTTP/1.7").str()).protocol, "http/1.1")
+      << "servers answer a higher minor version as the highest they know";
+}
+
+TEST(HttpRequest, MayEndItsLinesWithABareLineFeed) {
+  const Found found = only_request_in("GET /a HTTP/1.1\nHost: h\nX: 1\n\n", selection({"x"}));
+  EXPECT_EQ(found.target, "/a");
+  EXPECT_EQ(found.host, "h");
+  EXPECT_EQ(found.headers.size(), 1u);
+  EXPECT_TRUE(found.complete);
+}
+
+TEST(HttpRequest, MayBeSpacedMoreWidelyThanAllowed) {
+  const Found found = only_request_in("GET   /a   HTTP/1.1  \r\nHost: h\r\n\r\n");
+  EXPECT_EQ(found.target, "/a");
+  EXPECT_EQ(found.host, "h");
+}
+
+TEST(HttpRequest, MayFollowEmptyLines) {
+  EXPECT_EQ(targets_in("\r\n\r\n\nGET /a HTTP/1.1\r\n\r\n"), Targets{"/a"});
+}
+
+TEST(HttpRequest, IsNotFoundInOtherPayloads) {
+  const std::string_view others[] = {
+      "",
+      "\r\n",
+      "GET",
+      "GET / HTTP/1.1",
+      "GET / HTTP/1.1\r",
+      "HTTP/1.1 200 OK\r\n\r\n",
+      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+      "GET /\r\n\r\n",
+      "GET / http/1.1\r\n\r\n",
+      "GET / HTTP/2.0\r\n\r\n",
+      "GET / HTTP/1.\r\n\r\n",
+      "GET / HTTP/1.x\r\n\r\n",
+      "GET / HTTP/1.1x\r\n\r\n",
+      "GET / HTTP/1.1 x\r\n\r\n",
+      "GET  HTTP/1.1\r\n\r\n",
+      " GET / HTTP/1.1\r\n\r\n",
+      "G(T / HTTP/1.1\r\n\r\n",
+      "GET /a b HTTP/1.1\r\n\r\n",
+      "GET /a\tb HTTP/1.1\r\n\r\n",
+      "GET\t/ HTTP/1.1\r\n\r\n",
+      "GET /\r HTTP/1.1\r\n\r\n",
+      "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
+      "SSH-2.0-OpenSSH_9.2\r\n",
+  };
+  for (const auto text : others) EXPECT_TRUE(requests_in(text).empty()) << text;
+  EXPECT_TRUE(requests_in("G\0T / HTTP/1.1\r\n\r\n"s).empty());
+  EXPECT_TRUE(requests_in("GET /\0 HTTP/1.1\r\n\r\n"s).empty());
+}
+
+TEST(HttpRequest, IsIncompleteWithoutTheEndOfItsHeaders) {
+  const Found found =
+      only_request_in("GET /a HTTP/1.1\r\nHost: h\r\nX: 1\r\nY: cut o", selection({"x", "y"}));
+  EXPECT_EQ(found.target, "/a");
+  EXPECT_EQ(found.host, "h");
+  EXPECT_FALSE(found.complete);
+  ASSERT_EQ(found.headers.size(), 1u) << "a value that was cut off is not taken for a shorter one";
+  EXPECT_EQ(found.headers[0].second, "1");
+}
+
+TEST(HttpRequest, OffersOnlyChosenHeaders) {
+  const std::string text = HttpText().host("h").header("X-Api-Key", "k").header("Cookie", "c").str();
+  EXPECT_TRUE(only_request_in(text).headers.empty());
+  const Found found = only_request_in(text, selection({"x-api-key", "authorization"}));
+  ASSERT_EQ(found.headers.size(), 1u);
+  EXPECT_EQ(found.headers[0], (std::pair<std::string, std::string>("X-Api-Key", "k")));
+}
+
+TEST(HttpRequest, FindsHeadersWhateverTheirCase) {
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nhOsT: h\r\n\r\n").host, "h");
+  const Found found = only_request_in(HttpText().header("x-aPi-KEY", "k").str(), selection({"x-api-key"}));
+  ASSERT_EQ(found.headers.size(), 1u);
+}
+
+TEST(HttpRequest, TrimsValues) {
+  const Found found =
+      only_request_in("GET / HTTP/1.1\r\nHost:h\r\nX: \t a b \t \r\nY:\r\n\r\n", selection({"x", "y"}));
+  EXPECT_EQ(found.host, "h");
+  ASSERT_EQ(found.headers.size(), 2u);
+  EXPECT_EQ(found.headers[0].second, "a b");
+  EXPECT_EQ(found.headers[1].second, "") << "there, and empty";
+}
+
+TEST(HttpRequest, TakesTheFirstOfRepeatedHeaders) {
+  const Found found = only_request_in(
+      HttpText().host("first").header("X", "1").header("x", "2").host("second").str(), selection({"x"}));
+  EXPECT_EQ(found.host, "first");
+  ASSERT_EQ(found.headers.size(), 1u);
+  EXPECT_EQ(found.headers[0].second, "1");
+}
+
+TEST(HttpRequest, TakesAnEmptyFirstHostToo) {
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost:\r\nHost: second\r\n\r\n").host, "");
+}
+
+TEST(HttpRequest, IsNotFooledByFoldedLines) {
+  const Found found = only_request_in(
+      "GET / HTTP/1.1\r\nX: 1\r\n Host: folded\r\n\tX: 2\r\nHost: real\r\n\r\n", selection({"x"}));
+  EXPECT_EQ(found.host, "real");
+  ASSERT_EQ(found.headers.size(), 1u);
+  EXPECT_EQ(found.headers[0].second, "1");
+}
+
+TEST(HttpRequest, IgnoresLinesThatAreNoHeader) {
+  const Found found = only_request_in(
+      "GET / HTTP/1.1\r\nHost : spaced\r\nno colon\r\n: no name\r\nHo\0st: nul\r\nH\xc3\xb6st: x\r\nHost: real\r\n\r\n"s);
+  EXPECT_EQ(found.host, "real");
+  EXPECT_TRUE(found.complete);
+}
+
+TEST(HttpRequest, KeepsWhateverBytesAValueHas) {
+  const Found found = only_request_in("GET / HTTP/1.1\r\nX: a\0\xff:b\r\n\r\n"s, selection({"x"}));
+  ASSERT_EQ(found.headers.size(), 1u);
+  EXPECT_EQ(found.headers[0].second, "a\0\xff:b"s);
+}
+
+TEST(HttpTarget, InAbsoluteFormOverridesHost) {
+  EXPECT_EQ(only_request_in(HttpText("GET", "http://real.example:81/a").host("other").str()).host,
+            "real.example:81");
+  EXPECT_EQ(only_request_in(HttpText("GET", "HTTPS://real.example").host("other").str()).host,
+            "real.example");
+  EXPECT_EQ(only_request_in(HttpText("GET", "http://real.example?q").host("other").str()).host,
+            "real.example");
+  EXPECT_EQ(only_request_in(HttpText("GET", "/http://fake.example/").host("other").str()).host, "other");
+  EXPECT_EQ(only_request_in(HttpText("GET", "/?u=http://fake.example/").host("other").str()).host, "other");
+}
+
+TEST(HttpTarget, InAuthorityFormIsTheHost) {
+  const Found found = only_request_in(HttpText("CONNECT", "real.example:443").host("other").str());
+  EXPECT_EQ(found.target, "real.example:443");
+  EXPECT_EQ(found.host, "real.example:443");
+}
+
+TEST(HttpTarget, MayBeAnAsterisk) {
+  const Found found = only_request_in(HttpText("OPTIONS", "*").host("h").str());
+  EXPECT_EQ(found.target, "*");
+  EXPECT_EQ(found.host, "h");
+}
+
+TEST(Pipelining, FindsRequestsBehindBodilessOnes) {
+  const std::string text =
+      HttpText("GET", "/1").str() + HttpText("HEAD", "/2").str() + HttpText("GET", "/3").str();
+  EXPECT_EQ(targets_in(text), (Targets{"/1", "/2", "/3"}));
+}
+
+TEST(Pipelining, FindsRequestsBehindBodiesOfKnownLength) {
+  const std::string text = HttpText("POST", "/1").body("GET /body HTTP/1.1\r\n\r\n").str() +
+                           HttpText("POST", "/2").body("").str() + HttpText("GET", "/3").str();
+  EXPECT_EQ(targets_in(text), (Targets{"/1", "/2", "/3"}));
+}
+
+TEST(Pipelining, EndsWithABodyThatGoesOnInTheNextSegment) {
+  EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 99\r\n\r\nGET /2 HTTP/1.1\r\n\r\n"),
+            Targets{"/1"});
+  EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345"), Targets{"/1"});
+}
+
+TEST(Pipelining, EndsWhereNobodyCanTellTheBodysLength) {
+  const std::string next = "0\r\n\r\nGET /2 HTTP/1.1\r\n\r\n";
+  for (const auto header :
+       {"Transfer-Encoding: chunked", "transfer-encoding: identity",
+        "Content-Length: 0\r\nTransfer-Encoding: chunked", "Content-Length: +5", "Content-Length: -5",
+        "Content-Length: 5x", "Content-Length:", "Content-Length: 0x5", "Content-Length: 5, 5",
+        "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 18446744073709551621",
+        "Content-Length: 99999999999999999999999999999999"}) {
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header + "\r\n\r\n" + next), Targets{"/1"}) << header;
+  }
+  EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n" + next),
+            (Targets{"/1", "/2"}))
+      << "said twice, the same";
+}
+
+TEST(Pipelining, EndsBehindConnectAndBehindAnUnfinishedRequest) {
+  EXPECT_EQ(targets_in("CONNECT h:1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n"), Targets{"h:1"});
+  EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1"), Targets{"/1"});
+  EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nHost: "), (Targets{"/1", "/2"}));
+}
+
+TEST(Pipelining, EndsAtGarbage) {
+  EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\ngarbage\r\nGET /2 HTTP/1.1\r\n\r\n"), Targets{"/1"});
+}
+
+TEST(Pipelining, CarriesNothingOverFromTheRequestBefore) {
+  const auto found = requests_in(
+      HttpText("GET", "/1").host("h").header("X", "1").str() + HttpText("GET", "/2").str(), selection({"x"}));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].headers.size(), 1u);
+  EXPECT_EQ(found[1].host, "");
+  EXPECT_TRUE(found[1].headers.empty());
+}
+
+TEST(ParsedRequestReuse, LeavesWhatTheParserDoesNotKnow) {
+  ParsedRequest parsed;
+  parsed.request.destination_port = 8080;
+  parsed.request.weight = 3;
+  const HeaderSelection none;
+  HttpRequests requests("GET / HTTP/1.1\r\n\r\n", none);
+  ASSERT_TRUE(requests.next(parsed));
+  EXPECT_EQ(parsed.request.destination_port, 8080);
+  EXPECT_EQ(parsed.request.weight, 3u);
+}
+
+TEST(HeaderSelection, HoldsSixteenNamesOnce) {
+  HeaderSelection chosen;
+  for (std::size_t i = 0; i < max_chosen_headers; ++i) EXPECT_TRUE(chosen.add("x-" + std::to_string(i)));
+  EXPECT_TRUE(chosen.add("x-3")) << "a name it already has";
+  EXPECT_FALSE(chosen.add("x-new"));
+  EXPECT_EQ(chosen.size(), max_chosen_headers);
+  EXPECT_EQ(chosen[15], "x-15");
+}
+
+TEST(HeaderSelection, RefusesNamesItCannotHold) {
+  HeaderSelection chosen;
+  EXPECT_TRUE(chosen.add(std::string(64, 'x')));
+  EXPECT_FALSE(chosen.add(std::string(65, 'x')));
+  EXPECT_FALSE(chosen.add(""));
+  EXPECT_EQ(chosen.size(), 1u);
+}
+
+TEST(HeaderSelection, WhenFullIsFoundInFull) {
+  HeaderSelection chosen;
+  HttpText text;
+  for (std::size_t i = 0; i < max_chosen_headers; ++i) {
+    chosen.add("x-" + std::to_string(i));
+    for (const auto value : {"first", "second"}) text.header("X-" + std::to_string(i), value);
+  }
+  const Found found = only_request_in(text.str(), chosen);
+  ASSERT_EQ(found.headers.size(), max_chosen_headers);
+  for (const auto& header : found.headers) EXPECT_EQ(header.second, "first");
+}
+
+TEST(HttpRequests, GiveWhatWasThereAtEveryTruncation) {
+  const std::string whole = HttpText("POST", "/1").host("h").header("X", "1").body("abc").str() +
+                            HttpText("GET", "/2").host("h").str();
+  const std::size_t first_line = whole.find('\n') + 1;
+  std::size_t before = 0;
+  for (std::size_t length = 0; length <= whole.size(); ++length) {
+    const auto found = requests_in(std::string_view(whole).substr(0, length), selection({"x"}));
+    EXPECT_EQ(!found.empty(), length >= first_line) << length;
+    EXPECT_GE(found.size(), before) << "more bytes never take a request back";
+    before = found.size();
+    EXPECT_TRUE(found.empty() || found[0].target == "/1");
+  }
+  EXPECT_EQ(before, 2u);
+}
+
+TEST(HttpRequests, AreSafeForNoiseAndMutations) {
+  constexpr unsigned seed = 13;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const std::string valid =
+      "\r\n" + HttpText("POST", "http://h:1/a?b#c").host("h").header("X", "1").body("abc").str() +
+      HttpText("GET", "*").header("Transfer-Encoding", "chunked").str();
+  const std::string_view spice[] = {"\r\n", "\n",       "\r",    " ",        ":",
+                                    "\0",   "HTTP/1.1", "Host:", "\r\n\r\n", "://"};
+  const HeaderSelection chosen = selection({"x", "host", "content-length"});
+  for (int round = 0; round < 30000; ++round) {
+    std::string text = valid;
+    for (unsigned i = 0; i <= random() % 5; ++i) {
+      const std::size_t at = random() % (text.size() + 1);
+      switch (random() % 3) {
+        case 0:
+          text.insert(at, spice[random() % std::size(spice)]);
+          break;
+        case 1:
+          text.erase(at, random() % 8);
+          break;
+        default:
+          if (at < text.size()) text[at] = static_cast<char>(random());
+      }
+    }
+    for (const Found& found : requests_in(text, chosen)) {
+      ASSERT_FALSE(found.method.empty());
+      ASSERT_FALSE(found.target.empty());
+      ASSERT_TRUE(found.protocol == "http/1.0" || found.protocol == "http/1.1");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "config/dimensions.h"
+#include "config/durations.h"
+#include "weir/config.h"
+
+namespace weir {
+
+inline std::string toml_string(const std::string& text) { return '"' + text + '"'; }
+inline std::string toml_string(Duration duration) { return toml_string(format_duration(duration)); }
+
+/// A configuration with every value written out, to compare it and to read it again.
+inline std::string toml_text(const Config& config) {
+  std::string text = "[node]\nname = " + toml_string(config.node.name) +
+                     "\nkeys = " + std::to_string(config.node.keys) +
+                     "\nbusy_controller = " + (config.node.busy_controller ? "true" : "false") +
+                     "\nidle_sleep = " + toml_string(config.node.idle_sleep) +
+                     "\nstatistics = " + toml_string(config.node.statistics) +
+                     "\n[store]\nurl = " + toml_string(config.store.url) +
+                     "\ntimeout = " + toml_string(config.store.timeout) +
+                     "\nreconnect = " + toml_string(config.store.reconnect) +
+                     "\nprefix = " + toml_string(config.store.prefix) + "\n[ports]\npairs = [";
+  for (const auto& [first, second] : config.ports.pairs)
+    text += '[' + std::to_string(first) + ',' + std::to_string(second) + "],";
+  text += "]\ndescriptors = " + std::to_string(config.ports.descriptors) +
+          "\nqueues = " + std::to_string(config.ports.queues) + '\n';
+  for (const Rule& rule : config.rules) {
+    text += "[[rule]]\nname = " + toml_string(rule.name) + "\nmatch = { method = [";
+    for (const std::string& method : rule.match.methods) text += toml_string(method) + ',';
+    text += "], port = [";
+    for (const std::uint16_t port : rule.match.destination_ports) text += std::to_string(port) + ',';
+    text += ']';
+    if (!rule.match.host.empty()) text += ", host = " + toml_string(rule.match.host);
+    if (!rule.match.path.empty()) text += ", path = " + toml_string(rule.match.path);
+    text += " }\nkey = [";
+    for (const Dimension& dimension : rule.key) text += toml_string(format_dimension(dimension)) + ',';
+    text += "]\nlimit = " + std::to_string(rule.limit) + "\ninterval = " + toml_string(rule.interval) +
+            "\nspans = " + std::to_string(rule.spans) + "\ncooldown = " + toml_string(rule.cooldown) +
+            "\nalgorithm = " + toml_string(std::string(to_string(rule.algorithm))) +
+            "\nweight = " + std::to_string(rule.weight) +
+            "\npenalize = " + (rule.penalize ? "true" : "false") +
+            "\non_store_failure = " + toml_string(std::string(to_string(rule.on_store_failure))) +
+            "\nlocal_rule = " + toml_string(std::string(to_string(rule.local_rule))) +
+            "\naction = " + toml_string(std::string(to_string(rule.action))) + '\n';
+  }
+  return text;
+}
+
+}  // namespace weir

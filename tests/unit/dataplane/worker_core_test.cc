@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The worker against publications made by hand: no controller, no engine.
+#include "dataplane/worker_core.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+Rule rule_of(std::string name, std::uint64_t limit, std::vector<Dimension> key = {}) {
+  Rule rule;
+  rule.name = std::move(name);
+  rule.limit = limit;
+  rule.interval = 1s;
+  rule.cooldown = 5s;
+  rule.action = Action::drop;
+  rule.key = std::move(key);
+  return rule;
+}
+
+Dimension by_header(std::string name) { return {.kind = Dimension::Kind::header, .name = std::move(name)}; }
+
+/// A data plane with its controller played by the test.
+struct Plane {
+  explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint32_t keys = 64)
+      : rules(std::move(with)),
+        classifier(rules),
+        quiescence(workers),
+        running(keys),
+        ended(keys),
+        later(keys) {
+    for (const Rule& rule : rules) terms.push_back({rule.limit, rule.cooldown, rule.weight, 0, rule.action});
+    for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
+    for (unsigned i = 0; i < workers; ++i) {
+      cores.push_back(
+          std::make_unique<WorkerCore>(DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
+                                       std::span(tables).subspan(i * tables_per_worker, tables_per_worker)));
+    }
+    publish(0);
+    for (auto& core : cores) core->online();
+  }
+
+  void publish(std::uint8_t table, std::vector<KeyState> states = {}, bool judged = true,
+               bool next_interval = false) {
+    auto next = std::make_unique<Publication>();
+    next->generation = published.size() + 1;
+    next->began = WallTime(1000s);
+    next->judged = judged;
+    if (next_interval)
+      next->intervals.push_back(
+          {.ordinal = 1001, .ends = MonotonicTime(2s), .running = &later, .ended = &running});
+    else
+      next->intervals.push_back(
+          {.ordinal = 1000, .ends = MonotonicTime(1s), .running = &running, .ended = &ended});
+    for (const Rule& rule : rules) next->default_allowance.push_back(rule.limit);
+    next->table_of_worker.assign(cores.size(), table);
+    next->reset_keys(states.size());
+    for (const KeyState& state : states) next->add_key(state);
+    slot.publish(next.get());
+    published.push_back(std::move(next));
+    for (auto& core : cores) core->quiescent();
+  }
+
+  std::uint64_t key(RuleIndex rule, const Request& request) {
+    Classifier::Scratch scratch;
+    KeyBytes bytes;
+    classifier.match(request, scratch);
+    classifier.make_key(rule, request, scratch, bytes);
+    return cores[0]->key_of(rule, bytes.bytes());
+  }
+
+  std::vector<Rule> rules;
+  Classifier classifier;
+  std::vector<RuleTerms> terms;
+  Quiescence quiescence;
+  PublicationSlot slot;
+  AllowancePool running;
+  AllowancePool ended;
+  AllowancePool later;  // of the next interval
+  std::vector<SpanTable> tables;
+  std::vector<std::unique_ptr<WorkerCore>> cores;
+  std::vector<std::unique_ptr<Publication>> published;
+};
+
+Request get(std::string_view target = "/") {
+  Request request;
+  request.method = "GET";
+  request.target = target;
+  return request;
+}
+
+TEST(Worker, AdmitsUpToTheLimitAndRefusesFromThereOn) {
+  Plane plane({rule_of("all", 3)});
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1ms)).verdict, Verdict::admit);
+  const Decision refused = plane.cores[0]->admit(get(), MonotonicTime(2ms));
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.rule, 0);
+  EXPECT_EQ(refused.action, Action::drop);
+  EXPECT_EQ(refused.retry_after, Duration(5s));
+  EXPECT_EQ(refused.limit, 3U);
+}
+
+TEST(Worker, TellsWhatRemainsAndWhenTheIntervalEnds) {
+  Plane plane({rule_of("all", 3)});
+  const Decision first = plane.cores[0]->admit(get(), MonotonicTime(100ms));
+  EXPECT_EQ(first.remaining, 2U);
+  EXPECT_EQ(first.reset_after, Duration(900ms));
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(100ms)).remaining, 1U);
+}
+
+TEST(Worker, ManyWorkersTogetherAdmitExactlyTheLimitAlsoWhenItIsSmallerThanTheirNumber) {
+  for (const std::uint64_t limit : {1U, 3U, 10U, 1000U}) {
+    Plane plane({rule_of("all", limit)}, 8);
+    std::uint64_t admitted = 0;
+    for (std::uint64_t i = 0; i < 3 * limit + 8; ++i)
+      admitted += plane.cores[i % 8]->admit(get(), MonotonicTime(1ms)).verdict == Verdict::admit;
+    EXPECT_LE(admitted, limit);
+    EXPECT_GE(admitted, limit - limit / 64);
+  }
+}
+
+TEST(Worker, ARefusalByOneWorkerHoldsForAllOfThem) {
+  Plane plane({rule_of("all", 1)}, 2);
+  plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.cores[1]->admit(get(), MonotonicTime(2ms)).retry_after, Duration(5s - 1ms));
+}
+
+TEST(Worker, ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged) {
+  Plane plane({rule_of("all", 1)});
+  const std::uint64_t key = plane.key(0, get());
+  plane.ended.claim(key).cell->refused_at.store(MonotonicTime(900ms).time_since_epoch().count());
+  plane.publish(1, {}, false);
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1001ms)).verdict, Verdict::block);
+  plane.publish(1, {}, true);  // judged, and pardoned
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1002ms)).verdict, Verdict::admit);
+}
+
+TEST(Worker, ObeysABlockUntilItEnds) {
+  Plane plane({rule_of("all", 100)});
+  plane.publish(0, {{plane.key(0, get()), 100, MonotonicTime(3s)}});
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(3s - 1ns)).verdict, Verdict::block);
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(3s)).verdict, Verdict::admit);
+}
+
+TEST(Worker, TakesUpALoweredAllowanceWithinTheSpan) {
+  Plane plane({rule_of("all", 100)});
+  for (int i = 0; i < 10; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  plane.publish(0, {{plane.key(0, get()), 12, never}});
+  int admitted = 0;
+  for (int i = 0; i < 10; ++i)
+    admitted += plane.cores[0]->admit(get(), MonotonicTime(2ms)).verdict == Verdict::admit;
+  EXPECT_EQ(admitted, 2);
+}
+
+TEST(Worker, CountsOfferedAndAdmittedApart) {
+  Plane plane({rule_of("all", 3)});
+  for (int i = 0; i < 5; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  const SpanEntry* entry = plane.tables[0].find(plane.key(0, get()));
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->offered, 5U);
+  EXPECT_EQ(entry->admitted, 3U);
+  EXPECT_EQ(entry->refused_at, MonotonicTime(1ms));
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 5U);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 3U);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 2U);
+}
+
+TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
+  Plane plane({rule_of("all", 100)});
+  plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  plane.publish(1);
+  plane.cores[0]->admit(get(), MonotonicTime(2ms));
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->offered, 1U);
+  EXPECT_EQ(plane.tables[1].find(plane.key(0, get()))->offered, 1U);
+  EXPECT_EQ(plane.tables[1].began, WallTime(1000s));
+}
+
+TEST(Worker, LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval) {
+  Plane plane({rule_of("all", 3)});
+  for (int i = 0; i < 2; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  plane.publish(0, {}, true, true);
+  int admitted = 0;
+  for (int i = 0; i < 5; ++i)
+    admitted += plane.cores[0]->admit(get(), MonotonicTime(2ms)).verdict == Verdict::admit;
+  EXPECT_EQ(admitted, 1);  // all five are counted in the ended interval
+  plane.publish(1, {}, true, true);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 3U);
+}
+
+TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
+  Plane plane({rule_of("parent", 2), rule_of("child", 100, {by_header("user")})});
+  const Header user{"user", "alice"};
+  Request request = get();
+  request.headers = std::span(&user, 1);
+  for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->admitted, 2U);
+  EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->admitted, 2U);
+  EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->offered, 5U);
+}
+
+TEST(Hierarchy, AChildsRefusalLeavesTheParentsAllowanceToOthers) {
+  Plane plane({rule_of("parent", 10), rule_of("child", 2, {by_header("user")})});
+  const Header greedy{"user", "greedy"};
+  const Header calm{"user", "calm"};
+  Request request = get();
+  request.headers = std::span(&greedy, 1);
+  for (int i = 0; i < 100; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+  request.headers = std::span(&calm, 1);
+  EXPECT_EQ(plane.cores[0]->admit(request, MonotonicTime(2ms)).verdict, Verdict::admit);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->admitted, 3U);
+}
+
+TEST(Hierarchy, TheRefusingRuleDecides) {
+  Rule reset = rule_of("child", 1);
+  reset.action = Action::reset;
+  Plane plane({rule_of("parent", 10), reset});
+  plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  const Decision refused = plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  EXPECT_EQ(refused.rule, 1);
+  EXPECT_EQ(refused.action, Action::reset);
+}
+
+TEST(Observe, ComputesAndReportsButLetsEverythingPass) {
+  Rule observing = rule_of("shadow", 2);
+  observing.action = Action::observe;
+  Plane plane({observing});
+  for (int i = 0; i < 5; ++i) {
+    const Decision decision = plane.cores[0]->admit(get(), MonotonicTime(1ms));
+    EXPECT_EQ(decision.verdict, Verdict::admit);
+    EXPECT_EQ(decision.observed, i < 2 ? no_rule : 0);
+  }
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 2U);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 3U);
+}
+
+TEST(Weights, ARequestCostsItsRulesWeightTimesItsOwn) {
+  Rule heavy = rule_of("heavy", 10);
+  heavy.weight = 3;
+  Plane plane({heavy});
+  Request request = get();
+  request.weight = 2;
+  EXPECT_EQ(plane.cores[0]->admit(request, MonotonicTime(1ms)).weight, 6U);
+  EXPECT_EQ(plane.cores[0]->admit(request, MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->admitted, 6U);
+}
+
+TEST(Weights, AWeightOfZeroLooksWithoutTouchingTheAllowance) {
+  Rule free = rule_of("free", 1);
+  free.weight = 0;
+  Plane plane({free});
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1ms)).verdict, Verdict::admit);
+}
+
+TEST(Burst, DecidesAsIfOneAfterTheOther) {
+  Plane one({rule_of("all", 50), rule_of("user", 7, {by_header("user")})});
+  Plane burst({rule_of("all", 50), rule_of("user", 7, {by_header("user")})});
+  std::vector<Header> users;
+  for (int i = 0; i < 100; ++i) users.push_back({"user", i % 3 == 0 ? "a" : i % 3 == 1 ? "b" : "c"});
+  std::vector<Request> requests;
+  for (const Header& user : users) {
+    requests.push_back(get());
+    requests.back().headers = std::span(&user, 1);
+  }
+  std::vector<Decision> decisions(requests.size());
+  burst.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Decision expected = one.cores[0]->admit(requests[i], MonotonicTime(1ms));
+    EXPECT_EQ(decisions[i].verdict, expected.verdict) << i;
+    EXPECT_EQ(decisions[i].rule, expected.rule) << i;
+    EXPECT_EQ(decisions[i].remaining, expected.remaining) << i;
+  }
+}
+
+TEST(FullTable, KeysWithoutRoomAreStillLimitedAndStillCounted) {
+  Plane plane({rule_of("user", 5, {by_header("user")})}, 1, 64);
+  std::vector<std::string> names;
+  for (int i = 0; i < 1000; ++i) names.push_back("user" + std::to_string(i));
+  std::uint64_t admitted = 0;
+  for (int round = 0; round < 10; ++round)
+    for (const std::string& name : names) {
+      const Header user{"user", name};
+      Request request = get();
+      request.headers = std::span(&user, 1);
+      admitted += plane.cores[0]->admit(request, MonotonicTime(1ms)).verdict == Verdict::admit;
+    }
+  EXPECT_LE(admitted, 5000U);
+  std::uint64_t counted_offered = plane.tables[0].overflows()[0].offered;
+  std::uint64_t counted_admitted = plane.tables[0].overflows()[0].admitted;
+  plane.tables[0].for_each([&](std::uint64_t, const SpanEntry& entry, std::span<const std::byte>) {
+    counted_offered += entry.offered;
+    counted_admitted += entry.admitted;
+    EXPECT_LE(entry.admitted, 5U);
+  });
+  EXPECT_EQ(counted_offered, 10'000U);
+  EXPECT_EQ(counted_admitted, admitted);
+  EXPECT_GT(plane.cores[0]->overflowed(), 0U);
+}
+
+TEST(Worker, AdmitsEverythingThatNoRuleSpeaksOf) {
+  Rule login = rule_of("login", 1);
+  login.match.path = "/login";
+  Plane plane({login});
+  for (int i = 0; i < 10; ++i) {
+    const Decision decision = plane.cores[0]->admit(get("/other"), MonotonicTime(1ms));
+    EXPECT_EQ(decision.verdict, Verdict::admit);
+    EXPECT_EQ(decision.rule, no_rule);
+  }
+}
+
+TEST(Worker, AKeyMadeByTheCallerIsLimitedLikeAnyOther) {
+  Plane plane({rule_of("tenant", 2)});
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "acme", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "acme", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "acme", 1, MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "other", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "engine/engine.h"
+
+namespace weir::testing {
+
+using namespace std::chrono_literals;
+
+inline Rule rule_of(std::uint64_t limit, Duration interval = 1s, std::uint32_t spans = 10) {
+  Rule rule;
+  rule.name = "login";
+  rule.limit = limit;
+  rule.interval = interval;
+  rule.spans = spans;
+  rule.cooldown = interval;
+  return rule;
+}
+
+/// The shared counters, as a map: what the store would hold.
+using Counters = std::map<std::pair<std::string, Ordinal>, std::uint64_t>;
+
+/// One engine with a clock in the test's hands. Time 0 is the beginning of ordinal 1000 of a one-second rule.
+class EngineNode {
+ public:
+  explicit EngineNode(std::vector<Rule> rules, std::uint32_t keys = 1024) : engine(rules, keys) {
+    engine.step(at(0ms));
+  }
+  explicit EngineNode(const Rule& rule) : EngineNode(std::vector<Rule>{rule}) {}
+
+  static Instant at(Duration since_start) {
+    return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start};
+  }
+
+  /// A worker's count of one key, in the span that began at `began`.
+  void count(Duration began, std::uint64_t offered, std::uint64_t admitted, MonotonicTime refused_at = never,
+             const std::string& value = "a", RuleIndex rule = 0) {
+    KeyBytes key;
+    key.clear();
+    key.add_text(value);
+    engine.count({.rule = rule,
+                  .key = key_of(value, rule),
+                  .key_bytes = key.bytes(),
+                  .began = at(began).wall,
+                  .offered = offered,
+                  .admitted = admitted,
+                  .refused_at = refused_at});
+  }
+  void count(Duration began, std::uint64_t admitted) { count(began, admitted, admitted); }
+
+  static std::uint64_t key_of(const std::string& value = "a", RuleIndex rule = 0) {
+    return std::hash<std::string>{}(value)*31 + rule + 1;
+  }
+
+  /// Ends spans and returns what the engine wants written, by name and ordinal.
+  std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> step(Duration now) {
+    engine.step(at(now));
+    std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
+    for (const EngineWrite& write : engine.writes()) {
+      written.push_back({{std::string(write.name), write.ordinal}, write.delta});
+      pending.push_back({write.key, std::string(write.name), write.ordinal, write.delta});
+    }
+    engine.clear_writes();
+    return written;
+  }
+
+  /// Has the store apply and answer everything written so far.
+  void sync(Counters& counters, Duration now) {
+    for (const Pending& write : pending) {
+      std::uint64_t& total = counters[{write.name, write.ordinal}];
+      total += write.delta;
+      engine.reply(write.key, write.ordinal, write.delta, total, at(now));
+    }
+    pending.clear();
+    engine.sync_result(true, at(now));
+  }
+
+  KeyOverride state(Duration now, const std::string& value = "a", RuleIndex rule = 0) const {
+    KeyOverride found{.key = key_of(value, rule), .allowance = engine.default_allowance(rule)};
+    engine.for_each_override(at(now), [&](const KeyOverride& override) {
+      if (override.key == found.key) found = override;
+    });
+    return found;
+  }
+  bool blocked(Duration now, const std::string& value = "a", RuleIndex rule = 0) const {
+    return at(now).monotonic < state(now, value, rule).blocked_until;
+  }
+  double nodes(const std::string& value = "a", RuleIndex rule = 0) const {
+    double found = 0;
+    engine.for_each_key([&](const KeySlot& slot) {
+      if (slot.key == key_of(value, rule)) found = slot.nodes.value();
+    });
+    return found;
+  }
+
+  struct Pending {
+    std::uint64_t key;
+    std::string name;
+    Ordinal ordinal;
+    std::uint64_t delta;
+  };
+  Engine engine;
+  std::vector<Pending> pending;
+};
+
+}  // namespace weir::testing

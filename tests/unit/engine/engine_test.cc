@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The base algorithm, step by step, as algorithm.md §3 numbers it.
+#include <gtest/gtest.h>
+
+#include "engine_fixture.h"
+
+namespace weir::testing {
+namespace {
+
+using Written = std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>>;
+constexpr Ordinal first_ordinal = 1000;
+
+TEST(Step1, ASpansCountIsAddedToTheCounterOfTheOrdinalInWhichTheSpanBegan) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 7}}));
+}
+
+TEST(Step1, TheLastSpanOfAnIntervalIsPushedAfterItsEndAndStillBelongsToIt) {
+  EngineNode node(rule_of(100));
+  node.step(900ms);
+  node.count(900ms, 5);
+  EXPECT_EQ(node.step(1000ms), (Written{{{"login|a", first_ordinal}, 5}}));
+}
+
+TEST(Step1, AStragglersCountGoesToItsOwnOrdinalNotToTheRunningOne) {
+  EngineNode node(rule_of(100));
+  node.step(1000ms);
+  node.count(1000ms, 3);
+  node.count(900ms, 2);  // a worker that came round late
+  EXPECT_EQ(node.step(1100ms),
+            (Written{{{"login|a", first_ordinal}, 2}, {{"login|a", first_ordinal + 1}, 3}}));
+}
+
+TEST(Step1, AKeyWithoutCountsWritesNothing) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 4, 0, EngineNode::at(10ms).monotonic);  // offered, none admitted
+  EXPECT_EQ(node.step(100ms), Written{});
+}
+
+TEST(Step1, NothingIsWrittenTwice) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  node.step(100ms);
+  EXPECT_EQ(node.step(200ms), Written{});
+  EXPECT_EQ(node.step(300ms), Written{});
+}
+
+TEST(Step1, WithinASpanNothingIsWritten) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  EXPECT_EQ(node.step(99ms), Written{});
+  node.count(0ms, 1);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 8}}));
+}
+
+TEST(Step1, SpansMissedByALateControllerLoseNoCount) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  EXPECT_EQ(node.step(3700ms), (Written{{{"login|a", first_ordinal}, 7}}));
+}
+
+TEST(Step1, AClockSetBackLosesNoCount) {
+  EngineNode node(rule_of(1000));
+  node.step(5000ms);
+  node.count(5000ms, 7);
+  node.step(5100ms);
+  node.step(2000ms);
+  node.count(2000ms, 4);
+  EXPECT_EQ(node.step(2100ms), (Written{{{"login|a", first_ordinal + 2}, 4}}));
+  EXPECT_EQ(node.state(2100ms).allowance, 1000U);
+}
+
+TEST(Step2, MoreThanTheLimitInTheStoreBlocksForOneCooldown) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 60}};
+  node.count(0ms, 41);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_TRUE(node.blocked(106ms));
+  EXPECT_TRUE(node.blocked(105ms + 1s - 1ns));
+  EXPECT_FALSE(node.blocked(105ms + 1s));
+}
+
+TEST(Step2, ReachingTheLimitExactlyIsNotExceedingIt) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 60}};
+  node.count(0ms, 40);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_FALSE(node.blocked(106ms));
+  EXPECT_EQ(node.state(106ms).allowance, 40U);
+}
+
+TEST(Step2, ABlockIsNeitherShortenedNorExtendedByTraffic) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 100}};
+  node.count(0ms, 1);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  const MonotonicTime until = node.state(106ms).blocked_until;
+  node.count(100ms, 500, 3, EngineNode::at(150ms).monotonic);
+  node.step(200ms);
+  node.sync(counters, 205ms);
+  EXPECT_EQ(node.state(206ms).blocked_until, until);
+}
+
+TEST(Step2, TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 130, 100, EngineNode::at(42ms).monotonic);
+  node.step(100ms);
+  EXPECT_TRUE(node.blocked(42ms + 1s - 1ns));
+  EXPECT_FALSE(node.blocked(42ms + 1s));
+}
+
+TEST(Step2, ARefusalThatOnlyUnluckyChunksCausedIsPardoned) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 99, 98, EngineNode::at(42ms).monotonic);
+  node.step(100ms);
+  EXPECT_FALSE(node.blocked(100ms));
+  ASSERT_EQ(node.engine.pardoned().size(), 1U);
+  EXPECT_EQ(node.engine.pardoned()[0], EngineNode::key_of());
+}
+
+TEST(Step2, OneKeysBlockLeavesOtherKeysAlone) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 100}};
+  node.count(0ms, 1);
+  node.count(0ms, 50, 50, never, "b");
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_TRUE(node.blocked(106ms, "a"));
+  EXPECT_FALSE(node.blocked(106ms, "b"));
+}
+
+TEST(Step3, AFailedWriteBlocksWhenTheLocalRuleSaysSo) {
+  Rule rule = rule_of(100);
+  rule.local_rule = LocalRule::per_span;
+  EngineNode node(rule);
+  node.count(0ms, 11);  // > L/N
+  node.step(100ms);
+  EXPECT_FALSE(node.blocked(101ms));
+  node.engine.sync_result(false, EngineNode::at(150ms));
+  EXPECT_TRUE(node.blocked(151ms));
+}
+
+TEST(Step3, WhileTheStoreStaysAwayEachSpanIsJudgedByTheLocalRule) {
+  Rule rule = rule_of(100);
+  rule.local_rule = LocalRule::per_span;
+  EngineNode node(rule);
+  node.engine.sync_result(false, EngineNode::at(50ms));
+  node.count(0ms, 10);
+  node.step(100ms);
+  EXPECT_FALSE(node.blocked(100ms));
+  node.count(100ms, 11);
+  node.step(200ms);
+  EXPECT_TRUE(node.blocked(200ms));
+}
+
+TEST(Step3, OpenBlocksOnlyOnProof) {
+  Rule rule = rule_of(100);
+  rule.on_store_failure = OnStoreFailure::open;
+  rule.local_rule = LocalRule::per_span;
+  EngineNode node(rule);
+  Counters counters{{{"login|a", first_ordinal}, 30}};
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  node.engine.sync_result(false, EngineNode::at(150ms));
+  node.count(100ms, 50);
+  node.step(200ms);
+  EXPECT_FALSE(node.blocked(200ms));
+  EXPECT_EQ(node.state(200ms).allowance, 70U);  // what others had counted is still proof
+}
+
+TEST(Step3, ClosedAdmitsNothingWhileTheStoreIsAwayAndAllAgainWhenItIsBack) {
+  Rule rule = rule_of(100);
+  rule.on_store_failure = OnStoreFailure::closed;
+  EngineNode node(rule);
+  node.engine.sync_result(false, EngineNode::at(50ms));
+  EXPECT_EQ(node.engine.default_allowance(0), 0U);
+  node.engine.sync_result(true, EngineNode::at(80ms));
+  EXPECT_EQ(node.engine.default_allowance(0), 100U);
+}
+
+TEST(Step4, NodesStartsAtOne) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  EXPECT_EQ(node.nodes(), 1.0);
+}
+
+TEST(Step4, TheSumOfAnEndedIntervalIsReadOneSpanAfterItsEnd) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.step(900ms);
+  EXPECT_EQ(node.step(1000ms), Written{});
+  EXPECT_EQ(node.step(1100ms), (Written{{{"login|a", first_ordinal}, 0}}));
+  EXPECT_EQ(node.step(1200ms), Written{});
+}
+
+TEST(Step4, NodesIsEverybodysCountOverTheLocalOne) {
+  EngineNode node(rule_of(100));
+  Counters counters;
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  counters[{"login|a", first_ordinal}] += 30;  // others
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 4.0);
+}
+
+TEST(Step4, OthersWhoWriteInTheSpanAfterTheIntervalAreStillSeen) {
+  EngineNode node(rule_of(100));
+  Counters counters;
+  node.step(900ms);
+  node.count(900ms, 10);
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  counters[{"login|a", first_ordinal}] += 10;  // the others' last span arrives
+  node.count(1000ms, 1);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 2.0);
+}
+
+TEST(Step4, NodesIsPerKey) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 10}};
+  node.count(0ms, 10, 10, never, "a");
+  node.count(0ms, 10, 10, never, "b");
+  node.step(100ms);
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes("a"), 2.0);
+  EXPECT_DOUBLE_EQ(node.nodes("b"), 1.0);
+}
+
+TEST(Step4, AWipedStoreReadsAsOneNode) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 30}};
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  counters.clear();
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 1.0);
+}
+
+/// A node that has learnt that it sees a quarter of the key's traffic; the store is then lost.
+EngineNode node_with_a_quarter(const Rule& rule) {
+  EngineNode node(rule);
+  Counters counters{{{"login|a", first_ordinal}, 30}};
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 4.0);
+  return node;
+}
+
+TEST(Step5, TheCumulativeRuleCountsTheIntervalSoFarTimesNodes) {
+  EngineNode node = node_with_a_quarter(rule_of(100));
+  node.engine.sync_result(false, EngineNode::at(1150ms));
+  node.count(1100ms, 13);
+  node.step(1200ms);
+  node.count(1200ms, 12);  // 25 × 4 = 100: reached, not exceeded
+  node.step(1300ms);
+  EXPECT_FALSE(node.blocked(1300ms));
+  node.count(1300ms, 1);
+  node.step(1400ms);
+  EXPECT_TRUE(node.blocked(1400ms));
+}
+
+TEST(Step5, ThePerSpanRuleCountsTheSpanTimesNodes) {
+  Rule rule = rule_of(100);
+  rule.local_rule = LocalRule::per_span;
+  EngineNode node = node_with_a_quarter(rule);
+  node.engine.sync_result(false, EngineNode::at(1150ms));
+  node.count(1100ms, 2);  // 2 × 4 = 8 ≤ 10
+  node.step(1200ms);
+  EXPECT_FALSE(node.blocked(1200ms));
+  node.count(1200ms, 3);  // 3 × 4 = 12 > 10
+  node.step(1300ms);
+  EXPECT_TRUE(node.blocked(1300ms));
+}
+
+TEST(Step5, ASteadyHonestClientIsNeverBlockedByTheCumulativeRule) {
+  EngineNode node = node_with_a_quarter(rule_of(100));
+  node.engine.sync_result(false, EngineNode::at(1150ms));
+  for (int span = 11; span < 60; ++span) {
+    node.count(span * 100ms, span % 2 == 0 ? 4 : 0);  // bursts above L/N, 20 per interval of the 25 it may
+    node.step((span + 1) * 100ms);
+    EXPECT_FALSE(node.blocked((span + 1) * 100ms)) << "span " << span;
+  }
+}
+
+TEST(Step6, TheLocalCountTimesNodesBlocksWithoutWaitingForTheStore) {
+  EngineNode node = node_with_a_quarter(rule_of(100));
+  node.count(1100ms, 26);
+  node.step(1200ms);  // no reply yet
+  EXPECT_TRUE(node.blocked(1200ms));
+}
+
+TEST(Step6, WorkersStopAtTheNodesShareInTheSamePacket) {
+  EngineNode node = node_with_a_quarter(rule_of(100));
+  EXPECT_EQ(node.state(1150ms).allowance, 25U);
+}
+
+TEST(Step6, ANodeThatSeesLittleOfAKeyMayStillAdmitOne) {
+  EngineNode node(rule_of(3));
+  Counters counters{{{"login|a", first_ordinal}, 9}};
+  node.count(0ms, 1);
+  node.step(100ms);
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 10.0);
+  EXPECT_EQ(node.state(3000ms).allowance, 1U);
+}
+
+TEST(Allowance, WhatOthersHaveCountedIsTakenOffAtOnce) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 60}};
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_EQ(node.state(106ms).allowance, 40U);
+}
+
+TEST(Allowance, ANewIntervalBeginsAfresh) {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 60}};
+  node.count(0ms, 10);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_EQ(node.state(999ms).allowance, 40U);
+  EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+TEST(Penalize, OfferedRequestsAreCountedSoThatWhoKeepsHammeringStaysBlocked) {
+  Rule rule = rule_of(100);
+  rule.penalize = true;
+  rule.cooldown = 300ms;
+  EngineNode node(rule);
+  Counters counters;
+  node.count(0ms, 150, 100, EngineNode::at(50ms).monotonic);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 150}}));
+  node.sync(counters, 105ms);
+  EXPECT_TRUE(node.blocked(349ms));
+  EXPECT_FALSE(node.blocked(350ms));
+  node.count(300ms, 20, 0);  // still hammering
+  node.step(400ms);
+  node.sync(counters, 405ms);
+  EXPECT_TRUE(node.blocked(406ms));
+}
+
+TEST(Penalize, ByDefaultRefusedRequestsAreNotCountedSoAKeyUnderOverloadRecovers) {
+  EngineNode node(rule_of(100));
+  Counters counters;
+  node.count(0ms, 150, 100, EngineNode::at(50ms).monotonic);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 100}}));
+  node.sync(counters, 105ms);
+  for (int span = 1; span < 10; ++span) {
+    node.count(span * 100ms, 500, 0);
+    node.step((span + 1) * 100ms);
+    node.sync(counters, (span + 1) * 100ms + 5ms);
+  }
+  EXPECT_FALSE(node.blocked(1050ms));
+  EXPECT_EQ(node.state(1050ms).allowance, 100U);
+}
+
+TEST(SmallLimits, OneRequestPerIntervalIsAdmittedAndTheSecondBlocks) {
+  EngineNode node(rule_of(1));
+  Counters counters;
+  node.count(0ms, 1);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_FALSE(node.blocked(106ms));
+  node.count(100ms, 1, 0, EngineNode::at(150ms).monotonic);
+  node.step(200ms);
+  EXPECT_TRUE(node.blocked(200ms));
+}
+
+TEST(SeveralRules, EachRuleHasItsOwnSpansAndOrdinals) {
+  Rule slow = rule_of(1000, 60s, 6);
+  slow.name = "slow";
+  EngineNode node({rule_of(100), slow});
+  node.count(0ms, 3, 3, never, "a", 0);
+  node.count(0ms, 3, 3, never, "a", 1);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 3}}));
+  node.count(100ms, 2, 2, never, "a", 1);
+  // 1000 s lies 40 s into a minute: the slow rule's span ends on the next multiple of 10 s.
+  EXPECT_EQ(node.step(10s), (Written{{{"slow|a", 16}, 5}}));
+}
+
+TEST(Bounds, AFullLedgerStillCountsEveryRequestInTheStore) {
+  EngineNode node({rule_of(100)}, 4);
+  std::uint64_t written = 0;
+  for (int i = 0; i < 10; ++i) node.count(0ms, 3, 3, never, "key" + std::to_string(i));
+  for (const auto& write : node.step(100ms)) written += write.second;
+  EXPECT_EQ(written, 30U);
+  EXPECT_EQ(node.engine.keys(), 4U);
+  EXPECT_EQ(node.engine.strays(), 6U);
+}
+
+TEST(Bounds, CountsThatOverflowedAWorkersTableAreWrittenUnderTheRule) {
+  EngineNode node(rule_of(100));
+  node.engine.count_overflow(0, EngineNode::at(0ms).wall, 9, 7);
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|~", first_ordinal}, 7}}));
+}
+
+TEST(Bounds, IdleKeysAreForgottenAndBlockedOnesAreNot) {
+  Rule rule = rule_of(100);
+  rule.cooldown = 1h;
+  EngineNode node(rule);
+  Counters counters{{{"login|bad", first_ordinal}, 100}};
+  node.count(0ms, 1, 1, never, "bad");
+  node.count(0ms, 1, 1, never, "good");
+  for (Duration now = 100ms; now <= 5s; now += 100ms) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_EQ(node.engine.keys(), 1U);
+  EXPECT_TRUE(node.blocked(5s, "bad"));
+}
+
+TEST(Determinism, TheSameInputsGiveTheSameWrites) {
+  const auto run = [] {
+    EngineNode node(rule_of(50));
+    Counters counters;
+    Written all;
+    for (int span = 0; span < 50; ++span) {
+      for (int key = 0; key < 20; ++key)
+        node.count(span * 100ms, (span * key) % 7, (span * key) % 5, never, std::to_string(key));
+      for (auto& write : node.step((span + 1) * 100ms)) all.push_back(write);
+      node.sync(counters, (span + 1) * 100ms + 3ms);
+    }
+    return all;
+  };
+  EXPECT_EQ(run(), run());
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "filter/statistics.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::filter {
+namespace {
+
+Snapshot moment() {
+  Snapshot snapshot;
+  snapshot.totals = {.received = 1000,
+                     .transmitted = 990,
+                     .transmit_drops = 4,
+                     .crafted = 20,
+                     .consumed = 26,
+                     .requests = 100,
+                     .admitted = 84,
+                     .blocked = 16,
+                     .dropped = 6,
+                     .absorbed = 10,
+                     .malformed = 2};
+  snapshot.figures.rules = {{"login", 60, 50, 10, 1}, {"search", 40, 34, 6, 0}};
+  snapshot.figures.publication_generation = 7;
+  snapshot.figures.keys = 12;
+  snapshot.figures.store_up = true;
+  snapshot.figures.store_round_trip = std::chrono::microseconds{250};
+  snapshot.figures.counts_pending = 3;
+  snapshot.figures.counts_synced = 81;
+  snapshot.figures.counts_expired = 1;
+  snapshot.unix_seconds = 1700000000.25;
+  snapshot.uptime = std::chrono::seconds{2};
+  return snapshot;
+}
+
+std::vector<Rule> rules() {
+  std::vector<Rule> rules(2);
+  rules[0].name = "login";
+  rules[0].limit = 20;
+  rules[0].interval = std::chrono::seconds{1};
+  rules[1].name = "search";
+  rules[1].limit = 1000;
+  rules[1].interval = std::chrono::milliseconds{500};
+  return rules;
+}
+
+TEST(StatisticsLine, IsKeyValuePairs) {
+  EXPECT_EQ(
+      statistics_line({}, moment(), true),
+      "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 dropped=6 tx_drops=4 "
+      "malformed=2 generation=7 keys=12 store=up sync_rtt_us=250 pending=3 overruns=0 stalled=0\n");
+}
+
+TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {
+  Snapshot snapshot = moment();
+  EXPECT_NE(statistics_line({}, snapshot, false).find("store=none "), std::string::npos);
+  snapshot.figures.store_up = false;
+  EXPECT_NE(statistics_line({}, snapshot, true).find("store=down "), std::string::npos);
+}
+
+TEST(StatisticsLine, HasNoRateWhenNoTimeHasPassed) {
+  EXPECT_NE(statistics_line(moment(), moment(), true).find(" pps=0 "), std::string::npos);
+}
+
+TEST(RulesTable, ShowsARowPerRuleWithRateLimitAndState) {
+  EXPECT_EQ(rules_table({}, moment(), rules()),
+            "rule        offered     admitted      blocked     rate/s            limit  state\n"
+            "login            60           50           10         30            20/1s  1 key blocked\n"
+            "search           40           34            6         20       1000/500ms  open\n");
+}
+
+TEST(TotalLines, AreWhatAScriptReads) {
+  EXPECT_EQ(
+      total_lines(moment()),
+      "total rule=login offered=60 admitted=50 blocked=10\n"
+      "total rule=search offered=40 admitted=34 blocked=6\n"
+      "total packets rx=1000 tx=990 crafted=20 consumed=26 tx_drops=4 dropped=6 absorbed=10 malformed=2 "
+      "requests=100 admitted=84 blocked=16\n"
+      "total store pending=3 synced=81 expired=1\n");
+}
+
+TEST(DurationText, UsesTheLargestUnitThatIsExact) {
+  EXPECT_EQ(duration_text(std::chrono::seconds{90}), "90s");
+  EXPECT_EQ(duration_text(std::chrono::milliseconds{1500}), "1500ms");
+  EXPECT_EQ(duration_text(std::chrono::microseconds{50}), "50us");
+  EXPECT_EQ(duration_text(Duration{7}), "7ns");
+}
+
+TEST(ShownUrl, HidesThePassword) {
+  EXPECT_EQ(shown_url("redis://me:secret@host:6379/1"), "redis://me:***@host:6379/1");
+  EXPECT_EQ(shown_url("redis://:secret@host"), "redis://:***@host");
+  EXPECT_EQ(shown_url("redis://:sec@ret@host"), "redis://:***@host");
+  EXPECT_EQ(shown_url("redis://host:6379"), "redis://host:6379");
+  EXPECT_EQ(shown_url("memory://"), "memory://");
+}
+
+TEST(Description, TellsWhatEveryRuleDoes) {
+  Config config;
+  config.rules = rules();
+  config.rules[0].match.methods = {"GET", "POST"};
+  config.rules[0].match.path = "/login";
+  config.rules[0].key = {{Dimension::Kind::source_address, 24, 56, ""},
+                         {Dimension::Kind::header, 32, 64, "x-api-key"}};
+  config.rules[0].cooldown = std::chrono::seconds{3};
+  config.ports.pairs = {{0, 1}, {2, 3}};
+  const std::string text = description(config, 1 << 20, 1 << 19);
+  EXPECT_NE(
+      text.find("rule login: method GET,POST path /login; a key per src_ip/24/56, header:x-api-key; "
+                "limit 20 per 1s in 10 spans; cooldown 3s; action reply-429; without the store: local\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("rule search: every request; one key for all;"), std::string::npos) << text;
+  EXPECT_NE(text.find("ports: 0-1 2-3; 1024 descriptors per queue; as many queues as workers\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("tables 1.0 MiB with one worker; each worker 0.5 MiB more"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace weir::filter

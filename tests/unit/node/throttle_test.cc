@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The whole library behind its public face, in virtual time.
+#include "weir/throttle.h"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config config_of(std::string_view rules) {
+  ConfigResult result = parse_config(rules, "test.toml");
+  for (const ConfigError& error : result.errors) ADD_FAILURE() << error.to_string();
+  return result.config;
+}
+
+/// One node, one worker, one thread, a clock in the test's hands.
+class VirtualNode {
+ public:
+  explicit VirtualNode(std::string_view rules, unsigned workers = 1)
+      : made(Throttle::create(config_of(rules), {.workers = workers, .hash_seed = 1, .log = {}})) {
+    now = {WallTime(1000s), MonotonicTime(10s)};
+    made.throttle->advance(now);
+    for (unsigned i = 0; i < workers; ++i) made.throttle->worker(i).online();
+  }
+  void run_to(Duration since_start) {
+    const Instant target = Instant{WallTime(1000s), MonotonicTime(10s)} + since_start;
+    while (now.wall < target.wall) {
+      const Instant due = made.throttle->advance(now);
+      now = due.wall < target.wall ? due : target;
+      made.throttle->advance(now);
+      made.throttle->worker(0).quiescent();
+      made.throttle->advance(now);
+      made.throttle->worker(0).quiescent();
+    }
+  }
+  Decision get(std::string_view target) {
+    Request request;
+    request.method = "GET";
+    request.target = target;
+    request.host = "example.com";
+    return made.throttle->worker(0).admit(request, now.monotonic);
+  }
+  bool admits(std::string_view target) { return get(target).verdict == Verdict::admit; }
+
+  ThrottleResult made;
+  Instant now;
+};
+
+constexpr std::string_view one_rule = R"(
+[[rule]]
+name = "login"
+match = { path = "/login" }
+limit = 3
+interval = "1s"
+cooldown = "2s"
+)";
+
+TEST(Throttle, AdmitsUpToTheLimitBlocksForTheCooldownAndAdmitsAgain) {
+  VirtualNode node(one_rule);
+  node.run_to(250ms);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(node.admits("/login"));
+  EXPECT_FALSE(node.admits("/login"));
+  node.run_to(2249ms);
+  EXPECT_FALSE(node.admits("/login"));
+  node.run_to(2250ms);
+  EXPECT_TRUE(node.admits("/login"));
+}
+
+TEST(Throttle, LeavesOtherRoutesAlone) {
+  VirtualNode node(one_rule);
+  for (int i = 0; i < 10; ++i) node.get("/login");
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(node.admits("/other"));
+}
+
+TEST(Throttle, ASlowClientIsNeverBlocked) {
+  VirtualNode node(one_rule);
+  for (int i = 0; i < 100; ++i) {
+    node.run_to(i * 350ms);
+    EXPECT_TRUE(node.admits("/login")) << i;
+  }
+}
+
+TEST(Throttle, ARequestInTheLastSpanCountsForItsOwnInterval) {
+  VirtualNode node(one_rule);
+  node.run_to(990ms);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(node.admits("/login"));
+  node.run_to(1010ms);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(node.admits("/login"));
+  EXPECT_FALSE(node.admits("/login"));
+}
+
+TEST(Throttle, ShowsWhatItDoesInFiguresAndTop) {
+  VirtualNode node(one_rule);
+  for (int i = 0; i < 5; ++i) node.get("/login");
+  node.run_to(150ms);
+  const Figures figures = node.made.throttle->figures();
+  ASSERT_EQ(figures.rules.size(), 1U);
+  EXPECT_EQ(figures.rules[0].name, "login");
+  EXPECT_EQ(figures.rules[0].offered, 5U);
+  EXPECT_EQ(figures.rules[0].admitted, 3U);
+  EXPECT_EQ(figures.rules[0].blocked, 2U);
+  EXPECT_EQ(figures.rules[0].blocked_keys, 1U);
+  EXPECT_EQ(figures.counts_synced, 3U);
+  EXPECT_TRUE(figures.store_up);
+  const auto top = node.made.throttle->top(10);
+  ASSERT_EQ(top.size(), 1U);
+  EXPECT_EQ(top[0].name, "login");
+  EXPECT_EQ(top[0].offered, 5U);
+}
+
+TEST(Throttle, NamesKeysAsTheStoreDoes) {
+  VirtualNode node(R"(
+[[rule]]
+name = "user"
+key = ["src_ip/24", "path:id"]
+match = { path = "/users/{id}" }
+limit = 3
+interval = "1s"
+)");
+  Request request;
+  request.method = "GET";
+  request.target = "/users/7";
+  request.source = {{203, 0, 113, 9}, IpAddress::Family::v4};
+  ASSERT_EQ(node.made.throttle->rules_for(request), std::vector<RuleIndex>{0});
+  EXPECT_EQ(node.made.throttle->key_name(0, request), "user|203.0.113.0/24|7");
+}
+
+TEST(Throttle, AnImpossibleConfigurationIsRefusedWithItsReasons) {
+  Config config;
+  config.rules.push_back({});
+  const ThrottleResult made = Throttle::create(config, {});
+  EXPECT_FALSE(made);
+  EXPECT_FALSE(made.error.empty());
+}
+
+TEST(Throttle, AsManyWorkersAsItCanNumber) {
+  const Config config = config_of(one_rule);
+  EXPECT_FALSE(Throttle::create(config, {.workers = 0, .hash_seed = {}, .log = {}}));
+  EXPECT_FALSE(Throttle::create(config, {.workers = 256, .hash_seed = {}, .log = {}}));
+}
+
+TEST(Throttle, BeforeTheFirstPublicationEverythingPasses) {
+  ThrottleResult made = Throttle::create(config_of(one_rule), {.workers = 1, .hash_seed = 1, .log = {}});
+  Request request;
+  request.target = "/login";
+  EXPECT_EQ(made.throttle->worker(0).admit(request, MonotonicTime(1s)).verdict, Verdict::admit);
+}
+
+TEST(Throttle, RunsAndStopsWithItsOwnThread) {
+  ThrottleResult made = Throttle::create(config_of(one_rule), {.workers = 1, .hash_seed = {}, .log = {}});
+  made.throttle->start();
+  Worker& worker = made.throttle->worker(0);
+  worker.online();
+  Request request;
+  request.target = "/login";
+  EXPECT_EQ(worker.admit(request, monotonic_now()).verdict, Verdict::admit);
+  worker.quiescent();
+  worker.offline();
+  EXPECT_TRUE(made.throttle->stop(1s));
+  EXPECT_EQ(made.throttle->figures().counts_synced, 1U);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/allowance_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <vector>
+
+namespace weir {
+namespace {
+
+TEST(Draw, NeverGivesMoreThanTheAllowance) {
+  for (const unsigned workers : {1U, 2U, 16U})
+    for (const std::uint64_t allowance : {0U, 1U, 7U, 100U, 100000U}) {
+      AllowanceCell cell;
+      std::uint64_t drawn = 0;
+      while (const std::uint64_t chunk = cell.draw(1, allowance, workers)) drawn += chunk;
+      EXPECT_EQ(drawn, allowance) << workers << " workers";
+    }
+}
+
+TEST(Draw, SmallAllowancesAreDrawnOneByOne) {
+  AllowanceCell cell;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(cell.draw(1, 20, 8), 1U);
+  EXPECT_EQ(cell.draw(1, 20, 8), 0U);
+}
+
+TEST(Draw, IsRareWhereTheAllowanceIsLarge) {
+  AllowanceCell cell;
+  int draws = 0;
+  while (cell.draw(1, 1'000'000, 4) > 0) ++draws;
+  EXPECT_LT(draws, 2000);
+}
+
+TEST(Draw, WhatIdleWorkersHoldIsAtMostA64thOfTheAllowance) {
+  constexpr std::uint64_t allowance = 100'000;
+  constexpr unsigned workers = 8;
+  AllowanceCell cell;
+  std::uint64_t idle = 0;
+  for (unsigned i = 1; i < workers; ++i) idle += cell.draw(1, allowance, workers);
+  EXPECT_LE(idle, allowance / 64);
+}
+
+TEST(Draw, AHeavyRequestIsAllOrNothing) {
+  AllowanceCell cell;
+  EXPECT_EQ(cell.draw(8, 10, 1), 8U);
+  EXPECT_EQ(cell.draw(3, 10, 1), 0U);
+  EXPECT_EQ(cell.draw(2, 10, 1), 2U);
+}
+
+TEST(Draw, WhatIsGivenBackCanBeDrawnAgain) {
+  AllowanceCell cell;
+  EXPECT_EQ(cell.draw(10, 10, 1), 10U);
+  cell.give_back(4);
+  EXPECT_EQ(cell.draw(4, 10, 1), 4U);
+  EXPECT_EQ(cell.draw(1, 10, 1), 0U);
+}
+
+TEST(Draw, AnAllowanceLoweredBelowWhatIsDrawnGivesNothing) {
+  AllowanceCell cell;
+  EXPECT_EQ(cell.draw(10, 20, 1), 10U);
+  EXPECT_EQ(cell.draw(1, 5, 1), 0U);
+}
+
+TEST(Pool, AKeyKeepsItsCell) {
+  AllowancePool pool(64);
+  AllowanceCell* cell = pool.claim(42).cell;
+  EXPECT_EQ(pool.claim(42).cell, cell);
+  EXPECT_EQ(pool.find(42), cell);
+  EXPECT_EQ(pool.find(43), nullptr);
+}
+
+TEST(Pool, DifferentKeysHaveDifferentCells) {
+  std::mt19937_64 random(1);
+  AllowancePool pool(1000);
+  std::set<AllowanceCell*> cells;
+  for (int i = 0; i < 1000; ++i) {
+    const auto place = pool.claim(random() | 1);
+    ASSERT_TRUE(place.own);
+    EXPECT_TRUE(cells.insert(place.cell).second);
+  }
+}
+
+TEST(Pool, WhenFullNewKeysShareCellsAndOldOnesKeepTheirs) {
+  std::mt19937_64 random(2);
+  AllowancePool pool(64);
+  AllowanceCell* first = pool.claim(1).cell;
+  bool shared = false;
+  for (int i = 0; i < 10'000; ++i) shared |= !pool.claim(random() | 1).own;
+  EXPECT_TRUE(shared);
+  EXPECT_EQ(pool.claim(1).cell, first);
+  EXPECT_TRUE(pool.claim(1).own);
+}
+
+TEST(Pool, ClearForgetsEverything) {
+  AllowancePool pool(64);
+  AllowanceCell* cell = pool.claim(42).cell;
+  cell->draw(5, 10, 1);
+  cell->refused_at.store(17);
+  pool.clear();
+  EXPECT_EQ(pool.find(42), nullptr);
+  EXPECT_EQ(cell->drawn.load(), 0U);
+  EXPECT_EQ(cell->refused_at.load(), AllowanceCell::no_refusal);
+}
+
+}  // namespace
+}  // namespace weir

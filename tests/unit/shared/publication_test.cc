@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/publication.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "shared/quiescence.h"
+
+namespace weir {
+namespace {
+
+TEST(Publication, FindsTheKeysItHoldsAndNoOthers) {
+  std::mt19937_64 random(3);
+  std::vector<std::uint64_t> keys;
+  for (int i = 0; i < 1000; ++i) keys.push_back(random() | 1);
+  Publication publication;
+  publication.reset_keys(keys.size());
+  for (std::uint64_t key : keys) publication.add_key({key, key / 2, never});
+  for (std::uint64_t key : keys) {
+    ASSERT_NE(publication.find(key), nullptr);
+    EXPECT_EQ(publication.find(key)->allowance, key / 2);
+  }
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() | 1), nullptr);
+}
+
+TEST(Publication, AnEmptyOneFindsNothing) {
+  Publication publication;
+  EXPECT_EQ(publication.find(1), nullptr);
+  publication.reset_keys(0);
+  EXPECT_EQ(publication.find(1), nullptr);
+}
+
+TEST(Publication, ReuseForgetsTheKeysOfBefore) {
+  Publication publication;
+  publication.reset_keys(1);
+  publication.add_key({7, 1, never});
+  publication.reset_keys(1);
+  EXPECT_EQ(publication.find(7), nullptr);
+}
+
+TEST(Quiescence, AnOfflineWorkerHasPassed) {
+  Quiescence quiescence(2);
+  const std::uint64_t token = quiescence.start();
+  EXPECT_TRUE(quiescence.passed(0, token));
+  EXPECT_TRUE(quiescence.all_passed(token));
+}
+
+TEST(Quiescence, AnOnlineWorkerHasPassedOnceItReports) {
+  Quiescence quiescence(2);
+  quiescence.online(0);
+  const std::uint64_t token = quiescence.start();
+  EXPECT_FALSE(quiescence.passed(0, token));
+  EXPECT_FALSE(quiescence.all_passed(token));
+  quiescence.quiescent(0);
+  EXPECT_TRUE(quiescence.passed(0, token));
+  EXPECT_TRUE(quiescence.all_passed(token));
+}
+
+TEST(Quiescence, OneStalledWorkerDoesNotHideThatOthersHavePassed) {
+  Quiescence quiescence(2);
+  quiescence.online(0);
+  quiescence.online(1);
+  const std::uint64_t token = quiescence.start();
+  quiescence.quiescent(1);
+  EXPECT_TRUE(quiescence.passed(1, token));
+  EXPECT_FALSE(quiescence.passed(0, token));
+}
+
+TEST(Quiescence, AWorkerThatComesOnlineAfterTheTokenHasPassedIt) {
+  Quiescence quiescence(1);
+  const std::uint64_t token = quiescence.start();
+  quiescence.online(0);
+  EXPECT_TRUE(quiescence.passed(0, token));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The program's face: bad input, --check, statistics, and how it ends."""
+import re
+import signal
+import subprocess
+import threading
+
+from harness import PROGRAM, TIMEOUT_SECONDS, VdevTest, command, tap
+from packets import tcp
+
+RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
+STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "dropped", "tx_drops", "malformed",
+              "generation", "keys", "store", "sync_rtt_us", "pending", "overruns", "stalled"]
+
+
+def requests(count):
+    return [tcp("192.0.2.1", "198.51.100.1", 2000 + i, 80, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") for i in range(count)]
+
+
+class Program(VdevTest):
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=TIMEOUT_SECONDS, check=False)
+
+    def fails(self, done, status, *words):
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_help_and_version(self):
+        done = self.run_program("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in ("--config", "--live", "--duration", "--check", "--version"):
+            self.assertIn(option, done.stdout)
+        done = self.run_program("-l", "0", "--", "--version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"^weir-filter \d+\.\d+\.\d+\n$")
+
+    def test_a_wrong_command_line_says_what_is_wrong(self):
+        self.fails(self.run_program(), 2, "--config is required")
+        self.fails(self.run_program("--config", "x", "--nonsense"), 2, "--nonsense")
+        self.fails(self.run_program("-l", "0", "--config", "x"), 2, "EAL options go before '--'")
+        self.fails(self.run_program("--", "--config", "x", "--duration", "-3"), 2, "--duration")
+        self.fails(self.run_program("--", "--config", "x", "--duration", "soon"), 2, "--duration")
+
+    def test_a_missing_configuration_says_so(self):
+        self.fails(self.run_program("--", "--config", self.path("none.toml")), 2, "none.toml", "No such file")
+
+    def test_every_mistake_in_a_configuration_is_told_with_its_place_before_dpdk_starts(self):
+        path = self.path("bad.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('[[rule]]\nname = "a"\nlimit = 0\ninterval = "1s"\ncolour = "red"\n')
+        done = self.run_program("--", "--config", path)
+        self.fails(done, 2, path + ":3:", path + ":5:")
+        self.assertNotIn("EAL", done.stderr)
+        self.assertEqual(self.run_program("--check", "--config", path).returncode, 2)
+
+    def test_check_tells_what_the_configuration_does(self):
+        path = self.write_config(RULE, ports="pairs = [[0, 1]]", store='url = "redis://me:secret@localhost:6379/1"')
+        done = self.run_program("--config", path, "--check")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("rule all: every request; one key for all; limit 3 per 31536000s in 10 spans", done.stdout)
+        self.assertIn("action drop", done.stdout)
+        self.assertIn("ports: 0-1;", done.stdout)
+        self.assertIn("store: redis://me:***@localhost:6379/1", done.stdout)
+        self.assertNotIn("secret", done.stdout)
+        self.assertRegex(done.stdout, r"memory: .* MiB")
+
+    def run_ports(self, ports, vdevs):
+        eal = ["--lcores", "0@0,1@1"]
+        for number in range(vdevs):
+            eal += ["--vdev", "net_null%d" % number]
+        return subprocess.run(command(self.folder, self.write_config(RULE, ports=ports), eal, ["--duration", "1"]),
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=False)
+
+    def test_ports_that_cannot_be_paired(self):
+        self.fails(self.run_ports("", 0), 1, "no ports")
+        self.fails(self.run_ports("", 3), 1, "an odd number of ports cannot be paired", "0, 1, 2")
+        self.fails(self.run_ports("pairs = [[0, 5]]", 2), 1, "names port 5, which does not exist", "0, 1")
+
+    def test_dpdk_that_does_not_start(self):
+        done = subprocess.run([PROGRAM, "--no-huge", "--no-shconf", "--no-pci", "-l", "9999", "--", "--config",
+                               self.write_config(RULE)],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=False)
+        self.fails(done, 1, "DPDK does not start")
+
+    def test_too_little_memory_is_told(self):
+        line = command(self.folder, self.write_config(RULE, ports="descriptors = 32768"),
+                       ["--lcores", "0@0,1@1", *self.vdevs([], [])])
+        line[line.index("-m") + 1] = "32"
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=False)
+        self.fails(done, 1, "no memory for", "lower [ports] descriptors")
+
+    def test_statistics_lines_are_key_value_pairs_on_stdout(self):
+        run = self.run_filter(requests(10), rules=RULE, node="", duration=2)
+        lines = [line for line in run.stdout.splitlines() if line.startswith("time=")]
+        self.assertGreaterEqual(len(lines), 2)
+        for line in lines:
+            self.assertEqual([pair.split("=")[0] for pair in line.split()], STATISTICS)
+        last = dict(pair.split("=") for pair in lines[-1].split())
+        self.assertEqual((last["rx"], last["requests"], last["admitted"], last["blocked"], last["dropped"]),
+                         ("10", "10", "3", "7", "7"))
+        self.assertEqual(last["store"], "none")
+        self.assertNotIn("EAL:", run.stdout)
+
+    def test_live_prints_plain_tables_where_there_is_no_terminal(self):
+        run = self.run_filter(requests(10), rules=RULE, duration=2.5, options=["--live"])
+        self.assertNotIn("\033", run.stdout)
+        self.assertNotIn("time=", run.stdout)
+        row = re.compile(r"^all +10 +3 +7 +\d+ +3/31536000s  (open|1 key blocked)$", re.MULTILINE)
+        self.assertGreaterEqual(len(row.findall(run.stdout)), 2)
+
+    def test_a_store_that_cannot_be_reached_stops_nothing(self):
+        frames = requests(10)
+        run = self.run_filter_without_balance(frames, 'url = "redis+unix://%s"' % self.path("none.sock"))
+        self.assertIn("total rule=all offered=10", run.stdout)
+        self.assertIn("store=down", run.stdout)
+        self.assertIn("counts pending", run.stderr)
+        self.assertEqual(re.search(r"total store pending=(\d+) synced=(\d+)", run.stdout).groups(), ("3", "0"))
+
+    def run_filter_without_balance(self, frames, store):
+        line = command(self.folder, self.write_config(RULE, store=store),
+                       ["--lcores", "0@0,1@1", *self.vdevs(frames, [])], ["--duration", "1"])
+        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=True)
+
+
+class Ending(VdevTest):
+    def start(self):
+        line = command(self.folder, self.write_config(RULE), ["--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        # A test that fails must not leave a process behind, nor wait for one for ever.
+        timer = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_packets(self, process):
+        while True:
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "", "the program ended early")
+            if " rx=10 " in line:
+                return
+
+    def check_clean_end(self, number):
+        process = self.start()
+        self.wait_for_packets(process)
+        process.send_signal(number)
+        output = process.stdout.read()
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
+        self.assertIn("total rule=all offered=10 admitted=3 blocked=7\n", output)
+        self.assertIn("total store pending=0 synced=3 expired=0\n", output)
+
+    def test_sigterm_synchronises_the_last_counts(self):
+        self.check_clean_end(signal.SIGTERM)
+
+    def test_sigint_does_too(self):
+        self.check_clean_end(signal.SIGINT)
+
+    def test_a_closed_output_does_not_end_it(self):
+        process = self.start()
+        self.wait_for_packets(process)
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace weir::replay {
+
+OptionsResult read_options(std::vector<std::string> arguments) {
+  OptionsResult result;
+  Options& options = result.options;
+  CLI::App app(
+      "Plays a capture through the classification and the engine of weir, in the capture's own time, as one "
+      "node\n"
+      "with counters of its own ([store] of the configuration is not used), and tells what would have been "
+      "limited.",
+      "weir-replay");
+  app.footer(
+      "Captures: pcap and pcapng; Ethernet, raw IP, Linux cooked and BSD loopback.\n"
+      "Exit status: 0 good, 1 broken capture or failed file, 2 wrong command line or configuration.");
+  app.add_option("--config", options.config, "configuration file (TOML)")->type_name("FILE");
+  app.add_option("--pcap", options.capture, "capture to play; '-' reads the standard input")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--requests", options.requests, "write one tab-separated line per request here")
+      ->type_name("FILE");
+  app.add_option("--top", options.top, "how many keys the summary shows")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--rules-free", options.rules_free,
+               "find the requests without any rule; --config is not read");
+  app.set_version_flag("--version", "weir-replay " WEIR_VERSION);
+
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(arguments);
+    if (options.config.empty() && !options.rules_free) throw CLI::RequiredError("--config or --rules-free");
+  } catch (const CLI::Success& success) {
+    result.exit = exit_good;
+    const bool version = success.get_name() == "CallForVersion";
+    result.output = version ? std::string(success.what()) + "\n" : app.help();
+  } catch (const CLI::ParseError& error) {
+    result.exit = exit_usage;
+    result.error =
+        "weir-replay: " + std::string(error.what()) + "\nRun 'weir-replay --help' for the options.\n";
+  }
+  return result;
+}
+
+}  // namespace weir::replay
