@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cstddef>
+#include <string>
+#include <string_view>
+
 #include "weir/request.h"
 #include "weir/rule.h"
 

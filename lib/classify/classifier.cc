@@ -2,8 +2,11 @@
 #include "classify/classifier.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "classify/normalise.h"
 #include "classify/path_template.h"

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "classify/normalise.h"
 #include "weir/packet.h"
