@@ -3,7 +3,6 @@
 
 #include <rte_prefetch.h>
 
-#include "filter/reply.h"
 #include "weir/mbuf.h"
 
 namespace weir::filter {
@@ -140,14 +139,14 @@ void BurstFilter::refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, M
   // Before the handshake has ended there is no stream to put a response into.
   const bool can_reply = (frame.tcp_flags & tcp_syn) == 0 && fate.rule < rules_.size();
   if (fate.action == Action::reply_429 && can_reply) {
-    ClosingFlow flow = closing_flow(frame, 0);
-    flow.rule = fate.rule;
-    flow.head = fate.head;
-    flow.retry_after_seconds = whole_seconds(fate.retry_after);
-    answered = answer_429(mbuf, frame, flow, out);
+    const Refusal refusal{&rules_[fate.rule], whole_seconds(fate.retry_after), fate.head};
+    const std::optional<std::size_t> reply_length = answer_429(mbuf, frame, refusal, out);
+    answered = reply_length.has_value();
     if (answered) {
-      flow.next_to_client += static_cast<std::uint32_t>(
-          reply_429_length({&rules_[flow.rule], flow.retry_after_seconds, flow.head}));
+      ClosingFlow flow = closing_flow(frame, *reply_length);
+      flow.rule = fate.rule;
+      flow.head = fate.head;
+      flow.retry_after_seconds = refusal.retry_after_seconds;
       closing_.insert(flow, frame, now);
       closing_changed_ = true;
     }
@@ -163,7 +162,7 @@ void BurstFilter::close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, Mo
   const ClosingFlow* const flow = closing_.find(frame, now);
   if (flow == nullptr) return;  // pushed out by a later one of this very burst
   if (step == ClosingStep::repeat_reply) {
-    answer_429(mbuf, frame, *flow, out);
+    answer_429(mbuf, frame, {&rules_[flow->rule], flow->retry_after_seconds, flow->head}, out);
   } else if (step == ClosingStep::acknowledge) {
     const Segment segment{frame_bytes(mbuf, batch_->scratch), frame};
     rte_mbuf* const acknowledgment = crafted(mbuf->port, [&](std::span<std::byte> to) noexcept {
@@ -175,16 +174,19 @@ void BurstFilter::close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, Mo
   }
 }
 
-bool BurstFilter::answer_429(rte_mbuf* mbuf, const Frame& frame, const ClosingFlow& flow,
-                             Outgoing& out) noexcept {
+std::optional<std::size_t> BurstFilter::answer_429(rte_mbuf* mbuf, const Frame& frame, const Refusal& refusal,
+                                                   Outgoing& out) noexcept {
   const Segment request{frame_bytes(mbuf, batch_->scratch), frame};
-  const Refusal refusal{&rules_[flow.rule], flow.retry_after_seconds, flow.head};
-  return send_both(
-      crafted(mbuf->port,
-              [&](std::span<std::byte> to) noexcept { return craft_reply_429(request, refusal, to); }),
-      crafted(wiring_.ports[mbuf->port].peer,
-              [&](std::span<std::byte> to) noexcept { return craft_reset_to_server(request, to); }),
-      out);
+  CraftedReply reply;
+  rte_mbuf* const to_client = crafted(mbuf->port, [&](std::span<std::byte> to) noexcept {
+    reply = craft_reply_429(request, refusal, to);
+    return reply.frame_length;
+  });
+  rte_mbuf* const to_server = crafted(wiring_.ports[mbuf->port].peer, [&](std::span<std::byte> to) noexcept {
+    return craft_reset_to_server(request, to);
+  });
+  if (!send_both(to_client, to_server, out)) return std::nullopt;
+  return reply.payload_length;
 }
 
 bool BurstFilter::answer_reset(rte_mbuf* mbuf, const Frame& frame, Outgoing& out) noexcept {

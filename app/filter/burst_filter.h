@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "filter/closing_flows.h"
 #include "filter/counters.h"
+#include "filter/reply.h"
 #include "filter/wiring.h"
 #include "weir/packet.h"
 #include "weir/throttle.h"
@@ -73,7 +75,9 @@ class BurstFilter {
   void refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
               Outgoing& out) noexcept;
   void close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now, Outgoing& out) noexcept;
-  bool answer_429(rte_mbuf* mbuf, const Frame& frame, const ClosingFlow& flow, Outgoing& out) noexcept;
+  /// @return length of the reply's TCP payload; none when there was no memory
+  std::optional<std::size_t> answer_429(rte_mbuf* mbuf, const Frame& frame, const Refusal& refusal,
+                                        Outgoing& out) noexcept;
   bool answer_reset(rte_mbuf* mbuf, const Frame& frame, Outgoing& out) noexcept;
   bool send_both(rte_mbuf* to_client, rte_mbuf* to_server, Outgoing& out) noexcept;
   /// A frame made by `write`, to leave by `port`; null when there is no memory for it.

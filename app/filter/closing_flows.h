@@ -48,7 +48,7 @@ enum class ClosingStep : std::uint8_t {
 ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept;
 
 /// A flow for a request that has just been refused; `frame` is the request's.
-/// @param reply_length  TCP payload of the 429
+/// @param reply_length  TCP payload of the 429, in bytes
 ClosingFlow closing_flow(const Frame& frame, std::size_t reply_length) noexcept;
 
 class ClosingFlows {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "filter/distribute.h"
 
+#include <rte_atomic.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
@@ -14,14 +15,19 @@
 namespace weir::filter {
 namespace {
 
+// DPDK's rings copy pointers as 64-bit integers, which the compiler may take for other memory than an array
+// of rte_mbuf*; the barriers keep it from moving our accesses across theirs.
 unsigned put(rte_ring* ring, rte_mbuf* const* frames, std::size_t count) noexcept {
+  rte_compiler_barrier();
   return rte_ring_enqueue_burst(ring, reinterpret_cast<void* const*>(frames), static_cast<unsigned>(count),
                                 nullptr);
 }
 
 unsigned take(rte_ring* ring, std::span<rte_mbuf*> frames) noexcept {
-  return rte_ring_dequeue_burst(ring, reinterpret_cast<void**>(frames.data()),
-                                static_cast<unsigned>(frames.size()), nullptr);
+  const unsigned count = rte_ring_dequeue_burst(ring, reinterpret_cast<void**>(frames.data()),
+                                                static_cast<unsigned>(frames.size()), nullptr);
+  rte_compiler_barrier();
+  return count;
 }
 
 void give_up(std::span<rte_mbuf*> frames, Counters& counters) noexcept {

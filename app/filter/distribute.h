@@ -15,7 +15,9 @@
 
 #include <rte_ring.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>

@@ -240,19 +240,20 @@ std::size_t craft_reset_to_server(const Segment& request, std::span<std::byte> o
                {}, out);
 }
 
-std::size_t craft_reply_429(const Segment& request, const Refusal& refusal,
-                            std::span<std::byte> out) noexcept {
+CraftedReply craft_reply_429(const Segment& request, const Refusal& refusal,
+                             std::span<std::byte> out) noexcept {
   std::array<std::byte, max_crafted_frame> memory;
   Writer response(memory);
   write_response(response, refusal);
-  if (response.failed()) return 0;
+  if (response.failed()) return {};
   const std::string_view payload(reinterpret_cast<const char*>(memory.data()), response.length());
-  return craft(request, Toward::client,
-               {.sequence = request.frame.acknowledgment,
-                .acknowledgment = sequence_end(request.frame),
-                .flags = tcp_psh | tcp_ack | tcp_fin,
-                .timestamps = timestamps_of(request)},
-               payload, out);
+  const std::size_t length = craft(request, Toward::client,
+                                   {.sequence = request.frame.acknowledgment,
+                                    .acknowledgment = sequence_end(request.frame),
+                                    .flags = tcp_psh | tcp_ack | tcp_fin,
+                                    .timestamps = timestamps_of(request)},
+                                   payload, out);
+  return {length, payload.size()};
 }
 
 std::size_t craft_acknowledgment(const Segment& segment, std::uint32_t sequence, std::uint32_t acknowledgment,
@@ -263,13 +264,6 @@ std::size_t craft_acknowledgment(const Segment& segment, std::uint32_t sequence,
                 .flags = tcp_ack,
                 .timestamps = timestamps_of(segment)},
                {}, out);
-}
-
-std::size_t reply_429_length(const Refusal& refusal) noexcept {
-  std::array<std::byte, max_crafted_frame> memory;
-  Writer response(memory);
-  write_response(response, refusal);
-  return response.length();
 }
 
 }  // namespace weir::filter

@@ -40,24 +40,27 @@ std::uint64_t whole_seconds(Duration duration) noexcept;
 std::uint32_t sequence_end(const Frame& frame) noexcept;
 
 /// RST|ACK to the client: closes its end of the connection.
-/// All of these return the length of the frame written to `out`, or 0 when it does not fit.
+/// These three return the length of the frame written to `out`, or 0 when it does not fit.
 std::size_t craft_reset_to_client(const Segment& request, std::span<std::byte> out) noexcept;
 
 /// RST to the server, in the client's name, at the sequence number the server expects next.
 std::size_t craft_reset_to_server(const Segment& request, std::span<std::byte> out) noexcept;
 
+/// A 429 and how much of the stream to the client it takes.
+struct CraftedReply {
+  std::size_t frame_length = 0;    ///< 0 when it does not fit
+  std::size_t payload_length = 0;  ///< of the TCP segment; its FIN comes on top
+};
+
 /// The 429 response and the end of the stream (PSH|ACK|FIN) to the client, in the server's name. Where the
 /// client uses TCP timestamps the frame has them too: some stacks drop segments without (RFC 7323, 3.2).
-std::size_t craft_reply_429(const Segment& request, const Refusal& refusal,
-                            std::span<std::byte> out) noexcept;
+CraftedReply craft_reply_429(const Segment& request, const Refusal& refusal,
+                             std::span<std::byte> out) noexcept;
 
 /// A bare ACK to the client, in the server's name.
 /// @param sequence        the server's next byte
 /// @param acknowledgment  the client's next byte
 std::size_t craft_acknowledgment(const Segment& segment, std::uint32_t sequence, std::uint32_t acknowledgment,
                                  std::span<std::byte> out) noexcept;
-
-/// Length of the TCP payload that craft_reply_429() makes for this refusal, in bytes.
-std::size_t reply_429_length(const Refusal& refusal) noexcept;
 
 }  // namespace weir::filter

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -49,14 +50,6 @@ class HostPattern {
   std::string text_;
   bool any_subdomain_ = false;
 };
-
-/// A few bytes that differ for most different segments: rules out most rules in one comparison of integers.
-constexpr std::uint64_t no_mark = 0;
-std::uint64_t mark_of(std::string_view segment) noexcept {
-  std::uint64_t mark = 0;
-  std::memcpy(&mark, segment.data(), std::min<std::size_t>(segment.size(), 7));
-  return mark << 8 | (segment.size() & 0xff) | 0x80;
-}
 
 struct CompiledDimension {
   Dimension dimension;
@@ -163,19 +156,50 @@ void add_dimension(KeyBytes& key, const CompiledDimension& compiled, const Reque
 }  // namespace
 
 struct Classifier::Compiled {
+  /// Rules whose paths begin with the same literal segment, in order of the configuration.
+  struct Group {
+    std::string segment;
+    std::vector<RuleIndex> rules;
+  };
+
   std::vector<CompiledRule> rules;
-  /// Of each rule, the mark of its path's first segment, or no_mark: apart from the rules, so that going
-  /// through all of them touches few lines.
-  std::vector<std::uint64_t> first_segment_marks;
+  std::vector<Group> by_first_segment;  ///< sorted by segment
+  std::vector<RuleIndex> others;        ///< rules that say nothing of the first segment
   HeaderSelection headers;
+
+  void place(RuleIndex rule);
+  std::span<const RuleIndex> beginning_with(std::string_view segment) const noexcept;
+
+ private:
+  static bool is_before(const Group& group, std::string_view segment) noexcept {
+    return group.segment < segment;
+  }
 };
+
+void Classifier::Compiled::place(RuleIndex rule) {
+  const std::optional<PathTemplate>& path = rules[rule].path;
+  const std::string_view segment = path ? path->first_literal() : std::string_view{};
+  if (segment.empty()) {
+    others.push_back(rule);
+    return;
+  }
+  auto at = std::lower_bound(by_first_segment.begin(), by_first_segment.end(), segment, is_before);
+  if (at == by_first_segment.end() || at->segment != segment)
+    at = by_first_segment.insert(at, Group{std::string(segment), {}});
+  at->rules.push_back(rule);
+}
+
+std::span<const RuleIndex> Classifier::Compiled::beginning_with(std::string_view segment) const noexcept {
+  const auto at = std::lower_bound(by_first_segment.begin(), by_first_segment.end(), segment, is_before);
+  if (at == by_first_segment.end() || at->segment != segment) return {};
+  return at->rules;
+}
 
 Classifier::Classifier(std::span<const Rule> rules) {
   auto compiled = std::make_unique<Compiled>();
   for (const Rule& rule : rules) {
-    const CompiledRule& made = compiled->rules.emplace_back(rule);
-    const std::string_view literal = made.path ? made.path->first_literal() : std::string_view{};
-    compiled->first_segment_marks.push_back(literal.empty() ? no_mark : mark_of(literal));
+    compiled->rules.emplace_back(rule);
+    compiled->place(static_cast<RuleIndex>(compiled->rules.size() - 1));
     for (const Dimension& dimension : rule.key) {
       if (dimension.kind == Dimension::Kind::header) compiled->headers.add(dimension.name);
     }
@@ -195,17 +219,22 @@ void Classifier::match(const Request& request, Scratch& scratch) const noexcept 
   scratch.rule_count = 0;
   scratch.rules_cut = false;
 
+  // Only the rules in these two lists can apply; taking the smaller index of both keeps the configuration's
+  // order.
   const PathSegments segments(scratch.path);
-  const std::uint64_t mark = segments.count() == 0 ? no_mark : mark_of(segments[0]);
-  for (std::size_t i = 0; i < compiled_->rules.size(); ++i) {
-    const std::uint64_t wanted = compiled_->first_segment_marks[i];
-    if (wanted != no_mark && wanted != mark) continue;
-    if (!compiled_->rules[i].matches(request, scratch.host, segments)) continue;
+  std::span<const RuleIndex> grouped;
+  if (segments.count() != 0) grouped = compiled_->beginning_with(segments[0]);
+  std::span<const RuleIndex> others = compiled_->others;
+  while (!grouped.empty() || !others.empty()) {
+    auto& list = others.empty() || (!grouped.empty() && grouped.front() < others.front()) ? grouped : others;
+    const RuleIndex rule = list.front();
+    list = list.subspan(1);
+    if (!compiled_->rules[rule].matches(request, scratch.host, segments)) continue;
     if (scratch.rule_count == scratch.rules.size()) {
       scratch.rules_cut = true;
       return;
     }
-    scratch.rules[scratch.rule_count++] = static_cast<RuleIndex>(i);
+    scratch.rules[scratch.rule_count++] = rule;
   }
 }
 

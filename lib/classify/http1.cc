@@ -27,15 +27,20 @@ constexpr std::array<bool, 256> make_token_table() noexcept {
 }
 constexpr std::array<bool, 256> token_table = make_token_table();
 
-bool is_token_character(char c) noexcept { return token_table[static_cast<unsigned char>(c)]; }
+// Predicates are lambdas, so that the algorithms that take them can be inlined.
+constexpr auto is_token_character = [](char c) noexcept {
+  return token_table[static_cast<unsigned char>(c)];
+};
 
 bool is_token(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_token_character);
 }
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr auto is_digit = [](char c) noexcept { return c >= '0' && c <= '9'; };
 
-bool is_target_character(char c) noexcept { return static_cast<unsigned char>(c) > 0x20 && c != 0x7f; }
+constexpr auto is_target_character = [](char c) noexcept {
+  return static_cast<unsigned char>(c) > 0x20 && c != 0x7f;
+};
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 
@@ -63,6 +68,10 @@ std::optional<std::string_view> take_line(std::string_view& rest) noexcept {
   rest.remove_prefix(end + 1);
   return line;
 }
+
+constexpr std::string_view host_name = "host";
+constexpr std::string_view content_length_name = "content-length";
+constexpr std::string_view transfer_encoding_name = "transfer-encoding";
 
 struct RequestLine {
   std::string_view method;
@@ -134,6 +143,24 @@ class BodyLength {
   bool unknown_ = false;
 };
 
+/// The lengths that a wanted name can have: tells most of a request's header lines apart without comparing
+/// anything.
+class NameLengths {
+ public:
+  explicit NameLengths(const HeaderSelection& selection) noexcept {
+    for (const std::string_view name : {host_name, content_length_name, transfer_encoding_name})
+      add(name.size());
+    for (std::size_t i = 0; i < selection.size(); ++i) add(selection[i].size());
+  }
+  bool contains(std::size_t length) const noexcept {
+    return length - 1 < 64 && (bits_ >> (length - 1) & 1) != 0;
+  }
+
+ private:
+  void add(std::size_t length) noexcept { bits_ |= std::uint64_t{1} << (length - 1); }
+  std::uint64_t bits_ = 0;  // the names of a selection have 1 to 64 bytes
+};
+
 /// Keeps the first of each chosen header.
 class ChosenHeaders {
  public:
@@ -189,6 +216,7 @@ bool HttpRequests::next(ParsedRequest& out) noexcept {
   out.request.protocol = line->protocol;
   out.request.host = {};
   ChosenHeaders chosen(*selection_, out.headers);
+  const NameLengths lengths(*selection_);
   BodyLength body;
   bool host_seen = false;
   while (const std::optional<std::string_view> field = take_line(rest)) {
@@ -198,18 +226,19 @@ bool HttpRequests::next(ParsedRequest& out) noexcept {
     }
     const std::size_t colon = field->find(':');
     if (colon == std::string_view::npos) continue;
+    // A wanted name stands alone before the colon. So neither a folded line can pass for a field, as it
+    // begins with white space, nor a name with anything else about it. The text of a folded line is not added
+    // to the field it continues: a value and its folded spellings count under few keys rather than under
+    // many.
     const std::string_view name = field->substr(0, colon);
-    // A folded line begins with white space, which no token has: it cannot pass for a field. Its text is not
-    // added to the field it continues, so a value and its folded spellings count under few keys rather than
-    // under many.
-    if (!is_token(name)) continue;
+    if (!lengths.contains(name.size())) continue;
     const std::string_view value = trim(field->substr(colon + 1));
-    if (!host_seen && equals_lower(name, "host")) {
+    if (equals_lower(name, host_name)) {
+      if (!host_seen) out.request.host = value;
       host_seen = true;
-      out.request.host = value;
-    } else if (equals_lower(name, "content-length")) {
+    } else if (equals_lower(name, content_length_name)) {
       body.content_length(value);
-    } else if (equals_lower(name, "transfer-encoding")) {
+    } else if (equals_lower(name, transfer_encoding_name)) {
       body.transfer_encoding();
     }
     chosen.offer(name, value);

@@ -45,7 +45,7 @@ void check_node(const NodeConfig& node, Findings& findings) {
     findings.add("node.name", "name must have at most " + std::to_string(max_name_length) + " characters");
   else if (!std::ranges::all_of(node.name, is_name_character))
     findings.add("node.name",
-                 "name " + quoted(node.name) + " may only have letters, digits, '.', '_' and '-'");
+                 "name " + in_quotes(node.name) + " may only have letters, digits, '.', '_' and '-'");
   check_range("node", "keys", node.keys, keys_range, findings);
   check_range("node", "idle_sleep", node.idle_sleep, idle_sleep_range, findings);
   check_range("node", "statistics", node.statistics, statistics_range, findings);
@@ -93,12 +93,12 @@ void check_name(const std::string& path, const std::string& name, std::map<std::
   if (findings.faulty(path)) return;
   if (name.empty() || name.size() > max_name_length || !std::ranges::all_of(name, is_name_character)) {
     findings.add(path, "name must have 1 to " + std::to_string(max_name_length) +
-                           " letters, digits, '.', '_' and '-', not " + quoted(name));
+                           " letters, digits, '.', '_' and '-', not " + in_quotes(name));
     return;
   }
   const auto [other, added] = names.try_emplace(name, index);
   if (!added)
-    findings.add(path, "name " + quoted(name) + " is taken by rule number " +
+    findings.add(path, "name " + in_quotes(name) + " is taken by rule number " +
                            std::to_string(other->second + 1) + " already");
 }
 
@@ -106,14 +106,15 @@ void check_method(const std::string& path, const std::string& method, Findings& 
   constexpr std::array<std::string_view, 9> known{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
                                                   "CONNECT", "OPTIONS", "TRACE", "PATCH"};
   if (method.empty() || !std::ranges::all_of(method, is_token_character)) {
-    findings.add(path, "method " + quoted(method) + " is not an HTTP method");
+    findings.add(path, "method " + in_quotes(method) + " is not an HTTP method");
     return;
   }
   std::string upper = method;
   std::ranges::transform(upper, upper.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   if (upper != method && std::ranges::find(known, upper) != known.end())
-    findings.add(path, "methods are case-sensitive: write " + quoted(upper) + ", not " + quoted(method));
+    findings.add(path,
+                 "methods are case-sensitive: write " + in_quotes(upper) + ", not " + in_quotes(method));
 }
 
 void check_host(const std::string& path, const std::string& host, Findings& findings) {
@@ -127,33 +128,34 @@ void check_host(const std::string& path, const std::string& host, Findings& find
           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || c == ':' || c == '.';
         });
     if (!valid)
-      findings.add(path, "host " + quoted(host) + " is not an IPv6 address in brackets and lower case");
+      findings.add(path, "host " + in_quotes(host) + " is not an IPv6 address in brackets and lower case");
     else if (end + 1 != name.size())
       findings.add(path,
-                   "host " + quoted(host) + " must not have a port: use port = … for the listener's port");
+                   "host " + in_quotes(host) + " must not have a port: use port = … for the listener's port");
     return;
   }
   const std::size_t colon = name.find(':');
   if (colon != std::string_view::npos) {
     const bool digits =
         std::ranges::all_of(name.substr(colon + 1), [](char c) { return c >= '0' && c <= '9'; });
-    findings.add(path, "host " + quoted(host) +
+    findings.add(path, "host " + in_quotes(host) +
                            (digits ? " must not have a port: use port = … for the listener's port"
                                    : " must be a host name alone, such as \"api.example.com\""));
     return;
   }
   if (name.starts_with("*.")) name.remove_prefix(2);
   if (name.find('*') != std::string_view::npos) {
-    findings.add(path, "host " + quoted(host) + " may have '*' only as its first label: \"*.example.com\"");
+    findings.add(path,
+                 "host " + in_quotes(host) + " may have '*' only as its first label: \"*.example.com\"");
     return;
   }
   const bool valid = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, is_name_character) &&
                      !name.starts_with('.') && name.find("..") == std::string_view::npos;
   if (!valid)
-    findings.add(path, "host " + quoted(host) +
+    findings.add(path, "host " + in_quotes(host) +
                            " is not a host name; write it as in \"api.example.com\" or \"*.example.com\"");
   else if (name.ends_with('.') || std::ranges::any_of(name, [](char c) { return c >= 'A' && c <= 'Z'; }))
-    findings.add(path, "host " + quoted(host) + " must be in lower case and without a dot at its end");
+    findings.add(path, "host " + in_quotes(host) + " must be in lower case and without a dot at its end");
 }
 
 void check_match(const std::string& path, const Match& match, Findings& findings) {
@@ -164,7 +166,7 @@ void check_match(const std::string& path, const Match& match, Findings& findings
   check_host(path + ".host", match.host, findings);
   if (!match.path.empty() && !findings.faulty(path + ".path"))
     if (const auto error = check_path_template(match.path))
-      findings.add(path + ".path", "path " + quoted(match.path) + ", character " +
+      findings.add(path + ".path", "path " + in_quotes(match.path) + ", character " +
                                        std::to_string(error->offset + 1) + ": " + error->message);
   for (std::size_t i = 0; i < match.destination_ports.size(); ++i)
     if (!tcp_port_range.contains(match.destination_ports[i]))
@@ -176,14 +178,14 @@ void check_variable(const std::string& at, const std::string& path, const Dimens
                     const Match& match, Findings& findings) {
   if (findings.faulty(path + ".match.path")) return;
   if (match.path.empty()) {
-    findings.add(at, quoted(format_dimension(dimension)) + " in key needs a match with a path that has {" +
+    findings.add(at, in_quotes(format_dimension(dimension)) + " in key needs a match with a path that has {" +
                          dimension.name + "}");
     return;
   }
   const std::vector<std::string> variables = path_template_variables(match.path);
   if (std::ranges::find(variables, dimension.name) != variables.end()) return;
   const std::vector<std::string_view> views(variables.begin(), variables.end());
-  findings.add(at, quoted(format_dimension(dimension)) + " in key: the path " + quoted(match.path) +
+  findings.add(at, in_quotes(format_dimension(dimension)) + " in key: the path " + in_quotes(match.path) +
                        " has no {" + dimension.name + "}" +
                        (views.empty() ? std::string{} : suggestion(dimension.name, views, "it has")));
 }
@@ -205,14 +207,14 @@ void check_key(const std::string& path, const Rule& rule, std::set<std::string>&
       continue;
     }
     if (!seen.insert(format_dimension(dimension)).second) {
-      findings.add(at, quoted(format_dimension(dimension)) + " is in key twice");
+      findings.add(at, in_quotes(format_dimension(dimension)) + " is in key twice");
       continue;
     }
     if (dimension.kind == Dimension::Kind::path_variable)
       check_variable(at, path, dimension, rule.match, findings);
     if (dimension.kind == Dimension::Kind::header && headers.insert(dimension.name).second &&
         headers.size() > max_chosen_headers)
-      findings.add(at, "the header " + quoted(dimension.name) +
+      findings.add(at, "the header " + in_quotes(dimension.name) +
                            " is one too many: all rules together may use " +
                            std::to_string(max_chosen_headers) + " different headers");
   }

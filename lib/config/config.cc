@@ -142,7 +142,7 @@ class Document {
       const toml::source_position& begin = key.source().begin;
       const std::string_view what = node.is_table() || node.is_array_of_tables() ? "table" : "key";
       findings_->add_at({static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)},
-                        "unknown " + std::string(what) + ' ' + quoted(key.str()) +
+                        "unknown " + std::string(what) + ' ' + in_quotes(key.str()) +
                             suggestion(key.str(), known, "there are the tables"));
     }
   }

@@ -49,14 +49,14 @@ DimensionResult parse_address(std::string_view text, const Word& word) {
   const std::size_t slash = rest.find('/');
   const auto ipv4 = prefix_length(rest.substr(0, slash), ipv4_length);
   if (!ipv4)
-    return failure("in key " + quoted(text) +
+    return failure("in key " + in_quotes(text) +
                    " the IPv4 prefix length after the first '/' must be a number from 0 to 32" +
                    " (an IPv6 prefix length follows a second '/': \"" + std::string(word.text) + "/32/64\")");
   result.value.ipv4_bits = *ipv4;
   if (slash == std::string_view::npos) return result;
   const auto ipv6 = prefix_length(rest.substr(slash + 1), ipv6_length);
   if (!ipv6)
-    return failure("in key " + quoted(text) +
+    return failure("in key " + in_quotes(text) +
                    " the IPv6 prefix length after the second '/' must be a number from 0 to 128");
   result.value.ipv6_bits = *ipv6;
   return result;
@@ -84,7 +84,7 @@ DimensionResult parse_dimension(std::string_view text) {
     if (std::string error = check_dimension(dimension); !error.empty()) return failure(std::move(error));
     return {std::move(dimension), {}};
   }
-  return failure("unknown dimension " + quoted(text) + " in key" + suggestion(text, known, "there are"));
+  return failure("unknown dimension " + in_quotes(text) + " in key" + suggestion(text, known, "there are"));
 }
 
 std::string check_dimension(const Dimension& dimension) {
@@ -107,13 +107,13 @@ std::string check_dimension(const Dimension& dimension) {
       if (dimension.name.empty())
         return "\"header:\" in key lacks a header's name, such as \"header:x-api-key\"";
       if (dimension.name.size() > max_header_name_length)
-        return "the header name " + quoted(dimension.name) + " in key is longer than " +
+        return "the header name " + in_quotes(dimension.name) + " in key is longer than " +
                std::to_string(max_header_name_length) + " characters";
       if (!std::ranges::all_of(dimension.name, is_token_character))
-        return "the header name " + quoted(dimension.name) +
+        return "the header name " + in_quotes(dimension.name) +
                " in key has characters that no header name may have";
       if (std::ranges::any_of(dimension.name, [](char c) { return lower(c) != c; }))
-        return "the header name " + quoted(dimension.name) + " in key must be in lower case";
+        return "the header name " + in_quotes(dimension.name) + " in key must be in lower case";
       return {};
   }
   return "key has a dimension of an unknown kind";

@@ -46,7 +46,7 @@ const Unit* find_unit(std::string_view name) {
 DurationResult failure(std::string message) { return {{}, std::move(message)}; }
 
 DurationResult too_long(std::string_view text) {
-  return failure("of " + quoted(text) + " is too long: at most 106751d");
+  return failure("of " + in_quotes(text) + " is too long: at most 106751d");
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ DurationResult parse_duration(std::string_view text) {
   if (!valid || unit == nullptr)
     return failure(
         "must be a number and one of the units ns, us, ms, s, m, h, d, such as \"500ms\" or \"1.5s\", not " +
-        quoted(text));
+        in_quotes(text));
 
   while (fraction.ends_with('0')) fraction.remove_suffix(1);
   constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max();
@@ -76,7 +76,7 @@ DurationResult parse_duration(std::string_view text) {
     if (value * unit->nanoseconds > limit) return too_long(text);
   }
   value *= unit->nanoseconds;
-  if (fraction.size() > max_fraction) return failure("of " + quoted(text) + " is finer than a nanosecond");
+  if (fraction.size() > max_fraction) return failure("of " + in_quotes(text) + " is finer than a nanosecond");
   __int128 part = 0;
   __int128 scale = 1;
   for (const char digit : fraction) {
@@ -84,7 +84,7 @@ DurationResult parse_duration(std::string_view text) {
     scale *= 10;
   }
   part *= unit->nanoseconds;
-  if (part % scale != 0) return failure("of " + quoted(text) + " is finer than a nanosecond");
+  if (part % scale != 0) return failure("of " + in_quotes(text) + " is finer than a nanosecond");
   value += part / scale;
   if (value > limit) return too_long(text);
   return {Duration(static_cast<std::int64_t>(value)), {}};

@@ -31,7 +31,7 @@ void read_algorithm(TableReader& reader, const toml::table& table, Rule& rule, F
   } else {
     reader.take("algorithm");
     findings.add(reader.path_of("algorithm"),
-                 "algorithm " + quoted(text) +
+                 "algorithm " + in_quotes(text) +
                      " is not in this version yet; there is: " + std::string(to_string(Algorithm::cooldown)));
   }
   if (reader.take("burst") != nullptr && !takes_burst(text))

@@ -51,7 +51,7 @@ const toml::node* TableReader::take(std::string_view key) {
 
 void TableReader::require(std::string_view key) {
   if (!has(key))
-    findings_->add(path_of(key), title_ + " lacks the key " + quoted(key) + ", which has no default");
+    findings_->add(path_of(key), title_ + " lacks the key " + in_quotes(key) + ", which has no default");
 }
 
 void TableReader::wrong_type(const std::string& path, std::string_view what, std::string_view demand,
@@ -156,7 +156,7 @@ void TableReader::finish() {
     const toml::source_position& begin = key.source().begin;
     findings_->add_at(
         {static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)},
-        "unknown key " + quoted(key.str()) + " in " + title_ + suggestion(key.str(), known_, "there are"));
+        "unknown key " + in_quotes(key.str()) + " in " + title_ + suggestion(key.str(), known_, "there are"));
   }
 }
 

@@ -80,8 +80,8 @@ class TableReader {
       }
       words.push_back(to_string(value));
     }
-    findings_->add(path_of(key),
-                   "unknown " + std::string(key) + ' ' + quoted(text) + suggestion(text, words, "there are"));
+    findings_->add(path_of(key), "unknown " + std::string(key) + ' ' + in_quotes(text) +
+                                     suggestion(text, words, "there are"));
   }
 
   /// Calls `each` with every element of an array, its path and its index.

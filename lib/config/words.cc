@@ -54,7 +54,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   // "user:password@": a store's address that has got into another value.
   if (const std::size_t at = text.rfind('@'); at != std::string_view::npos && text.find(':') < at) {
@@ -110,7 +110,7 @@ std::string listed(std::span<const std::string_view> words) {
 std::string suggestion(std::string_view word, std::span<const std::string_view> known,
                        std::string_view label) {
   if (const std::string_view meant = closest(word, known); !meant.empty())
-    return "; did you mean " + quoted(meant) + "?";
+    return "; did you mean " + in_quotes(meant) + "?";
   return "; " + std::string(label) + ": " + listed(known);
 }
 

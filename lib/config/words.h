@@ -11,7 +11,7 @@ namespace weir {
 
 /// `text` in double quotes, cut after 64 bytes, control characters and broken UTF-8 shown as "\x1b", and with
 /// "***" for what could be a user and a password.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 /// The word of `known` that is closest to `word`, if it is close enough to be a slip of the finger; else
 /// empty.

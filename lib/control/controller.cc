@@ -140,7 +140,8 @@ void Controller::drain(std::size_t index) {
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
-  parts_.engine.step(now, end_all);
+  // The span that runs is the one the flip began, also when draining has taken us beyond its end.
+  parts_.engine.step({flipped_.wall, now.monotonic}, end_all);
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (IntervalPools& pools : parts_.pools) pools.pardon(key);
   publish(now, true);

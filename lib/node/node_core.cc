@@ -77,22 +77,27 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
   }
 }
 
-NodeCore::~NodeCore() {
+NodeCore::~NodeCore() { end_thread(); }
+
+void NodeCore::end_thread() {
+  {
+    const std::lock_guard lock(control_mutex_);
+    store_->on_ready({});  // before the thread it would wake goes away
+  }
   thread_.reset();
-  store_->on_ready({});
 }
 
 void NodeCore::start() {
   // The first publication is there before the first worker comes online.
   advance(system_now());
+  const std::lock_guard lock(control_mutex_);
   thread_ = std::make_unique<ControllerThread>([this] { return advance(system_now()).monotonic; },
                                                [] { return monotonic_now(); }, config_.node.busy_controller);
   store_->on_ready([thread = thread_.get()] { thread->wake(); });
 }
 
 bool NodeCore::stop(Duration patience) {
-  store_->on_ready({});
-  thread_.reset();
+  end_thread();
   return finish(system_now(), patience);
 }
 
@@ -151,7 +156,7 @@ Figures NodeCore::figures() const {
   return figures;
 }
 
-std::vector<KeyFigures> NodeCore::top(std::size_t count, MonotonicTime now) const {
+std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   std::vector<KeyFigures> keys;
   {
     const std::lock_guard lock(control_mutex_);
@@ -161,8 +166,8 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count, MonotonicTime now) cons
                       .offered = slot.current.offered,
                       .admitted = slot.current.admitted,
                       .nodes = slot.nodes.value(),
-                      .blocked = slot.block.active(now),
-                      .blocked_for = slot.block.active(now) ? slot.block.until() - now : Duration{}});
+                      .blocked = slot.block.active(advanced_),
+                      .blocked_for = slot.block.active(advanced_) ? slot.block.until() - advanced_ : Duration{}});
     });
   }
   std::sort(keys.begin(), keys.end(), [](const KeyFigures& a, const KeyFigures& b) {

@@ -40,11 +40,11 @@ class NodeCore {
   Instant advance(Instant now);
 
   Figures figures() const;
-  std::vector<KeyFigures> top(std::size_t count, MonotonicTime now) const;
+  std::vector<KeyFigures> top(std::size_t count) const;
   std::size_t memory() const noexcept;
 
  private:
-  static std::vector<RuleTerms> make_terms(const Config& config);
+  void end_thread();
 
   const Config config_;
   Classifier classifier_;

@@ -61,7 +61,7 @@ void Throttle::start() { core_->start(); }
 bool Throttle::stop(Duration patience) { return core_->stop(patience); }
 Instant Throttle::advance(Instant now) { return core_->advance(now); }
 Figures Throttle::figures() const { return core_->figures(); }
-std::vector<KeyFigures> Throttle::top(std::size_t count) const { return core_->top(count, monotonic_now()); }
+std::vector<KeyFigures> Throttle::top(std::size_t count) const { return core_->top(count); }
 std::size_t Throttle::memory() const noexcept { return core_->memory(); }
 
 std::vector<RuleIndex> Throttle::rules_for(const Request& request) const {

@@ -2,6 +2,9 @@
 // A worker that stops looping hangs neither the controller nor its colleagues, and loses nothing of its own.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "running_node.h"
 
 namespace weir::testing {
@@ -102,6 +105,31 @@ TEST(Stall, NothingIsLostWhenTheNodeStops) {
   stage.node.worker(1).offline();
   EXPECT_TRUE(stage.node.finish(stage.now, 1s));
   EXPECT_EQ(stage.node.figures().counts_synced, admitted);
+}
+
+TEST(Thread, StartsStopsAndIsAskedForFiguresWhileWorkersRun) {
+  NodeCore node(fast_config(100), {.workers = 2, .hash_seed = 1, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  const Users users(8);
+  node.start();
+  std::atomic<bool> done{false};
+  std::thread operating([&] {
+    while (!done) {
+      EXPECT_EQ(node.figures().rules.size(), 1U);
+      EXPECT_LE(node.top(3).size(), 3U);
+    }
+  });
+  run_workers(node, 2, [&](Worker& worker, unsigned) {
+    std::vector<Decision> decisions(users.all().size());
+    while (node.figures().spans < 50) {
+      worker.admit_burst(users.all(), monotonic_now(), decisions);
+      worker.quiescent();
+    }
+  });
+  done = true;
+  operating.join();
+  EXPECT_TRUE(node.stop(1s));
+  EXPECT_EQ(node.figures().counts_synced, node.figures().rules[0].admitted);
 }
 
 }  // namespace

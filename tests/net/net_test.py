@@ -168,7 +168,7 @@ class Limits(NetTest):
         self.assertTrue(net.curl("a", "/api/login", "-i", source=5).stdout.startswith("HTTP/1.1 200 "))
 
     def test_after_the_cooldown_the_client_is_served_again(self):
-        self.nodes(rule("login", "/api/login", ["src_ip/32"], 5, "1s", 10, 'cooldown = "2s"'), names=("a",))
+        self.nodes(rule("login", "/api/login", ["src_ip/32"], 5, "1s", 10, 'cooldown = "4s"'), names=("a",))
 
         def ask():
             return net.curl("a", "/api/login", "-o", "/dev/null", "-w", "%{http_code}", source=6).stdout

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is not a refused request passes byte for byte and in order."""
 import random
+import subprocess
 
-from harness import VdevTest, tap
-from packets import ACK, FIN, SYN, arp, ip, link, tcp, udp
+from harness import TIMEOUT_SECONDS, VdevTest, command, tap
+from packets import ACK, FIN, SYN, arp, ip, link, read_pcap, tcp, udp, write_pcap
 
 CLIENT, SERVER = "192.0.2.10", "198.51.100.80"
 CLIENT6, SERVER6 = "2001:db8::10", "2001:db8:1::80"
@@ -73,6 +74,40 @@ class Forwarding(VdevTest):
         run = self.run_filter(frames, rules=self.RULES)
         self.assertEqual(run.to_server, frames)
         self.assertEqual(run.totals("packets")["requests"], 5)
+
+    def test_with_several_queues_each_worker_serves_the_same_queue_of_both_ports(self):
+        queues = [[tcp(CLIENT, SERVER, 40000 + queue, 80, REQUEST, sequence=i) for i in range(100)] for queue in (0, 1)]
+        vdev = []
+        for port in (0, 1):
+            name = "net_pcap%d" % port
+            for queue in (0, 1):
+                write_pcap(self.path("in%d%d.pcap" % (port, queue)), queues[queue] if port == 0 else [])
+                name += ",rx_pcap=%s" % self.path("in%d%d.pcap" % (port, queue))
+            for queue in (0, 1):
+                name += ",tx_pcap=%s" % self.path("out%d%d.pcap" % (port, queue))
+            vdev += ["--vdev", name]
+        run = self.run_ports(vdev, "0@0,1@1,2@0")
+        self.assertIn("queues per port: 2; workers: 2\n", run.stderr)
+        for queue in (0, 1):
+            self.assertEqual(read_pcap(self.path("out1%d.pcap" % queue)), queues[queue])
+
+    def test_two_pairs_are_bridged_apart(self):
+        vdev = []
+        for port in range(4):
+            write_pcap(self.path("in%d.pcap" % port), [tcp(CLIENT, SERVER, 40000 + port, 80, REQUEST)] * (port + 1))
+            vdev += ["--vdev", "net_pcap%d,rx_pcap=%s,tx_pcap=%s" % (port, self.path("in%d.pcap" % port),
+                                                                     self.path("out%d.pcap" % port))]
+        for lcores, workers in (("0@0,1@1", 1), ("0@0,1@1,2@0", 2)):
+            run = self.run_ports(vdev, lcores, ports="pairs = [[0, 3], [1, 2]]")
+            self.assertIn("ports 0-3 1-2; queues per port: 1; workers: %d\n" % workers, run.stderr)
+            for port, peer in ((0, 3), (3, 0), (1, 2), (2, 1)):
+                self.assertEqual(read_pcap(self.path("out%d.pcap" % peer)), read_pcap(self.path("in%d.pcap" % port)))
+
+    def run_ports(self, vdev, lcores, ports=""):
+        line = command(self.write_config(self.RULES, ports=ports), ["--lcores", lcores, *vdev],
+                       ["--duration", "1"])
+        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=True)
 
     def test_the_main_lcore_alone_is_enough(self):
         frames = everything() * 10

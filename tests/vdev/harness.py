@@ -34,7 +34,7 @@ class Run:
         raise AssertionError("no 'total %s' line in:\n%s\n%s" % (kind, self.stdout, self.stderr))
 
 
-def command(folder, config, eal=(), options=()):
+def command(config, eal=(), options=()):
     return [PROGRAM, "--no-huge", "--no-shconf", "-m", "256", "--no-pci", "--no-telemetry",
             "--file-prefix", "weir_vdev_%d" % os.getpid(), *eal, "--", "--config", config, *options]
 
@@ -68,7 +68,7 @@ class VdevTest(unittest.TestCase):
 
     def run_filter(self, from_clients, from_servers=(), rules="", lcores="0@0,1@1", duration=1, options=(), **config):
         eal = ["--lcores", lcores, *self.vdevs(from_clients, from_servers)]
-        line = command(self.folder, self.write_config(rules, **config), eal,
+        line = command(self.write_config(rules, **config), eal,
                        ["--duration", str(duration), *options])
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               check=False)

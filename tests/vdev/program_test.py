@@ -2,6 +2,7 @@
 """The program's face: bad input, --check, statistics, and how it ends."""
 import re
 import signal
+import socket
 import subprocess
 import threading
 
@@ -70,7 +71,7 @@ class Program(VdevTest):
         eal = ["--lcores", "0@0,1@1"]
         for number in range(vdevs):
             eal += ["--vdev", "net_null%d" % number]
-        return subprocess.run(command(self.folder, self.write_config(RULE, ports=ports), eal, ["--duration", "1"]),
+        return subprocess.run(command(self.write_config(RULE, ports=ports), eal, ["--duration", "1"]),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               check=False)
 
@@ -87,7 +88,7 @@ class Program(VdevTest):
         self.fails(done, 1, "DPDK does not start")
 
     def test_too_little_memory_is_told(self):
-        line = command(self.folder, self.write_config(RULE, ports="descriptors = 32768"),
+        line = command(self.write_config(RULE, ports="descriptors = 32768"),
                        ["--lcores", "0@0,1@1", *self.vdevs([], [])])
         line[line.index("-m") + 1] = "32"
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
@@ -122,15 +123,15 @@ class Program(VdevTest):
         self.assertEqual(re.search(r"total store pending=(\d+) synced=(\d+)", run.stdout).groups(), ("3", "0"))
 
     def run_filter_without_balance(self, frames, store):
-        line = command(self.folder, self.write_config(RULE, store=store),
+        line = command(self.write_config(RULE, store=store),
                        ["--lcores", "0@0,1@1", *self.vdevs(frames, [])], ["--duration", "1"])
         return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               check=True)
 
 
 class Ending(VdevTest):
-    def start(self):
-        line = command(self.folder, self.write_config(RULE), ["--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
+    def start(self, store=""):
+        line = command(self.write_config(RULE, store=store), ["--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         # A test that fails must not leave a process behind, nor wait for one for ever.
@@ -164,6 +165,25 @@ class Ending(VdevTest):
 
     def test_sigint_does_too(self):
         self.check_clean_end(signal.SIGINT)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        # A store that accepts and never answers keeps the last synchronisation waiting.
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.path("silent.sock"))
+            listener.listen()
+            process = self.start('url = "redis+unix://%s"\ntimeout = "10s"' % self.path("silent.sock"))
+            self.wait_for_packets(process)
+            process.send_signal(signal.SIGTERM)
+            while self.blocks(process, signal.SIGTERM):
+                pass
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(TIMEOUT_SECONDS), -signal.SIGTERM)
+
+    def blocks(self, process, number):
+        """Whether the main thread still keeps a signal for itself."""
+        with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
+            mask = int(re.search(r"^SigBlk:\s+(\w+)$", file.read(), re.MULTILINE).group(1), 16)
+        return mask >> (number - 1) & 1
 
     def test_a_closed_output_does_not_end_it(self):
         process = self.start()

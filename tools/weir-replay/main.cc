@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // weir-replay: what would weir have done with a capture?
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,7 +2,12 @@
 #include "replay.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace weir::replay {
 namespace {
@@ -114,6 +119,7 @@ void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
     if (rule == decision.rule) deciding_key = key;
     KeyTally* tally = tally_of(key);
     if (tally == nullptr) continue;
+    tally->rule = rule;
     ++tally->offered;
     if (blocked && rule == decision.rule) {
       ++tally->blocked;
@@ -134,7 +140,14 @@ void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
 }
 
 std::vector<RuleFigures> Replay::rules() const {
-  return throttle_ != nullptr ? throttle_->figures().rules : std::vector<RuleFigures>{};
+  if (throttle_ == nullptr) return {};
+  std::vector<RuleFigures> rules = throttle_->figures().rules;
+  // The node learns of a block at the end of its span, which the capture may not reach.
+  for (RuleFigures& rule : rules) rule.blocked_keys = 0;
+  for (const auto& [name, key] : tally_.keys) {
+    if (is_blocked(key)) ++rules[key.rule].blocked_keys;
+  }
+  return rules;
 }
 
 }  // namespace weir::replay

@@ -4,10 +4,12 @@
 /// gives the same decisions however fast it is read.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "capture.h"
 #include "tally.h"
@@ -41,7 +43,7 @@ class Replay {
   void play(const Packet& packet);
 
   const Tally& tally() const noexcept { return tally_; }
-  /// What the node itself has counted, by rule; empty without rules.
+  /// What the node itself has counted, by rule, with the keys blocked at the end; empty without rules.
   std::vector<RuleFigures> rules() const;
   /// Whether a key is blocked at the end of what has been played.
   bool is_blocked(const KeyTally& key) const noexcept { return monotonic(now_) < key.blocked_until; }

@@ -2,6 +2,7 @@
 #include "request_table.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace weir::replay {

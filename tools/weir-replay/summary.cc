@@ -2,6 +2,8 @@
 #include "summary.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 

@@ -17,6 +17,7 @@ namespace weir::replay {
 
 /// Requests of one key under one rule.
 struct KeyTally {
+  RuleIndex rule = no_rule;
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
   std::uint64_t blocked = 0;  ///< refused by this rule, would-be refusals of an observing rule included

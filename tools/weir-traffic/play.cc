@@ -2,6 +2,7 @@
 #include "play.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 

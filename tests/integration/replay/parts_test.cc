@@ -3,11 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capture.h"
@@ -137,6 +143,8 @@ std::string table_and_summary(std::string_view bytes, const Config& config, std:
 
 TEST(ReplayPauses, LeftOutGiveTheSameResultAsEverySpanWalked) {
   const ConfigResult config = parse_config(R"(
+[node]
+keys = 64
 [[rule]]
 name = "fast"
 key = ["src_ip"]

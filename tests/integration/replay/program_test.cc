@@ -4,10 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "capture_file.h"
@@ -451,7 +459,7 @@ TEST_F(ReplayCapture, ReadsOtherLinkTypesAsEthernet) {
     EXPECT_EQ(ran.status, 0) << one.type << ": " << ran.errors;
     ASSERT_EQ(rows.size(), 1u) << one.type;
     EXPECT_EQ(rows[0]["src"], one.source) << one.type;
-    for (std::size_t length = 0; length < 40; length += 7) {
+    for (const std::size_t length : {0u, 3u, 13u, 39u}) {
       const Ran cut =
           play(PcapFile(one.type).packet(start, one.bytes.substr(0, length), 60).str(), login_rule, rows);
       ASSERT_EQ(cut.status, 0) << one.type << " of " << length;

@@ -49,7 +49,10 @@ class RedisServer {
   }
   Answer command(const std::vector<std::string>& words);
   /// The name and password to log in with before commands.
-  void log_in_as(std::vector<std::string> words) { login_ = std::move(words); }
+  void log_in_as(std::vector<std::string> words) {
+    login_ = std::move(words);
+    client_.reset();
+  }
 
   /// The value of a counter; 0 where there is none.
   std::uint64_t counter(const std::string& name);

@@ -3,8 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "frame_builder.h"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -222,15 +225,21 @@ TEST(ParseFrame, HonoursAnIpLengthShorterThanTheFrame) {
   EXPECT_EQ(payload_of(FrameBuilder().payload(get_request).lie_ip_length(43).build()), "GET");
 }
 
-TEST(ParseFrame, RefusesATransportTooFarAwayForItsOffsets) {
-  // 65534 bytes of extension headers: legal by every length, and beyond 16 bits from the frame's first byte.
+// Legal by every length, and `bytes` of extension headers long: 54 more are in front of the transport.
+FrameBuilder far_away(std::size_t bytes) {
   FrameBuilder builder;
   builder.ip("2001:db8::1", "2001:db8::2");
-  for (int i = 0; i < 31; ++i) builder.extension(60, 2048);
-  builder.extension(60, 2016);
-  const Bytes far = builder.build();
-  ASSERT_GT(far.size(), 65535u);
-  EXPECT_EQ(parse_frame(far).kind, FrameKind::malformed);
+  for (; bytes > 2048; bytes -= 2048) builder.extension(60, 2048);
+  return builder.extension(60, bytes);
+}
+
+TEST(ParseFrame, RefusesATransportTooFarAwayForItsOffsets) {
+  // 16 bits end between the beginning of TCP and of its payload; a little nearer they do not.
+  EXPECT_EQ(parse_frame(far_away(65472).payload("x").build()).kind, FrameKind::malformed);
+  EXPECT_EQ(payload_of(far_away(65448).payload("x").build()), "x");
+  // And before any transport.
+  EXPECT_EQ(parse_frame(far_away(65496).protocol(17).payload("x").build()).kind, FrameKind::malformed);
+  EXPECT_EQ(parse_frame(far_away(65472).protocol(17).payload("x").build()).kind, FrameKind::other_transport);
 }
 
 std::vector<Bytes> valid_frames() {

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstddef>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weir {

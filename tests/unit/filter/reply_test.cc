@@ -122,7 +122,7 @@ TEST(Reply429, IsACompleteResponseWithRateLimitFields) {
   const Rule rule = rule_named("login", 20, std::chrono::milliseconds{1500});
   const Crafted crafted =
       craft_from(request().build(), [&](const Segment& segment, std::span<std::byte> out) {
-        return craft_reply_429(segment, {&rule, 3, false}, out);
+        return craft_reply_429(segment, {&rule, 3, false}, out).frame_length;
       });
   EXPECT_EQ(crafted.frame.tcp_flags, tcp_psh | tcp_ack | tcp_fin);
   EXPECT_EQ(crafted.frame.sequence, 7000U);
@@ -140,25 +140,23 @@ TEST(Reply429, IsACompleteResponseWithRateLimitFields) {
             "Connection: close\r\n"
             "\r\n"
             "Too many requests: the limit of rule \"login\" is reached. Try again in 3 s.\n");
-  EXPECT_EQ(reply_429_length({&rule, 3, false}), crafted.payload.size());
 }
 
 TEST(Reply429, ToHeadKeepsItsContentLengthAndHasNoBody) {
   const Rule rule = rule_named("login", 20, std::chrono::seconds{1});
   const Crafted crafted =
       craft_from(request().build(), [&](const Segment& segment, std::span<std::byte> out) {
-        return craft_reply_429(segment, {&rule, 3, true}, out);
+        return craft_reply_429(segment, {&rule, 3, true}, out).frame_length;
       });
   EXPECT_TRUE(crafted.payload.ends_with("\r\n\r\n"));
   EXPECT_NE(crafted.payload.find("Content-Length: 75\r\n"), std::string::npos);
-  EXPECT_EQ(reply_429_length({&rule, 3, true}), crafted.payload.size());
 }
 
 TEST(Reply429, FitsWithTheLongestNameAndNumbers) {
   const Rule rule = rule_named(std::string(64, 'n'), UINT64_MAX, Duration::max());
   const Bytes bytes = request().ip("2001:db8::1", "2001:db8::2").vlan(1).vlan(2).tcp_options(12).build();
   const Crafted crafted = craft_from(bytes, [&](const Segment& segment, std::span<std::byte> out) {
-    return craft_reply_429(segment, {&rule, UINT64_MAX, false}, out);
+    return craft_reply_429(segment, {&rule, UINT64_MAX, false}, out).frame_length;
   });
   EXPECT_TRUE(crafted.payload.ends_with(" s.\n"));
 }
@@ -173,7 +171,7 @@ TEST(EveryCraftedFrame, KeepsIpv6AndVlanTagsAndLeavesExtensionsAndOptionsBehind)
                           .tcp_options(8)
                           .build();
   const auto reply = [&](const Segment& segment, std::span<std::byte> out) {
-    return craft_reply_429(segment, {&rule, 1, false}, out);
+    return craft_reply_429(segment, {&rule, 1, false}, out).frame_length;
   };
   const auto acknowledge = [](const Segment& segment, std::span<std::byte> out) {
     return craft_acknowledgment(segment, 1, 2, out);
@@ -250,10 +248,11 @@ TEST(EveryCraftedFrame, ThatDoesNotFitIsNotMade) {
   const Frame frame = parse_frame(bytes);
   const Segment segment{bytes, frame};
   std::array<std::byte, max_crafted_frame> out;
-  const std::size_t whole = craft_reply_429(segment, {&rule, 1, false}, out);
+  const auto [whole, payload_length] = craft_reply_429(segment, {&rule, 1, false}, out);
+  EXPECT_EQ(payload_length, whole - 14 - 20 - 20);
   ASSERT_NE(whole, 0U);
-  EXPECT_EQ(craft_reply_429(segment, {&rule, 1, false}, std::span(out).first(whole)), whole);
-  EXPECT_EQ(craft_reply_429(segment, {&rule, 1, false}, std::span(out).first(whole - 1)), 0U);
+  EXPECT_EQ(craft_reply_429(segment, {&rule, 1, false}, std::span(out).first(whole)).frame_length, whole);
+  EXPECT_EQ(craft_reply_429(segment, {&rule, 1, false}, std::span(out).first(whole - 1)).frame_length, 0U);
   EXPECT_EQ(craft_reset_to_client(segment, {}), 0U);
   EXPECT_EQ(craft_reset_to_server(segment, std::span(out).first(53)), 0U);
 }

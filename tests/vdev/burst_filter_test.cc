@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The filter's heart on real mbufs, without ports: what becomes of every single frame and buffer.
+#include "filter/burst_filter.h"
+
+#include <gtest/gtest.h>
+#include <rte_eal.h>
+#include <rte_mempool.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "frame_builder.h"
+
+namespace weir::filter {
+namespace {
+
+using test::Bytes;
+using test::FrameBuilder;
+
+const std::string get = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// DPDK's environment, once per process: it cannot be initialised twice.
+class Environment : public testing::Environment {
+ public:
+  void SetUp() override {
+    std::vector<std::string> arguments{"burst_filter_test",
+                                       "--no-huge",
+                                       "--no-shconf",
+                                       "--no-pci",
+                                       "--no-telemetry",
+                                       "--lcores=0@0",
+                                       "-m",
+                                       "64",
+                                       "--file-prefix",
+                                       "weir_burst_" + std::to_string(getpid())};
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    ASSERT_GE(rte_eal_init(static_cast<int>(pointers.size()), pointers.data()), 0);
+  }
+  void TearDown() override { rte_eal_cleanup(); }
+};
+
+const auto* const environment = testing::AddGlobalTestEnvironment(new Environment);
+
+class BurstFilterTest : public testing::Test {
+ protected:
+  static constexpr unsigned buffers = 511;
+  static constexpr std::uint16_t clients = 3;  // port ids; any will do, no device is touched
+  static constexpr std::uint16_t servers = 7;
+
+  void SetUp() override {
+    received_ = make_pool("received", buffers);
+    crafted_ = make_pool("crafted", buffers);
+    wiring_.ports[clients] = {servers, crafted_};
+    wiring_.ports[servers] = {clients, crafted_};
+  }
+
+  void TearDown() override {
+    // Whatever happened: no buffer is lost.
+    release();
+    EXPECT_EQ(rte_mempool_avail_count(received_), buffers);
+    EXPECT_EQ(rte_mempool_avail_count(crafted_), buffers);
+    filter_.reset();
+    throttle_.reset();
+    rte_mempool_free(received_);
+    rte_mempool_free(crafted_);
+  }
+
+  static rte_mempool* make_pool(const char* name, unsigned count) {
+    rte_mempool* const pool =
+        rte_pktmbuf_pool_create(name, count, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+    EXPECT_NE(pool, nullptr);
+    return pool;
+  }
+
+  /// A filter under one rule with a limit of so many in a very long interval.
+  void limit(std::uint64_t requests, Action action) {
+    Config config;
+    Rule rule;
+    rule.name = "all";
+    rule.limit = requests;
+    rule.interval = std::chrono::hours{8760};
+    rule.cooldown = std::chrono::seconds{10};
+    rule.action = action;
+    config.rules.push_back(rule);
+    config.node.keys = 64;
+    ThrottleResult made = Throttle::create(config, {.workers = 1, .hash_seed = 1, .log = {}});
+    ASSERT_TRUE(made) << made.error;
+    throttle_ = std::move(made.throttle);
+    now_ = monotonic_now();
+    Worker& worker = throttle_->worker(0);
+    filter_ = std::make_unique<BurstFilter>(*throttle_, worker, wiring_, counters_, 1);
+    // The controller's first publication is what a worker decides by.
+    throttle_->advance(instant());
+    worker.online();
+    worker.quiescent();
+    throttle_->advance(instant());
+  }
+
+  Instant instant() const { return {WallTime{std::chrono::hours{24 * 20000}}, now_}; }
+
+  /// A frame in buffers of at most `piece` bytes.
+  rte_mbuf* frame_in_mbuf(const Bytes& bytes, std::uint16_t port = clients, std::size_t piece = 2048) {
+    rte_mbuf* head = nullptr;
+    for (std::size_t at = 0; head == nullptr || at < bytes.size(); at += piece) {
+      rte_mbuf* const mbuf = rte_pktmbuf_alloc(received_);
+      if (mbuf == nullptr) throw std::bad_alloc();
+      const auto length = static_cast<std::uint16_t>(std::min(piece, bytes.size() - at));
+      std::memcpy(rte_pktmbuf_append(mbuf, length), bytes.data() + at, length);
+      if (head == nullptr)
+        head = mbuf;
+      else
+        EXPECT_EQ(rte_pktmbuf_chain(head, mbuf), 0);
+    }
+    head->port = port;
+    return head;
+  }
+
+  static Bytes request(std::uint16_t port, const std::string& payload = get) {
+    return FrameBuilder().tcp(port, 80).sequence(100).acknowledgment(200).payload(payload).build();
+  }
+
+  void process(const std::vector<rte_mbuf*>& burst) {
+    release();
+    const std::uint64_t crafted = counters_.crafted.read();
+    const std::uint64_t consumed = counters_.consumed.read();
+    filter_->process(burst, now_, out_);
+    EXPECT_EQ(out_.count,
+              burst.size() + (counters_.crafted.read() - crafted) - (counters_.consumed.read() - consumed));
+  }
+
+  void release() {
+    for (std::size_t i = 0; i < out_.count; ++i) rte_pktmbuf_free(out_.frames[i]);
+    out_.count = 0;
+  }
+
+  rte_mempool* received_ = nullptr;
+  rte_mempool* crafted_ = nullptr;
+  Wiring wiring_;
+  Counters counters_;
+  std::unique_ptr<Throttle> throttle_;
+  std::unique_ptr<BurstFilter> filter_;
+  Outgoing out_;
+  MonotonicTime now_;
+};
+
+TEST_F(BurstFilterTest, AdmittedRequestsLeaveByThePeerPortInOrderInTheirOwnBuffers) {
+  limit(100, Action::reply_429);
+  std::vector<rte_mbuf*> burst;
+  for (std::uint16_t i = 0; i < burst_size; ++i)
+    burst.push_back(
+        frame_in_mbuf(request(static_cast<std::uint16_t>(1000 + i)), i % 2 == 0 ? clients : servers));
+  process(burst);
+  ASSERT_EQ(out_.count, burst.size());
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    EXPECT_EQ(out_.frames[i], burst[i]);
+    EXPECT_EQ(out_.frames[i]->port, i % 2 == 0 ? servers : clients);
+  }
+  EXPECT_EQ(counters_.admitted.read(), burst_size);
+}
+
+TEST_F(BurstFilterTest, AWholeBurstCanBeRefusedWithTwoAnswersEach) {
+  limit(1, Action::reply_429);
+  process({frame_in_mbuf(request(999))});
+  std::vector<rte_mbuf*> burst;
+  for (std::uint16_t i = 0; i < burst_size; ++i)
+    burst.push_back(frame_in_mbuf(request(static_cast<std::uint16_t>(1000 + i))));
+  process(burst);
+  ASSERT_EQ(out_.count, max_outgoing);
+  for (std::size_t i = 0; i < out_.count; ++i)
+    EXPECT_EQ(out_.frames[i]->port, i % 2 == 0 ? clients : servers);
+  EXPECT_EQ(counters_.blocked.read(), burst_size);
+  EXPECT_EQ(counters_.dropped.read(), 0U);
+}
+
+TEST_F(BurstFilterTest, WithoutMemoryForAnAnswerTheRequestIsDroppedAndCounted) {
+  limit(1, Action::reply_429);
+  process({frame_in_mbuf(request(999))});
+  release();
+  for (const unsigned left : {0U, 1U}) {  // one buffer is not enough for two ends either
+    std::vector<rte_mbuf*> hoard(buffers - left);
+    ASSERT_EQ(rte_pktmbuf_alloc_bulk(crafted_, hoard.data(), static_cast<unsigned>(hoard.size())), 0);
+    const std::uint64_t dropped = counters_.dropped.read();
+    process({frame_in_mbuf(request(1000))});
+    EXPECT_EQ(out_.count, 0U);
+    EXPECT_EQ(counters_.dropped.read(), dropped + 1);
+    rte_pktmbuf_free_bulk(hoard.data(), static_cast<unsigned>(hoard.size()));
+  }
+  // With memory again, the client that sent its request once more is answered: nothing was left half done.
+  process({frame_in_mbuf(request(1000))});
+  EXPECT_EQ(out_.count, 2U);
+}
+
+TEST_F(BurstFilterTest, WithoutMemoryForAnAcknowledgmentTheSegmentIsAbsorbedAllTheSame) {
+  limit(1, Action::reply_429);
+  process({frame_in_mbuf(request(999)), frame_in_mbuf(request(1000))});
+  release();
+  std::vector<rte_mbuf*> hoard(buffers);
+  ASSERT_EQ(rte_pktmbuf_alloc_bulk(crafted_, hoard.data(), buffers), 0);
+  const Bytes fin = FrameBuilder()
+                        .tcp(1000, 80)
+                        .sequence(100 + static_cast<std::uint32_t>(get.size()))
+                        .acknowledgment(900)
+                        .flags(tcp_ack | tcp_fin)
+                        .payload("")
+                        .build();
+  process({frame_in_mbuf(fin)});
+  EXPECT_EQ(out_.count, 0U);
+  EXPECT_EQ(counters_.absorbed.read(), 1U);
+  rte_pktmbuf_free_bulk(hoard.data(), buffers);
+}
+
+TEST_F(BurstFilterTest, ARequestIsFoundHoweverItsFrameIsCutIntoBuffers) {
+  limit(1'000'000, Action::drop);
+  const Bytes bytes = request(1000, get + "GET /b HTTP/1.1\r\nHost: b\r\n\r\n");
+  std::uint64_t expected = 0;
+  for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
+    process({frame_in_mbuf(bytes, clients, piece), frame_in_mbuf(bytes, clients, piece)});
+    expected += 4;
+    ASSERT_EQ(counters_.requests.read(), expected) << piece;
+    ASSERT_EQ(out_.count, 2U);
+  }
+}
+
+TEST_F(BurstFilterTest, AClosingFlowIsForgottenInTime) {
+  limit(1, Action::reply_429);
+  process({frame_in_mbuf(request(999)), frame_in_mbuf(request(1000))});
+  const Bytes bare =
+      FrameBuilder().tcp(1000, 80).sequence(130).acknowledgment(900).flags(tcp_ack).payload("").build();
+  process({frame_in_mbuf(bare)});
+  EXPECT_EQ(out_.count, 0U);
+  now_ += ClosingFlows::lifetime;
+  process({frame_in_mbuf(bare)});
+  EXPECT_EQ(out_.count, 1U);
+}
+
+TEST_F(BurstFilterTest, NoFrameAndNoBufferIsLostWhateverComes) {
+  const unsigned seed = 1;
+  std::cout << "seed " << seed << '\n';
+  std::mt19937 random(seed);
+  const auto below = [&random](std::size_t bound) {
+    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random);
+  };
+  for (const Action action : {Action::reply_429, Action::reset, Action::drop, Action::observe}) {
+    if (throttle_ != nullptr) throttle_->worker(0).offline();
+    limit(200, action);
+    for (int round = 0; round < 500; ++round) {
+      std::vector<rte_mbuf*> burst;
+      const std::size_t count = 1 + below(burst_size);
+      for (std::size_t i = 0; i < count; ++i) {
+        const bool ipv6 = below(2) == 0;
+        FrameBuilder builder;
+        builder.ip(ipv6 ? "2001:db8::1" : "192.0.2.1", ipv6 ? "2001:db8::2" : "192.0.2.2")
+            .tcp(static_cast<std::uint16_t>(1000 + below(100)), 80)
+            .sequence(static_cast<std::uint32_t>(below(400)))
+            .acknowledgment(static_cast<std::uint32_t>(below(400)))
+            .flags(static_cast<std::uint8_t>(below(4) == 0 ? below(32) : std::size_t{tcp_ack}))
+            .tcp_options(4 * below(11))
+            .payload(below(3) == 0 ? std::string(below(600), 'x') : get);
+        if (below(4) == 0) builder.vlan(5);
+        Bytes bytes = builder.build();
+        if (below(3) == 0) bytes.resize(1 + below(bytes.size()));
+        for (std::size_t flips = below(3) == 0 ? below(6) : 0; flips > 0; --flips)
+          bytes[below(bytes.size())] = static_cast<std::byte>(below(256));
+        burst.push_back(frame_in_mbuf(bytes, below(2) == 0 ? clients : servers, below(3) == 0 ? 40 : 2048));
+      }
+      process(burst);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::filter
