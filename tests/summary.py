@@ -15,7 +15,9 @@ import xml.etree.ElementTree
 
 
 def introspect(build, what):
-    answer = subprocess.run(["meson", "introspect", what, str(build)], check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        ["meson", "introspect", what, str(build)], check=True, capture_output=True, text=True
+    )
     return json.loads(answer.stdout)
 
 
@@ -43,8 +45,11 @@ def count(build, logbase):
         # A suite is called "project", "project.test" or "project.test.suite".
         rest = suite.get("name").partition(".")[2]
         for case in suite.findall("testcase"):
-            owner = case.get("name") if not rest else next(
-                (name for name in names if rest == name or rest.startswith(name + ".")), rest)
+            owner = (
+                case.get("name")
+                if not rest
+                else next((name for name in names if rest == name or rest.startswith(name + ".")), rest)
+            )
             tally = cases.setdefault(owner, [0, 0, 0])
             if case.find("failure") is not None or case.find("error") is not None:
                 tally[1] += 1
@@ -59,7 +64,11 @@ def count(build, logbase):
             continue
         tally = cases.setdefault(name, [0, 0, 0])
         if tally[1] == 0:
-            if tally == [1, 0, 0]:  # a test without cases of its own, reported as good by mistake of the format
+            if tally == [
+                1,
+                0,
+                0,
+            ]:  # a test without cases of its own, reported as good by mistake of the format
                 tally[0] = 0
             tally[1] = 1
             failed_names.append(f"{name}: {test['result'].lower()} (exit status {test.get('returncode')})")

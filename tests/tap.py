@@ -68,7 +68,11 @@ def main():
     """Call as the last thing of a test module. Arguments: names of cases to run (default: all)."""
     module = sys.modules["__main__"]
     loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(sys.argv[1:], module) if sys.argv[1:] else loader.loadTestsFromModule(module)
+    suite = (
+        loader.loadTestsFromNames(sys.argv[1:], module)
+        if sys.argv[1:]
+        else loader.loadTestsFromModule(module)
+    )
     result = _TapResult()
     suite.run(result)
     print(f"1..{result.count}", flush=True)

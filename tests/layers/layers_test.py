@@ -42,12 +42,17 @@ ROOMS = {
 FOREIGN = {
     "hiredis": (re.compile(r"^hiredis[/.]"), {"lib/store/redis"}),
     "toml++": (re.compile(r"^toml(\+\+|plusplus)"), {"lib/config"}),
-    "dpdk": (re.compile(r"^rte_"), {"lib/shared", "lib/include/weir/mbuf.h", "app", "bench", "tools", "tests"}),
+    "dpdk": (
+        re.compile(r"^rte_"),
+        {"lib/shared", "lib/include/weir/mbuf.h", "app", "bench", "tools", "tests"},
+    ),
 }
 
 # Headers of the language's standard library that rooms without threads and clocks have no business with.
-NO_THREADS_NO_CLOCKS = re.compile(r"^(thread|mutex|shared_mutex|condition_variable|future|stop_token|semaphore|latch"
-                                  r"|barrier|pthread\.h|time\.h|ctime|sys/.*|unistd\.h)$")
+NO_THREADS_NO_CLOCKS = re.compile(
+    r"^(thread|mutex|shared_mutex|condition_variable|future|stop_token|semaphore|latch"
+    r"|barrier|pthread\.h|time\.h|ctime|sys/.*|unistd\.h)$"
+)
 STANDARD_HEADER = re.compile(r"^[a-z0-9_]+$")
 
 # The rooms on the path of a request, and what has no place there. Set-up code of a room allocates through
@@ -56,7 +61,8 @@ WORKER_PATH = ("lib/classify", "lib/dataplane", "lib/shared", "lib/engine", "lib
 FORBIDDEN_WORDS = re.compile(
     r"std::(?:recursive_|timed_|shared_)*mutex|std::lock_guard|std::unique_lock|std::scoped_lock|condition_variable"
     r"|\bthrow\b|\bmalloc\s*\(|\bcalloc\s*\(|::now\s*\(|\bclock_gettime\b|\bprintf\s*\(|std::cout|std::cerr"
-    r"|(?<![:\w])new\s+(?!\()[A-Za-z_:]")
+    r"|(?<![:\w])new\s+(?!\()[A-Za-z_:]"
+)
 
 # Where one of these words stands in set-up code, which runs before the first request, and why.
 IN_SET_UP = {
@@ -67,8 +73,12 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.M
 
 
 def sources(*folders, suffixes=(".h", ".cc", ".c", ".hpp", ".cpp")):
-    return sorted(path for folder in folders for path in (SOURCE / folder).rglob("*")
-                  if path.is_file() and path.suffix in suffixes)
+    return sorted(
+        path
+        for folder in folders
+        for path in (SOURCE / folder).rglob("*")
+        if path.is_file() and path.suffix in suffixes
+    )
 
 
 def relative(path):
@@ -79,8 +89,10 @@ def relative(path):
 def without_comments(path):
     """The text with comments and literals blanked out, line numbers kept."""
     text = path.read_text(encoding="utf-8")
-    token = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\s]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
-                       re.DOTALL)
+    token = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"([^()\s]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+        re.DOTALL,
+    )
     return token.sub(lambda m: "\n" * m.group(0).count("\n") or " ", text)
 
 
@@ -142,8 +154,14 @@ def compiles(folder, text, name="probe.cc"):
     with tempfile.TemporaryDirectory() as temporary:
         probe = pathlib.Path(temporary, name)
         probe.write_text(text, encoding="utf-8")
-        done = subprocess.run(flags + ["-fsyntax-only", str(probe)], cwd=BUILD, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=300)
+        done = subprocess.run(
+            flags + ["-fsyntax-only", str(probe)],
+            cwd=BUILD,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
         return done.returncode == 0, done.stderr
 
 
@@ -186,8 +204,12 @@ class Includes(unittest.TestCase):
         self.none(wrong, 'write "room/file.h" or "weir/file.h"')
 
     def test_no_include_climbs_out_of_its_folder(self):
-        wrong = [f"{relative(path)}: {name}" for path in sources("lib", "app", "bench", "tools", "tests")
-                 for name, _ in includes(path) if "../" in name]
+        wrong = [
+            f"{relative(path)}: {name}"
+            for path in sources("lib", "app", "bench", "tools", "tests")
+            for name, _ in includes(path)
+            if "../" in name
+        ]
         self.none(wrong, "no ../ in includes")
 
     def test_public_headers_include_public_headers_only(self):
@@ -206,7 +228,11 @@ class Includes(unittest.TestCase):
                     wrong.append(f"{relative(path)}: {name}")
                 elif quoted and not name.startswith("weir/"):
                     top = SOURCE / path.relative_to(SOURCE).parts[0]
-                    if not any((parent / name).is_file() for parent in path.parents if top in (parent, *parent.parents)):
+                    if not any(
+                        (parent / name).is_file()
+                        for parent in path.parents
+                        if top in (parent, *parent.parents)
+                    ):
                         wrong.append(f"{relative(path)}: {name}")
         self.none(wrong, "programs include weir/*.h and files of their own")
 
@@ -231,25 +257,43 @@ class ForeignHeaders(unittest.TestCase):
     def test_each_foreign_library_stays_in_its_place(self):
         for library, (pattern, owners) in FOREIGN.items():
             with self.subTest(library):
-                found = [(path, name) for path in sources("lib", "app", "bench", "tools") for name, _ in includes(path)
-                         if pattern.match(name)]
+                found = [
+                    (path, name)
+                    for path in sources("lib", "app", "bench", "tools")
+                    for name, _ in includes(path)
+                    if pattern.match(name)
+                ]
                 self.assertTrue(found, f"nothing includes {library} any more: this check has lost its object")
-                self.assertEqual([], [f"{relative(path)}: {name}" for path, name in found
-                                      if not owner_allows(path, owners)])
+                self.assertEqual(
+                    [],
+                    [f"{relative(path)}: {name}" for path, name in found if not owner_allows(path, owners)],
+                )
 
     def test_base_stands_on_the_standard_library_alone(self):
-        wrong = [f"{relative(path)}: {name}" for path in sources("lib/base") for name, _ in includes(path)
-                 if not (STANDARD_HEADER.match(name) or name.startswith(("base/", "weir/"))) or name == "weir/mbuf.h"]
+        wrong = [
+            f"{relative(path)}: {name}"
+            for path in sources("lib/base")
+            for name, _ in includes(path)
+            if not (STANDARD_HEADER.match(name) or name.startswith(("base/", "weir/")))
+            or name == "weir/mbuf.h"
+        ]
         self.assertEqual([], wrong)
 
     def test_decisions_know_neither_threads_nor_clocks(self):
-        wrong = [f"{relative(path)}: {name}" for path in sources("lib/engine", "lib/limit", "lib/classify")
-                 for name, _ in includes(path) if NO_THREADS_NO_CLOCKS.match(name) or name == "atomic"]
+        wrong = [
+            f"{relative(path)}: {name}"
+            for path in sources("lib/engine", "lib/limit", "lib/classify")
+            for name, _ in includes(path)
+            if NO_THREADS_NO_CLOCKS.match(name) or name == "atomic"
+        ]
         self.assertEqual([], wrong)
 
     def test_the_dpdk_version_is_tested_in_one_header_at_most(self):
-        users = [path for path in sources("lib", "app", "bench", "tools", "tests")
-                 if re.search(r"\bRTE_VERSION\b|\bRTE_VER_YEAR\b", without_comments(path))]
+        users = [
+            path
+            for path in sources("lib", "app", "bench", "tools", "tests")
+            if re.search(r"\bRTE_VERSION\b|\bRTE_VER_YEAR\b", without_comments(path))
+        ]
         self.assertLessEqual(len(users), 1, [relative(path) for path in users])
         self.assertTrue(all(path.suffix == ".h" for path in users), users)
 
@@ -260,13 +304,24 @@ class Words(unittest.TestCase):
         for path in sources(*WORKER_PATH):
             for number, line in enumerate(without_comments(path).splitlines(), start=1):
                 if not line.lstrip().startswith("#include"):
-                    wrong += [f"{relative(path)}:{number}: {word}" for word in FORBIDDEN_WORDS.findall(line)
-                              if (relative(path), word) not in IN_SET_UP]
+                    wrong += [
+                        f"{relative(path)}:{number}: {word}"
+                        for word in FORBIDDEN_WORDS.findall(line)
+                        if (relative(path), word) not in IN_SET_UP
+                    ]
         self.assertEqual([], wrong)
 
     def test_the_word_search_finds_what_it_is_for(self):
-        for line in ("std::mutex m;", "throw 1;", "p = malloc (8);", "auto t = Clock::now();", "auto* p = new Entry;",
-                     "std::lock_guard guard(m);", "std::condition_variable c;", "std::shared_mutex m;"):
+        for line in (
+            "std::mutex m;",
+            "throw 1;",
+            "p = malloc (8);",
+            "auto t = Clock::now();",
+            "auto* p = new Entry;",
+            "std::lock_guard guard(m);",
+            "std::condition_variable c;",
+            "std::shared_mutex m;",
+        ):
             with self.subTest(line):
                 self.assertRegex(line, FORBIDDEN_WORDS)
         for line in ("bool renew = x;", "new_table()", "a_new value", "::new (place) T"):
@@ -277,15 +332,21 @@ class Words(unittest.TestCase):
         wrong = []
         for path in sources("lib"):
             for number, line in enumerate(without_comments(path).splitlines(), start=1):
-                for word in re.findall(r"\brte_eal_init\b|\brte_lcore_id\b|\bsigaction\b|\bsignal\s*\(|std::cout"
-                                       r"|\bprintf\s*\(|\bexit\s*\(|\babort\s*\(", line):
+                for word in re.findall(
+                    r"\brte_eal_init\b|\brte_lcore_id\b|\bsigaction\b|\bsignal\s*\(|std::cout"
+                    r"|\bprintf\s*\(|\bexit\s*\(|\babort\s*\(",
+                    line,
+                ):
                     wrong.append(f"{relative(path)}:{number}: {word}")
         self.assertEqual([], wrong)
 
     def test_every_source_begins_with_its_licence(self):
         wrong = []
         for path in sources("lib", "app", "bench", "tools", "tests"):
-            if path.read_text(encoding="utf-8").split("\n", 1)[0] != "// SPDX-License-Identifier: BSD-3-Clause":
+            if (
+                path.read_text(encoding="utf-8").split("\n", 1)[0]
+                != "// SPDX-License-Identifier: BSD-3-Clause"
+            ):
                 wrong.append(relative(path))
         for folder in ("tools", "tests", ".ci"):
             for path in sorted((SOURCE / folder).rglob("*")):
@@ -299,32 +360,43 @@ class Words(unittest.TestCase):
         self.assertEqual([], wrong)
 
     def test_header_guards_are_pragma_once(self):
-        wrong = [relative(path) for path in sources("lib", "app", "bench", "tools", "tests", suffixes=(".h",))
-                 if "#pragma once" not in path.read_text(encoding="utf-8")]
+        wrong = [
+            relative(path)
+            for path in sources("lib", "app", "bench", "tools", "tests", suffixes=(".h",))
+            if "#pragma once" not in path.read_text(encoding="utf-8")
+        ]
         self.assertEqual([], wrong)
 
 
 class Build(unittest.TestCase):
     def test_the_build_refuses_a_forbidden_include(self):
-        for folder, header, word in (("lib/dataplane", "engine/engine.h", "engine"),
-                                     ("lib/dataplane", "store/store.h", "store"),
-                                     ("lib/dataplane", "control/controller.h", "control"),
-                                     ("lib/engine", "store/store.h", "store"),
-                                     ("lib/engine", "shared/publication.h", "shared"),
-                                     ("lib/classify", "dataplane/worker_core.h", "dataplane"),
-                                     ("lib/store", "engine/engine.h", "engine"),
-                                     ("app/filter", "engine/engine.h", "engine")):
+        for folder, header, word in (
+            ("lib/dataplane", "engine/engine.h", "engine"),
+            ("lib/dataplane", "store/store.h", "store"),
+            ("lib/dataplane", "control/controller.h", "control"),
+            ("lib/engine", "store/store.h", "store"),
+            ("lib/engine", "shared/publication.h", "shared"),
+            ("lib/classify", "dataplane/worker_core.h", "dataplane"),
+            ("lib/store", "engine/engine.h", "engine"),
+            ("app/filter", "engine/engine.h", "engine"),
+        ):
             with self.subTest(folder=folder, header=header):
-                self.assertTrue((SOURCE / "lib" / header).is_file(), f"{header} has moved: name another one here")
+                self.assertTrue(
+                    (SOURCE / "lib" / header).is_file(), f"{header} has moved: name another one here"
+                )
                 good, messages = compiles(folder, f'#include "{header}"\nint main();\n')
                 self.assertFalse(good, f"{folder} can include {header}")
                 # It must have failed for this reason, not because of some flag.
                 self.assertRegex(messages, rf"{re.escape(header)}.*(No such file|not found)", word)
 
     def test_the_build_accepts_an_allowed_include(self):
-        for folder, header in (("lib/dataplane", "shared/publication.h"), ("lib/engine", "base/span_clock.h"),
-                               ("lib/control", "engine/engine.h"), ("lib/dataplane", "weir/packet.h"),
-                               ("app/filter", "weir/throttle.h")):
+        for folder, header in (
+            ("lib/dataplane", "shared/publication.h"),
+            ("lib/engine", "base/span_clock.h"),
+            ("lib/control", "engine/engine.h"),
+            ("lib/dataplane", "weir/packet.h"),
+            ("app/filter", "weir/throttle.h"),
+        ):
             with self.subTest(folder=folder, header=header):
                 good, messages = compiles(folder, f'#include "{header}"\nint main();\n')
                 self.assertTrue(good, messages)

@@ -47,8 +47,10 @@ def tearDownModule():
 
 
 def rule(name, path, key, limit, interval, spans, more=""):
-    return (f'[[rule]]\nname = "{name}"\nmatch = {{ path = "{path}" }}\nkey = {json.dumps(key)}\nlimit = {limit}\n'
-            f'interval = "{interval}"\nspans = {spans}\n{more}\n')
+    return (
+        f'[[rule]]\nname = "{name}"\nmatch = {{ path = "{path}" }}\nkey = {json.dumps(key)}\nlimit = {limit}\n'
+        f'interval = "{interval}"\nspans = {spans}\n{more}\n'
+    )
 
 
 def statistics(node):
@@ -75,13 +77,33 @@ class NetTest(unittest.TestCase):
         return program
 
     def nodes(self, rules, names=tuple(NODES)):
-        return {name: self.keep(net.start_node(name, rules, store=f'timeout = "{int(STORE_TIMEOUT * 1000)}ms"',
-                                               statistics="200ms")) for name in names}
+        return {
+            name: self.keep(
+                net.start_node(
+                    name, rules, store=f'timeout = "{int(STORE_TIMEOUT * 1000)}ms"', statistics="200ms"
+                )
+            )
+            for name in names
+        }
 
     def client(self, node, path, rate, seconds, *headers, sources=(1,)):
         addresses = ",".join(client_address(node, number) for number in sources)
-        return self.keep(net.start(net.inside("client", sys.executable, PACED_CLIENT, server_address(node), path, rate,
-                                              seconds, addresses, *headers), name=f"client of {node}"))
+        return self.keep(
+            net.start(
+                net.inside(
+                    "client",
+                    sys.executable,
+                    PACED_CLIENT,
+                    server_address(node),
+                    path,
+                    rate,
+                    seconds,
+                    addresses,
+                    *headers,
+                ),
+                name=f"client of {node}",
+            )
+        )
 
     def result(self, client, patience=60):
         self.assertEqual(0, client.finish(patience), client.output())
@@ -89,8 +111,11 @@ class NetTest(unittest.TestCase):
 
     def answered(self, path):
         """nginx's log of this test: [(time, node, client address)] of 200s."""
-        return [(at, node, client) for at, node, client, _, target, status, _ in net.accesses()[self.seen_before:]
-                if target == path and status == 200]
+        return [
+            (at, node, client)
+            for at, node, client, _, target, status, _ in net.accesses()[self.seen_before :]
+            if target == path and status == 200
+        ]
 
     def stop(self, nodes):
         """Stops nodes; returns what each printed at its end."""
@@ -108,7 +133,9 @@ class Limits(NetTest):
         limit = 100
         if time_left_in_interval(60) < 30:
             wait_until(lambda: time_left_in_interval(60) > 30, 40, "a new interval")
-        nodes = self.nodes(rule("api", "/api/{item}", [], limit, "60s", 600, 'cooldown = "60s"'), names=("a",))
+        nodes = self.nodes(
+            rule("api", "/api/{item}", [], limit, "60s", 600, 'cooldown = "60s"'), names=("a",)
+        )
         result = self.result(self.client("a", "/api/one", 200, 2, sources=(1, 2, 3)))
         end = self.stop(nodes)["a"]["rules"]["api"]
         self.assertEqual(limit, end["admitted"])
@@ -123,18 +150,27 @@ class Limits(NetTest):
         limit, rate, seconds = 400, 150, 5
         if time_left_in_interval(60) < 30:
             wait_until(lambda: time_left_in_interval(60) > 30, 40, "a new interval")
-        nodes = self.nodes(rule("api", "/api/{item}", ["header:x-api-key"], limit, "60s", 600, 'cooldown = "60s"'))
-        clients = {node: self.client(node, "/api/two", rate, seconds, "X-API-Key: shop", sources=(1, 2))
-                   for node in nodes}
+        nodes = self.nodes(
+            rule("api", "/api/{item}", ["header:x-api-key"], limit, "60s", 600, 'cooldown = "60s"')
+        )
+        clients = {
+            node: self.client(node, "/api/two", rate, seconds, "X-API-Key: shop", sources=(1, 2))
+            for node in nodes
+        }
         results = {node: self.result(client) for node, client in clients.items()}
-        passed = {node: sorted(at for at, via, _ in self.answered("/api/two") if via == node) for node in nodes}
+        passed = {
+            node: sorted(at for at, via, _ in self.answered("/api/two") if via == node) for node in nodes
+        }
         overruns = max(int(statistics(node)["overruns"]) for node in nodes.values())
         # Each node stops itself at once when it knows of more than the limit. What it does not yet know of the other:
         # what that one admitted in two spans (one until it is pushed, one until the reply is asked for) and the time
         # of the round trip; a span that came late counts as one more.
         window = (2 + overruns) * SPAN + STORE_TIMEOUT
-        unknown = max(sum(1 for at in times if begin <= at <= begin + window)
-                      for times in passed.values() for begin in times)
+        unknown = max(
+            sum(1 for at in times if begin <= at <= begin + window)
+            for times in passed.values()
+            for begin in times
+        )
         together = sum(map(len, passed.values()))
         print(f"# limit {limit}, passed {together}, bound {limit + unknown}, overruns {overruns}")
         for node in nodes:
@@ -147,8 +183,10 @@ class Limits(NetTest):
         self.assertLess(limit + unknown, 2 * rate * seconds, "the bound would allow everything")
         ends = self.stop(nodes)
         self.assert_nothing_pending(ends)
-        self.assertEqual(sum(end["rules"]["api"]["admitted"] for end in ends.values()),
-                         sum(count for (key, _), count in net.counters().items() if key == "api|shop"))
+        self.assertEqual(
+            sum(end["rules"]["api"]["admitted"] for end in ends.values()),
+            sum(count for (key, _), count in net.counters().items() if key == "api|shop"),
+        )
 
     def test_a_refused_client_sees_a_complete_429(self):
         self.nodes(rule("login", "/api/login", ["src_ip/32"], 3, "60s", 60, 'cooldown = "30s"'), names=("a",))
@@ -192,12 +230,16 @@ class Limits(NetTest):
 
 class Store(NetTest):
     # Counters of half an hour outlive the test, and their spans of 2 s are short enough to notice the store's absence.
-    RULES = (rule("steady", "/api/steady", ["header:x-api-key"], 1000000, "30m", 900) +
-             rule("strict", "/api/strict", [], 5, "30m", 900, 'cooldown = "10m"'))
+    RULES = rule("steady", "/api/steady", ["header:x-api-key"], 1000000, "30m", 900) + rule(
+        "strict", "/api/strict", [], 5, "30m", 900, 'cooldown = "10m"'
+    )
 
     def store_is(self, nodes, state):
-        wait_until(lambda: all(statistics(node).get("store") == state for node in nodes.values()), 40,
-                   f"store={state} on all nodes")
+        wait_until(
+            lambda: all(statistics(node).get("store") == state for node in nodes.values()),
+            40,
+            f"store={state} on all nodes",
+        )
 
     def run_with_an_outage(self, outage):
         """Load on an unblocked route and a blocked one while outage(nodes) happens; returns both nodes' totals."""
@@ -206,18 +248,28 @@ class Store(NetTest):
         for node in nodes:
             blocked = self.result(self.client(node, "/api/strict", 50, 0.4, sources=(1,)))
             self.assertGreater(blocked["statuses"].get("429", 0), 0, blocked)
-        steady = {node: self.client(node, "/api/steady", 100, 120, "X-API-Key: shop", sources=(2, 3)) for node in nodes}
+        steady = {
+            node: self.client(node, "/api/steady", 100, 120, "X-API-Key: shop", sources=(2, 3))
+            for node in nodes
+        }
         strict = {node: self.client(node, "/api/strict", 10, 120, sources=(1,)) for node in nodes}
         admitted_before = {name: int(statistics(node)["admitted"]) for name, node in nodes.items()}
-        wait_until(lambda: all(statistics(node)["admitted"] > admitted_before[name] + 50
-                               for name, node in nodes.items()), 30, "load on both nodes")
+        wait_until(
+            lambda: all(
+                statistics(node)["admitted"] > admitted_before[name] + 50 for name, node in nodes.items()
+            ),
+            30,
+            "load on both nodes",
+        )
         outage(nodes)
         for clients, fate in ((steady, "200"), (strict, "429")):
             for node, client in clients.items():
                 client.stop(30)
                 result = json.loads(client.lines[-1])
                 self.assertGreater(result["sent"], 10)
-                self.assertEqual({fate: result["sent"]}, result["statuses"], f"node {node}: {result['errors']}")
+                self.assertEqual(
+                    {fate: result["sent"]}, result["statuses"], f"node {node}: {result['errors']}"
+                )
         ends = self.stop(nodes)
         self.assert_nothing_pending(ends)
         for name, end in ends.items():
@@ -248,16 +300,22 @@ class Store(NetTest):
         ends = self.run_with_an_outage(outage)
         counters = net.counters()
         for name, key in (("steady", "steady|shop"), ("strict", "strict")):
-            self.assertEqual(sum(end["rules"][name]["admitted"] for end in ends.values()),
-                             sum(count for (found, _), count in counters.items() if found == key), counters)
+            self.assertEqual(
+                sum(end["rules"][name]["admitted"] for end in ends.values()),
+                sum(count for (found, _), count in counters.items() if found == key),
+                counters,
+            )
 
     def test_sigterm_in_mid_load_loses_no_count(self):
-        rules = (rule("hourly", "/api/{item}", ["src_ip/32"], 1000000, "1h", 10) +
-                 rule("all", "/api/**", [], 1000000, "60s", 600))
+        rules = rule("hourly", "/api/{item}", ["src_ip/32"], 1000000, "1h", 10) + rule(
+            "all", "/api/**", [], 1000000, "60s", 600
+        )
         nodes = self.nodes(rules)
         sources = tuple(range(1, 11))
         clients = [self.client(node, "/api/load", 200, 120, sources=sources) for node in nodes]
-        wait_until(lambda: all(statistics(node).get("admitted", 0) > 300 for node in nodes.values()), 30, "load")
+        wait_until(
+            lambda: all(statistics(node).get("admitted", 0) > 300 for node in nodes.values()), 30, "load"
+        )
         # Spans of the hour are six minutes: nothing of it has been synchronised, all of it is the last sync's.
         self.assertEqual([], [key for key, _ in net.counters() if key.startswith("hourly")])
         ends = self.stop(nodes)
@@ -271,7 +329,9 @@ class Store(NetTest):
             stored = {key: count for key, count in counters.items() if key[0].split("|")[0] == name}
             self.assertEqual(admitted, sum(stored.values()), stored)
         keys = {key for key, _ in counters if key.startswith("hourly|")}
-        self.assertEqual({f"hourly|{client_address(node, number)}" for node in nodes for number in sources}, keys)
+        self.assertEqual(
+            {f"hourly|{client_address(node, number)}" for node in nodes for number in sources}, keys
+        )
         for end in ends.values():
             self.assertEqual(0, end["store"]["expired"])
 

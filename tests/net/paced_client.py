@@ -43,8 +43,10 @@ def main():
         stop = True
 
     signal.signal(signal.SIGTERM, end)
-    request = "".join(f"{line}\r\n" for line in (f"GET {path} HTTP/1.1", "Host: shop.example", "Connection: close",
-                                                 *headers, "")).encode()
+    request = "".join(
+        f"{line}\r\n"
+        for line in (f"GET {path} HTTP/1.1", "Host: shop.example", "Connection: close", *headers, "")
+    ).encode()
     statuses, bodies, errors = {}, {}, []
     begun = time.monotonic()
     number = 0
@@ -60,7 +62,10 @@ def main():
             errors.append(f"{time.monotonic() - begun:.3f} s: {error}")
         statuses[status] = statuses.get(status, 0) + 1
         number += 1
-    print(json.dumps({"sent": number, "statuses": statuses, "bodies": bodies, "errors": errors[:20]}), flush=True)
+    print(
+        json.dumps({"sent": number, "statuses": statuses, "bodies": bodies, "errors": errors[:20]}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -70,26 +70,49 @@ class Readme(unittest.TestCase):
                 (cls.place / entry.name).symlink_to(entry)
         (cls.place / "build").symlink_to(BUILD)
         cls.destination = pathlib.Path(cls.temporary.name, "destination")
-        programs = {str(path.parent) for path in BUILD.glob("*/*/weir-*") if os.access(path, os.X_OK) and path.is_file()}
+        programs = {
+            str(path.parent)
+            for path in BUILD.glob("*/*/weir-*")
+            if os.access(path, os.X_OK) and path.is_file()
+        }
         cls.environment = dict(
-            os.environ, DESTDIR=str(cls.destination), WEIR_BUILD=str(BUILD),
+            os.environ,
+            DESTDIR=str(cls.destination),
+            WEIR_BUILD=str(BUILD),
             PATH=os.pathsep.join([*sorted(programs), os.environ["PATH"]]),
-            PKG_CONFIG_SYSROOT_DIR="", PKG_CONFIG_PATH=str(BUILD / "meson-uninstalled"))
+            PKG_CONFIG_SYSROOT_DIR="",
+            PKG_CONFIG_PATH=str(BUILD / "meson-uninstalled"),
+        )
 
     @classmethod
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
     def shell(self, script):
-        return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.place, env=self.environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=540, check=False)
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.place,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=540,
+            check=False,
+        )
 
     def check_configuration(self, text, name):
         path = self.place / name
         path.write_text(text, encoding="utf-8")
-        return subprocess.run([FILTER, "--config", path, "--check"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        return subprocess.run(
+            [FILTER, "--config", path, "--check"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     def test_every_block_of_the_readme(self):
         ran = 0
@@ -108,8 +131,15 @@ class Readme(unittest.TestCase):
                     self.check_filter_lines(text)
                 else:
                     lines = [line for line in commands(text) if not RUNS_ALREADY.match(line)]
-                    self.assertEqual([], [line for line in commands(text) if RUNS_ALREADY.match(line)
-                                          and not os.access(SOURCE / shlex.split(line)[0], os.X_OK)])
+                    self.assertEqual(
+                        [],
+                        [
+                            line
+                            for line in commands(text)
+                            if RUNS_ALREADY.match(line)
+                            and not os.access(SOURCE / shlex.split(line)[0], os.X_OK)
+                        ],
+                    )
                     if lines:
                         done = self.shell("\n".join(lines))
                         self.assertEqual(0, done.returncode, f"{lines}\n{done.stdout[-4000:]}")
@@ -137,7 +167,7 @@ class Readme(unittest.TestCase):
         wanted = normal(text)
         for path in sorted((SOURCE / "app").rglob("*.cc")):
             code = normal(path.read_text(encoding="utf-8"))
-            if any(code[i:i + len(wanted)] == wanted for i in range(len(code))):
+            if any(code[i : i + len(wanted)] == wanted for i in range(len(code))):
                 return
         self.fail("not an excerpt of a file under app/:\n" + text)
 
@@ -149,18 +179,33 @@ class Readme(unittest.TestCase):
         self.assertNotIn("FAIL", done.stdout)
 
     def test_the_first_commands_are_the_two_that_newcomers_need(self):
-        first = [line for _, language, text in blocks() if language.split()[:1] == ["sh"] for line in commands(text)][:2]
+        first = [
+            line
+            for _, language, text in blocks()
+            if language.split()[:1] == ["sh"]
+            for line in commands(text)
+        ][:2]
         self.assertEqual(["tools/quickstart", "tools/test"], [shlex.split(line)[0] for line in first])
 
     def test_commands_stand_in_blocks_that_are_run(self):
-        wrong = [f"line {number}: {line}" for number, language, text in blocks()
-                 if language.split()[:1] not in (["sh"], ["bash"]) for line in text.splitlines()
-                 if re.match(r"^\s*(\$ |tools/[a-z]|(sudo )?weir-(filter|replay)\s+-|meson |ninja |apt-get )", line)]
+        wrong = [
+            f"line {number}: {line}"
+            for number, language, text in blocks()
+            if language.split()[:1] not in (["sh"], ["bash"])
+            for line in text.splitlines()
+            if re.match(
+                r"^\s*(\$ |tools/[a-z]|(sudo )?weir-(filter|replay)\s+-|meson |ninja |apt-get )", line
+            )
+        ]
         self.assertEqual([], wrong)
 
     def test_files_the_readme_links_to_exist(self):
         text = README.read_text(encoding="utf-8")
-        wrong = [target for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (SOURCE / target).exists()]
+        wrong = [
+            target
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+            if not (SOURCE / target).exists()
+        ]
         self.assertEqual([], wrong)
 
 
@@ -168,24 +213,52 @@ class Programs(unittest.TestCase):
     """Every program of ours that the README's reader may start explains itself."""
 
     def test_help_is_given_and_mistakes_are_refused(self):
-        for program in ("app/filter/weir-filter", "tools/weir-traffic/weir-traffic", "tools/weir-replay/weir-replay"):
+        for program in (
+            "app/filter/weir-filter",
+            "tools/weir-traffic/weir-traffic",
+            "tools/weir-replay/weir-replay",
+        ):
             with self.subTest(program):
-                helped = subprocess.run([BUILD / program, "--help"], capture_output=True, text=True, timeout=60,
-                                        stdin=subprocess.DEVNULL, check=False)
+                helped = subprocess.run(
+                    [BUILD / program, "--help"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
                 self.assertEqual(0, helped.returncode, helped.stderr)
                 self.assertIn("--", helped.stdout)
-                wrong = subprocess.run([BUILD / program, "--no-such-option"], capture_output=True, text=True, timeout=60,
-                                       stdin=subprocess.DEVNULL, check=False)
+                wrong = subprocess.run(
+                    [BUILD / program, "--no-such-option"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
                 self.assertNotEqual(0, wrong.returncode)
                 self.assertRegex(wrong.stderr + wrong.stdout, "no-such-option|is required")
         for script in ("tools/quickstart", "tools/test"):
             with self.subTest(script):
-                helped = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, timeout=60,
-                                        stdin=subprocess.DEVNULL, check=False)
+                helped = subprocess.run(
+                    [SOURCE / script, "--help"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
                 self.assertEqual(0, helped.returncode)
                 self.assertIn("usage:", helped.stdout)
-                wrong = subprocess.run([SOURCE / script, "--no-such-option"], capture_output=True, text=True, timeout=60,
-                                       stdin=subprocess.DEVNULL, check=False)
+                wrong = subprocess.run(
+                    [SOURCE / script, "--no-such-option"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
                 self.assertEqual(2, wrong.returncode)
 
 

@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from programs import Failed, figures, filter_totals, wait_until
-from topology import NODES, Topology, client_address, server_address
+from topology import NODES, Topology, server_address
 
 LIMIT = 300
 SPAN = 0.1
@@ -58,23 +58,33 @@ def last_statistics(program):
 
 def show_seconds(net, nodes, load, claims, content):
     """Shows the load second by second; adds what it proves to the claims."""
-    print(f"Each second: requests answered by nginx for the one API key, through both nodes (limit {LIMIT} together)\n")
-    print(f"    {'second':>10} {'via node a':>11} {'via node b':>11} {'together':>9} {'limit':>6}   refused so far (a, b)")
+    print(
+        f"Each second: requests answered by nginx for the one API key, through both nodes (limit {LIMIT} together)\n"
+    )
+    print(
+        f"    {'second':>10} {'via node a':>11} {'via node b':>11} {'together':>9} {'limit':>6}   refused so far (a, b)"
+    )
     second = int(time.time()) + 1
     first, offered_before, asked = second + 1, None, []
     counted, shared_file = collections.Counter(), [0, 0]
     while any(program.running() for program in load):
         time.sleep(max(0.0, second + 1.05 - time.time()))
-        counted = collections.Counter((int(at), node) for at, node, _, _, path, status, _ in net.accesses()
-                                      if path.startswith("/api/") and status == 200)
+        counted = collections.Counter(
+            (int(at), node)
+            for at, node, _, _, path, status, _ in net.accesses()
+            if path.startswith("/api/") and status == 200
+        )
         now = {node: last_statistics(program) for node, program in nodes.items()}
         offered = {node: int(now[node]["requests"]) for node in nodes}
         if offered_before is not None:
             asked.append([offered[node] - offered_before[node] for node in nodes])
         offered_before = offered
         by_node = [counted[(second, node)] for node in nodes]
-        print(f"    {time.strftime('%H:%M:%S', time.localtime(second)):>10} {by_node[0]:11} {by_node[1]:11} "
-              f"{sum(by_node):9} {LIMIT:6}   {now['a']['blocked']}, {now['b']['blocked']}", flush=True)
+        print(
+            f"    {time.strftime('%H:%M:%S', time.localtime(second)):>10} {by_node[0]:11} {by_node[1]:11} "
+            f"{sum(by_node):9} {LIMIT:6}   {now['a']['blocked']}, {now['b']['blocked']}",
+            flush=True,
+        )
         for node in nodes:
             shared_file[1] += 1
             shared_file[0] += fetch(net, node, "/shop.bin") == hashlib.sha256(content).hexdigest()
@@ -90,16 +100,28 @@ def show_seconds(net, nodes, load, claims, content):
     bound = LIMIT + peak_rate * (2 * SPAN + round_trip) + 2 * CONNECTIONS
     worst = max(sums.values())
     average = sum(map(sum, asked)) / len(asked)
-    claims.append((worst <= bound,
-                   f"one limit for both nodes: at most {worst} in any of {len(seconds)} seconds; limit {LIMIT}, and the "
-                   f"bound at up to {peak_rate} requests/s a node is {bound:.0f}"))
+    claims.append(
+        (
+            worst <= bound,
+            f"one limit for both nodes: at most {worst} in any of {len(seconds)} seconds; limit {LIMIT}, and the "
+            f"bound at up to {peak_rate} requests/s a node is {bound:.0f}",
+        )
+    )
     each = [sum(counted[(s, node)] for s in seconds) for node in nodes]
-    claims.append((min(each) > 0 and average > LIMIT,
-                   f"both nodes took part ({each[0]} and {each[1]} requests passed), and about {average:.0f} a "
-                   f"second were asked"))
-    claims.append((shared_file[0] == shared_file[1] > 0,
-                   f"a route without a rule: {shared_file[0]} of {shared_file[1]} downloads of {len(content) >> 10} KiB "
-                   f"came through byte for byte meanwhile"))
+    claims.append(
+        (
+            min(each) > 0 and average > LIMIT,
+            f"both nodes took part ({each[0]} and {each[1]} requests passed), and about {average:.0f} a "
+            f"second were asked",
+        )
+    )
+    claims.append(
+        (
+            shared_file[0] == shared_file[1] > 0,
+            f"a route without a rule: {shared_file[0]} of {shared_file[1]} downloads of {len(content) >> 10} KiB "
+            f"came through byte for byte meanwhile",
+        )
+    )
 
 
 def fetch(net, node, path):
@@ -110,7 +132,9 @@ def fetch(net, node, path):
 
 
 def status_of(net, node, source):
-    return net.curl(node, "/login", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", source=source).stdout
+    return net.curl(
+        node, "/login", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", source=source
+    ).stdout
 
 
 def show_refusal_and_recovery(net, claims):
@@ -125,15 +149,23 @@ def show_refusal_and_recovery(net, claims):
     for line in refusal.splitlines():
         print(f"    {line}")
     fields = {line.split(":")[0].lower() for line in refusal.splitlines() if ":" in line}
-    claims.append(("retry-after" in fields and "ratelimit" in fields,
-                   "the client got HTTP 429 with Retry-After and RateLimit"))
+    claims.append(
+        (
+            "retry-after" in fields and "ratelimit" in fields,
+            "the client got HTTP 429 with Retry-After and RateLimit",
+        )
+    )
     neighbour = status_of(net, "a", 8)
     claims.append((neighbour == "200", f"its neighbour logs in meanwhile: {neighbour}"))
     wait_until(lambda: status_of(net, "a", 7) == "200", COOLDOWN + 10, "the address may log in again")
     waited = time.monotonic() - blocked_at
     # The block began a moment before curl had its answer.
-    claims.append((COOLDOWN - 1 <= waited <= COOLDOWN + 2,
-                   f"recovery: 200 again {waited:.1f} s after the 429; the cooldown is {COOLDOWN} s"))
+    claims.append(
+        (
+            COOLDOWN - 1 <= waited <= COOLDOWN + 2,
+            f"recovery: 200 again {waited:.1f} s after the 429; the cooldown is {COOLDOWN} s",
+        )
+    )
 
 
 def main():
@@ -141,7 +173,9 @@ def main():
     content = os.urandom(512 * 1024)
     claims = []
     with Topology(build) as net:
-        print("Two nodes between clients and nginx, each in a network namespace of its own; one Redis for both.\n")
+        print(
+            "Two nodes between clients and nginx, each in a network namespace of its own; one Redis for both.\n"
+        )
         for line in RULES.splitlines():
             print(f"    {line}")
         print(flush=True)
@@ -150,9 +184,24 @@ def main():
         nodes = {node: net.start_node(node, RULES, statistics="1s") for node in NODES}
         pace = net.folder / "pace.lua"
         pace.write_text(PACE, encoding="utf-8")
-        load = [net.start(net.inside("client", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", pace, "-H",
-                                     "X-API-Key: shop", f"http://{server_address(node)}/api/items"), name=f"wrk {node}")
-                for node in NODES]
+        load = [
+            net.start(
+                net.inside(
+                    "client",
+                    "wrk",
+                    "-t1",
+                    f"-c{CONNECTIONS}",
+                    f"-d{seconds}s",
+                    "-s",
+                    pace,
+                    "-H",
+                    "X-API-Key: shop",
+                    f"http://{server_address(node)}/api/items",
+                ),
+                name=f"wrk {node}",
+            )
+            for node in NODES
+        ]
         show_seconds(net, nodes, load, claims, content)
         refused = 0
         print()
@@ -173,20 +222,26 @@ def main():
         admitted = sum(int(rule["admitted"]) for end in ends.values() for rule in end["rules"].values())
         synced = sum(int(end["store"].get("synced", -1)) for end in ends.values())
         pending = sum(int(end["store"].get("pending", -1)) for end in ends.values())
-        claims.append((set(statuses.values()) == {0} and pending == 0 and synced == admitted,
-                       f"stopped cleanly: {admitted} requests admitted under rules, {synced} counted in the store, "
-                       f"{pending} pending"))
+        claims.append(
+            (
+                set(statuses.values()) == {0} and pending == 0 and synced == admitted,
+                f"stopped cleanly: {admitted} requests admitted under rules, {synced} counted in the store, "
+                f"{pending} pending",
+            )
+        )
     good = all(claim for claim, _ in claims)
     print("\nSummary\n")
     for holds, text in claims:
         print(f"    {'PASS' if holds else 'FAIL'}  {text}")
-    print(f"""
+    print(
+        f"""
 {'All of it holds.' if good else 'Something above does NOT hold.'} The namespaces and programs are gone again.
 
 What to try next
     README.md    how to write rules, run weir-filter on a real NIC, embed the library
     tools/test   every test there is
-""")
+"""
+    )
     return 0 if good else 1
 
 

@@ -44,8 +44,16 @@ class Program:
         self._on_line = on_line
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", bufsize=1, start_new_session=True, **options)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+            **options,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -91,7 +99,9 @@ class Program:
         try:
             status = self._process.wait(patience)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{self.name} did not end within {patience:g} s; it said:\n{self.output()}") from None
+            raise Failed(
+                f"{self.name} did not end within {patience:g} s; it said:\n{self.output()}"
+            ) from None
         self._reader.join(5)
         return status
 
@@ -125,6 +135,11 @@ def filter_totals(lines):
         elif line.startswith("total store "):
             totals["store"] = found
     return totals
+
+
+def eal_environment(folder):
+    """The environment of a DPDK program whose run-time files go, with the folder, when the demonstration ends."""
+    return dict(os.environ, RUNTIME_DIRECTORY=str(folder))
 
 
 def cores():

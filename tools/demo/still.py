@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from programs import Failed, Program, cores, figures, filter_totals
+from programs import Failed, Program, cores, eal_environment, figures, filter_totals
 
 CONFIGURATION = """\
 # One node, no store to share with; the machine may have other things to do, so an idle worker sleeps.
@@ -63,13 +63,27 @@ RULES = ("login", "api", "search", "static")
 
 
 def memif(side, role, folder):
-    return (f"--vdev=net_memif{0 if side == 'clients' else 1},role={role},socket={folder}/{side}.sock,"
-            f"socket-abstract=no,id=0")
+    return (
+        f"--vdev=net_memif{0 if side == 'clients' else 1},role={role},socket={folder}/{side}.sock,"
+        f"socket-abstract=no,id=0"
+    )
 
 
 def eal(prefix, memory, lcores, folder, role):
-    return ["--log-level=error", "--no-huge", "--no-shconf", "--no-pci", "-m", str(memory), "--file-prefix", prefix,
-            "--lcores", lcores, memif("clients", role, folder), memif("servers", role, folder)]
+    return [
+        "--log-level=error",
+        "--no-huge",
+        "--no-shconf",
+        "--no-pci",
+        "-m",
+        str(memory),
+        "--file-prefix",
+        prefix,
+        "--lcores",
+        lcores,
+        memif("clients", role, folder),
+        memif("servers", role, folder),
+    ]
 
 
 class Table:
@@ -83,7 +97,9 @@ class Table:
         if text.startswith("total ") or text.startswith("weir-filter:"):
             return
         if text.startswith("up ") and self._terminal:
-            sys.stdout.write("\033[H\033[J" + "weir-filter, live (offered, admitted, blocked: requests so far)\n\n")
+            sys.stdout.write(
+                "\033[H\033[J" + "weir-filter, live (offered, admitted, blocked: requests so far)\n\n"
+            )
         if self._on:
             print(text, flush=True)
 
@@ -100,19 +116,40 @@ def main():
         print("The configuration:\n")
         for line in CONFIGURATION.splitlines():
             print(f"    {line}")
-        print(f"\nClients ask and servers answer for {seconds:g} s, with weir-filter between them:\n", flush=True)
+        print(
+            f"\nClients ask and servers answer for {seconds:g} s, with weir-filter between them:\n",
+            flush=True,
+        )
 
         table = Table()
         programs = []
         try:
-            node = Program([str(build / "app/filter/weir-filter"),
-                            *eal(f"weir-filter-{os.getpid()}", 256, f"0@{main_core},1@{worker_core}", folder, "server"),
-                            "--", "--config", str(configuration), "--live"], on_line=table.line)
+            node = Program(
+                [
+                    str(build / "app/filter/weir-filter"),
+                    *eal(
+                        f"weir-filter-{os.getpid()}", 256, f"0@{main_core},1@{worker_core}", folder, "server"
+                    ),
+                    "--",
+                    "--config",
+                    str(configuration),
+                    "--live",
+                ],
+                on_line=table.line,
+                env=eal_environment(folder),
+            )
             programs.append(node)
             node.wait_for_line(r"queues per port", 30)
-            traffic = Program([str(build / "tools/weir-traffic/weir-traffic"),
-                               *eal(f"weir-traffic-{os.getpid()}", 64, f"0@{main_core}", folder, "client"),
-                               "--", "--seconds", str(seconds)])
+            traffic = Program(
+                [
+                    str(build / "tools/weir-traffic/weir-traffic"),
+                    *eal(f"weir-traffic-{os.getpid()}", 64, f"0@{main_core}", folder, "client"),
+                    "--",
+                    "--seconds",
+                    str(seconds),
+                ],
+                env=eal_environment(folder),
+            )
             programs.append(traffic)
             status = traffic.finish(seconds + 60)
             table.off()
@@ -129,18 +166,24 @@ def main():
 
 def report(lines, rules, traffic_status):
     crowds = [figures(line) for line in lines if line.startswith("crowd ")]
-    routes = {line_figures["name"]: line_figures
-              for line_figures in (figures(line) for line in lines if line.startswith("route "))}
+    routes = {
+        line_figures["name"]: line_figures
+        for line_figures in (figures(line) for line in lines if line.startswith("route "))
+    }
     packets = next((figures(line) for line in lines if line.startswith("packets ")), None)
     if packets is None:
         print("weir-traffic did not finish its report; it said:\n" + "\n".join(lines))
         return False
 
     print("\nWhat the clients and servers saw on the wire\n")
-    print(f"    {'route':8} {'who':12} {'addresses':29} {'asked':>7} {'passed':>7} {'got 429':>8} {'cut off':>8}")
+    print(
+        f"    {'route':8} {'who':12} {'addresses':29} {'asked':>7} {'passed':>7} {'got 429':>8} {'cut off':>8}"
+    )
     for crowd in crowds:
-        print(f"    {crowd['name']:8} {crowd['who']:12} {crowd['source']:29} {crowd['sent']:7} {crowd['arrived']:7} "
-              f"{crowd['limited']:8} {crowd['reset']:8}")
+        print(
+            f"    {crowd['name']:8} {crowd['who']:12} {crowd['source']:29} {crowd['sent']:7} {crowd['arrived']:7} "
+            f"{crowd['limited']:8} {crowd['reset']:8}"
+        )
 
     print("\nDoes it add up? weir-filter's own count, against what was seen on the wire\n")
     claims = []
@@ -150,25 +193,44 @@ def report(lines, rules, traffic_status):
             claims.append((False, f"{name}: no figures"))
             continue
         refused = route["limited"] + route["reset"] + route["unanswered"]
-        claims.append(((rule["offered"], rule["admitted"], rule["blocked"]) == (route["sent"], route["arrived"], refused),
-                       f"{name}: offered {rule['offered']}, sent {route['sent']}; admitted {rule['admitted']}, arrived "
-                       f"{route['arrived']}; blocked {rule['blocked']}, refused {refused}"))
+        claims.append(
+            (
+                (rule["offered"], rule["admitted"], rule["blocked"])
+                == (route["sent"], route["arrived"], refused),
+                f"{name}: offered {rule['offered']}, sent {route['sent']}; admitted {rule['admitted']}, arrived "
+                f"{route['arrived']}; blocked {rule['blocked']}, refused {refused}",
+            )
+        )
     by_who = {(crowd["name"], crowd["who"]): crowd for crowd in crowds}
     noisy, calm = by_who[("login", "noisy")], by_who[("login", "calm")]
     greedy, others = by_who[("api", "greedy-key")], by_who[("api", "other-keys")]
     claims += [
-        (noisy["limited"] > 0 and greedy["limited"] > 0 and routes["search"]["reset"] > 0,
-         "who asked too much was refused: the noisy address, the greedy API key, the search beyond its limit"),
-        (calm["arrived"] == calm["sent"] and others["arrived"] == others["sent"],
-         f"their neighbours were not: {calm['arrived']} of {calm['sent']} calm logins and {others['arrived']} of "
-         f"{others['sent']} requests with other API keys passed"),
-        (all(routes[name]["answered"] == routes[name]["sent"] > 0 for name in ("static", "health")),
-         f"other routes did not notice: {routes['static']['answered']} static files and {routes['health']['answered']} "
-         f"health checks, all answered"),
-        (packets["other_arrived"] == packets["other_sent"] and packets["lost"] + packets["reordered"]
-         + packets["altered"] + packets["bad_replies"] + packets["unsent"] == 0 and traffic_status == 0,
-         f"{packets['other_arrived']} of {packets['other_sent']} packets that are no request (handshakes, answers, TLS, "
-         f"UDP, ping, ARP) arrived, every byte as it was and in order"),
+        (
+            noisy["limited"] > 0 and greedy["limited"] > 0 and routes["search"]["reset"] > 0,
+            "who asked too much was refused: the noisy address, the greedy API key, the search beyond its limit",
+        ),
+        (
+            calm["arrived"] == calm["sent"] and others["arrived"] == others["sent"],
+            f"their neighbours were not: {calm['arrived']} of {calm['sent']} calm logins and {others['arrived']} of "
+            f"{others['sent']} requests with other API keys passed",
+        ),
+        (
+            all(routes[name]["answered"] == routes[name]["sent"] > 0 for name in ("static", "health")),
+            f"other routes did not notice: {routes['static']['answered']} static files and {routes['health']['answered']} "
+            f"health checks, all answered",
+        ),
+        (
+            packets["other_arrived"] == packets["other_sent"]
+            and packets["lost"]
+            + packets["reordered"]
+            + packets["altered"]
+            + packets["bad_replies"]
+            + packets["unsent"]
+            == 0
+            and traffic_status == 0,
+            f"{packets['other_arrived']} of {packets['other_sent']} packets that are no request (handshakes, answers, TLS, "
+            f"UDP, ping, ARP) arrived, every byte as it was and in order",
+        ),
     ]
     for good, text in claims:
         print(f"    {'ok ' if good else 'NO '} {text}")
@@ -176,7 +238,8 @@ def report(lines, rules, traffic_status):
     if not good:
         print("\n".join(["", "weir-traffic said:", *lines]))
 
-    print(f"""
+    print(
+        f"""
 {'All of it holds.' if good else 'Something above does NOT hold.'}
 
 What to try next
@@ -184,7 +247,8 @@ What to try next
     tools/quickstart --seconds 60  the same, longer
     README.md                      how to write rules, run weir-filter on a real NIC, embed the library
     tools/test                     every test there is
-""")
+"""
+    )
     return good
 
 

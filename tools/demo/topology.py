@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from programs import Failed, Program, cores, wait_until
+from programs import Failed, Program, cores, eal_environment, wait_until
 
 NODES = {"a": 1, "b": 2}
 CLIENT_ADDRESSES = 20
@@ -54,7 +54,9 @@ http {{
 
 
 def run(*command, check=True):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+    )
     if check and done.returncode != 0:
         raise Failed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done
@@ -108,10 +110,25 @@ class Topology:
         self._set("client", "net/ipv4/tcp_tw_reuse", "1")
         self._set("client", "net/ipv4/ip_local_port_range", "2000 65000")
         for node, number in NODES.items():
-            for end, other, at, address in (("client", "x0", f"c{number}", client_address(node)),
-                                            ("server", "x1", f"s{number}", server_address(node))):
-                run("ip", "link", "add", at, "netns", self.namespace(end), "type", "veth", "peer", "name", other,
-                    "netns", self.namespace(node))
+            for end, other, at, address in (
+                ("client", "x0", f"c{number}", client_address(node)),
+                ("server", "x1", f"s{number}", server_address(node)),
+            ):
+                run(
+                    "ip",
+                    "link",
+                    "add",
+                    at,
+                    "netns",
+                    self.namespace(end),
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    other,
+                    "netns",
+                    self.namespace(node),
+                )
                 run(*self.inside(end, "ip", "address", "add", f"{address}/24", "dev", at))
                 for place, device in ((end, at), (node, other)):
                     # A frame must leave its end whole: with its checksum, and no longer than the wire allows.
@@ -119,11 +136,24 @@ class Topology:
                         run(*self.inside(place, "ethtool", "-K", device, offload, "off"), check=False)
                     run(*self.inside(place, "ip", "link", "set", device, "up"))
             for extra in range(2, CLIENT_ADDRESSES + 1):
-                run(*self.inside("client", "ip", "address", "add", f"{client_address(node, extra)}/24", "dev",
-                                 f"c{number}"))
+                run(
+                    *self.inside(
+                        "client",
+                        "ip",
+                        "address",
+                        "add",
+                        f"{client_address(node, extra)}/24",
+                        "dev",
+                        f"c{number}",
+                    )
+                )
 
     def _set(self, name, setting, value):
-        run(*self.inside(name, "sh", "-c", f"test ! -e /proc/sys/{setting} || echo {value} >/proc/sys/{setting}"))
+        run(
+            *self.inside(
+                name, "sh", "-c", f"test ! -e /proc/sys/{setting} || echo {value} >/proc/sys/{setting}"
+            )
+        )
 
     def start(self, command, **options):
         program = Program([str(word) for word in command], **options)
@@ -135,8 +165,22 @@ class Topology:
         if self.redis_socket.exists():
             self.redis_socket.unlink()
         self.redis_process = self.start(
-            ["redis-server", "--port", "0", "--unixsocket", self.redis_socket, "--save", "", "--appendonly", "no",
-             "--dir", self.folder, "--daemonize", "no"])
+            [
+                "redis-server",
+                "--port",
+                "0",
+                "--unixsocket",
+                self.redis_socket,
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                self.folder,
+                "--daemonize",
+                "no",
+            ]
+        )
         wait_until(lambda: self.redis("PING") == "PONG", 20, "redis-server answers")
         return self.redis_process
 
@@ -172,8 +216,10 @@ class Topology:
             (root / name).write_bytes(content)
         configuration = self.folder / "nginx.conf"
         configuration.write_text(NGINX.format(folder=self.folder), encoding="utf-8")
-        nginx = self.start(self.inside("server", "nginx", "-e", f"{self.folder}/nginx-error.log", "-c", configuration),
-                           name="nginx")
+        nginx = self.start(
+            self.inside("server", "nginx", "-e", f"{self.folder}/nginx-error.log", "-c", configuration),
+            name="nginx",
+        )
         answers = self.inside("server", "curl", "-s", "-o", "/dev/null", "http://127.0.0.1/ready")
         wait_until(lambda: run(*answers, check=False).returncode == 0, 20, "nginx answers")
         return nginx
@@ -186,34 +232,77 @@ class Topology:
             for line in file:
                 words = line.rstrip("\n").split(" ")
                 if line.endswith("\n") and len(words) == 7:
-                    found.append((float(words[0]), nodes.get(words[1], "-"), words[2], words[3], words[4],
-                                  int(words[5]), words[6].removeprefix("key=")))
+                    found.append(
+                        (
+                            float(words[0]),
+                            nodes.get(words[1], "-"),
+                            words[2],
+                            words[3],
+                            words[4],
+                            int(words[5]),
+                            words[6].removeprefix("key="),
+                        )
+                    )
         return found
 
-    def start_node(self, node, rules, store="timeout = \"50ms\"", statistics="500ms", extra=()):
+    def start_node(self, node, rules, store='timeout = "50ms"', statistics="500ms", extra=()):
         """Starts weir-filter in its namespace and waits until it forwards to nginx, which must be running."""
         self._starts += 1
         configuration = self.folder / f"node-{node}.toml"
         configuration.write_text(
             f'[node]\nname = "{node}"\nidle_sleep = "50us"\nstatistics = "{statistics}"\n\n'
             f'[store]\nurl = "redis+unix://{self.redis_socket}"\n{store}\n\n[ports]\npairs = [[0, 1]]\n\n{rules}',
-            encoding="utf-8")
+            encoding="utf-8",
+        )
         main_core, worker_core = cores()
         program = self.start(
-            self.inside(node, self.build / "app/filter/weir-filter", "--log-level=error", "--no-huge", "--no-shconf",
-                        "--no-pci", "-m", "256", "--file-prefix", f"{self._prefix}-{node}-{self._starts}",
-                        "--lcores", f"0@{main_core},1@{worker_core}", "--vdev=net_af_packet0,iface=x0",
-                        "--vdev=net_af_packet1,iface=x1", "--", "--config", configuration, *extra),
-            name=f"weir-filter {node}")
+            self.inside(
+                node,
+                self.build / "app/filter/weir-filter",
+                "--log-level=error",
+                "--no-huge",
+                "--no-shconf",
+                "--no-pci",
+                "-m",
+                "256",
+                "--file-prefix",
+                f"{self._prefix}-{node}-{self._starts}",
+                "--lcores",
+                f"0@{main_core},1@{worker_core}",
+                "--vdev=net_af_packet0,iface=x0",
+                "--vdev=net_af_packet1,iface=x1",
+                "--",
+                "--config",
+                configuration,
+                *extra,
+            ),
+            name=f"weir-filter {node}",
+            env=eal_environment(self.folder),
+        )
         program.wait_for_line(r"queues per port", 30)
-        wait_until(lambda: self.curl(node, "/ready", "-o", "/dev/null", "--connect-timeout", "1").returncode == 0, 20,
-                   f"node {node} forwards")
+        wait_until(
+            lambda: self.curl(node, "/ready", "-o", "/dev/null", "--connect-timeout", "1").returncode == 0,
+            20,
+            f"node {node} forwards",
+        )
         return program
 
     def curl(self, node, path, *options, source=1):
         """Runs curl against a node's side of the server; returns the finished process."""
-        return run(*self.inside("client", "curl", "-sS", "--max-time", "20", "--interface", client_address(node, source),
-                                *options, f"http://{server_address(node)}{path}"), check=False)
+        return run(
+            *self.inside(
+                "client",
+                "curl",
+                "-sS",
+                "--max-time",
+                "20",
+                "--interface",
+                client_address(node, source),
+                *options,
+                f"http://{server_address(node)}{path}",
+            ),
+            check=False,
+        )
 
     def close(self):
         # A second Ctrl-C must not leave namespaces behind.

@@ -240,7 +240,7 @@ TEST(RedisStoreLogin, TellsAPermissionThatIsLackingAndLosesNothing) {
                   "+evalsha", "+script|load"});
   WatchedStore store("redis+unix://weir:hunter2@" + server.socket().string());
   store.add("a", 1, 7);
-  ASSERT_TRUE(store.wait_until_down("can't run this command"));
+  ASSERT_TRUE(store.wait_until_down("user_script"));
   EXPECT_EQ(store.figures().pending, 7u);
   EXPECT_EQ(server.counter(counter_name("a", 1)), 0u);
   server.command({"ACL", "SETUSER", "weir", "+incrby"});

@@ -133,6 +133,8 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "GET / HTTP/2.0\r\n\r\n",
       "GET / HTTP/1.\r\n\r\n",
       "GET / HTTP/1.x\r\n\r\n",
+      "GET / HTTP/1.1111\r\n\r\n",
+      "GET /\x7f HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1x\r\n\r\n",
       "GET / HTTP/1.1 x\r\n\r\n",
       "GET  HTTP/1.1\r\n\r\n",
