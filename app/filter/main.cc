@@ -8,6 +8,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -182,12 +183,16 @@ int filter(const Options& options, const Config& config) {
 }
 
 int check(const Config& config) {
-  const ThrottleResult made = Throttle::create(config, {.workers = 1, .hash_seed = {}, .log = {}});
-  if (!made) {
-    complain(made.error);
-    return exit_usage;
+  std::array<std::size_t, 2> memory{};  // of one worker, and of two
+  for (unsigned workers = 1; workers <= memory.size(); ++workers) {
+    const ThrottleResult made = Throttle::create(config, {.workers = workers, .hash_seed = {}, .log = {}});
+    if (!made) {
+      complain(made.error);
+      return exit_usage;
+    }
+    memory[workers - 1] = made.throttle->memory() + workers * BurstFilter::memory();
   }
-  const std::string text = description(config, made.throttle->memory(), BurstFilter::memory());
+  const std::string text = description(config, memory[0], memory[1] - memory[0]);
   std::fputs(text.c_str(), stdout);
   return exit_good;
 }

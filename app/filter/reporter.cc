@@ -70,6 +70,7 @@ void Reporter::run() {
     }
   }
   release_stop_signals();
+  std::fputs("weir-filter: stopping\n", stderr);
 }
 
 void Reporter::finish() const {

@@ -10,6 +10,9 @@ namespace {
 
 // How soon to look again whether the workers have passed: a burst takes microseconds.
 constexpr Duration drain_poll = std::chrono::microseconds{50};
+// Tables are drained at least this often, also where spans last for minutes: so that a block shows, a refusal is judged,
+// and what a worker drew and did not use goes back to the others. The store still hears at the spans' ends only.
+constexpr Duration longest_between_flips = std::chrono::seconds{1};
 
 }  // namespace
 
@@ -22,7 +25,7 @@ Controller::Controller(ControllerParts parts)
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
-  WallTime next = WallTime::max();
+  WallTime next = now + longest_between_flips;
   for (std::size_t i = 0; i < parts_.rules.size(); ++i)
     next = std::min(next, parts_.engine.clock(static_cast<RuleIndex>(i)).next_begin(now));
   return next;

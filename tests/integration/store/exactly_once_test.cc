@@ -26,14 +26,13 @@ std::uint64_t seed() {
 
 Fault random_fault(std::mt19937_64& random) {
   using Kind = Fault::Kind;
-  constexpr Kind kinds[] = {Kind::none,       Kind::none,         Kind::close,       Kind::reset,
-                            Kind::cut_answer, Kind::stall_answer, Kind::cut_request, Kind::replace};
+  // No nonsense in the middle of an answer here: by bad luck it completes the answer, which is then taken for one.
+  constexpr Kind kinds[] = {Kind::none,       Kind::none,         Kind::close,      Kind::reset,
+                            Kind::cut_answer, Kind::stall_answer, Kind::cut_request};
   const Kind kind = kinds[random() % std::size(kinds)];
   // Around the first batches: the greeting's answer takes 47 bytes, its request some 1000.
   const std::size_t bytes = kind == Kind::cut_request ? 900 + random() % 8000 : 40 + random() % 400;
-  // Nothing that could be taken for an element of the answer it cuts off.
-  constexpr const char* words[] = {"garbage", "HTTP/1.1 400 Bad Request\r\n\r\n", "*0\r\n", "\r\n\r\n"};
-  return {kind, bytes, words[random() % std::size(words)]};
+  return {kind, bytes, {}};
 }
 
 TEST(ExactlyOnce, HoldsForTwoNodesWhateverHappensToTheirConnections) {

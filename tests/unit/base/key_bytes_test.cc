@@ -159,21 +159,28 @@ TEST(KeyBytesRoom, KeepsThreeLongestValuesWhole) {
   EXPECT_EQ(key_name("r", key.bytes()), "r|" + longest + "|" + longest + "|" + longest);
 }
 
-TEST(KeyBytesRoom, FindsRoomForEveryFieldWhateverTheFirstOnesTake) {
+std::string bytes_of_texts(const std::vector<std::string>& values) {
   KeyBytes key;
-  std::vector<std::string> values;
-  for (std::size_t i = 0; i < max_dimensions; ++i) values.emplace_back(5000, static_cast<char>('a' + i));
   for (const auto& value : values) key.add_text(value);
-  const std::string name = key_name("r", key.bytes());
-  EXPECT_EQ(std::count(name.begin(), name.end(), '|'), static_cast<std::ptrdiff_t>(max_dimensions));
-  EXPECT_EQ(name.find("%?"), std::string::npos);
-  // And still every one of them counts.
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    auto changed = values;
-    changed[i].back() = '!';
-    KeyBytes other;
-    for (const auto& value : changed) other.add_text(value);
-    EXPECT_NE(bytes_of(key), bytes_of(other)) << "field " << i;
+  return bytes_of(key);
+}
+
+TEST(KeyBytesRoom, FindsRoomForEveryFieldWhateverTheFirstOnesTake) {
+  // Up to eight values that are kept whole as long as there is room, and then endless ones.
+  for (std::size_t whole = 0; whole <= max_dimensions; ++whole) {
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < max_dimensions; ++i)
+      values.emplace_back(i < whole ? 128 : 5000, static_cast<char>('a' + i));
+    const std::string bytes = bytes_of_texts(values);
+    const std::string name = key_name("r", std::as_bytes(std::span(bytes)));
+    EXPECT_EQ(std::count(name.begin(), name.end(), '|'), static_cast<std::ptrdiff_t>(max_dimensions))
+        << whole;
+    EXPECT_EQ(name.find("%?"), std::string::npos) << whole;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      auto changed = values;
+      changed[i].back() = '!';
+      EXPECT_NE(bytes, bytes_of_texts(changed)) << "field " << i << " counts, too";
+    }
   }
 }
 

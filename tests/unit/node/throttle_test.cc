@@ -110,6 +110,19 @@ TEST(Throttle, ShowsWhatItDoesInFiguresAndTop) {
   EXPECT_EQ(top[0].offered, 5U);
 }
 
+TEST(Throttle, ShowsABlockSoonAlsoWhereSpansAreLong) {
+  VirtualNode node(R"(
+[[rule]]
+name = "daily"
+limit = 3
+interval = "24h"
+)");
+  for (int i = 0; i < 5; ++i) node.get("/");
+  node.run_to(1100ms);
+  EXPECT_EQ(node.made.throttle->figures().rules[0].blocked_keys, 1U);
+  EXPECT_EQ(node.made.throttle->figures().counts_synced, 0U);  // the store hears at the span's end
+}
+
 TEST(Throttle, NamesKeysAsTheStoreDoes) {
   VirtualNode node(R"(
 [[rule]]
