@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "weir/throttle.h"
 
+#include <new>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/key_bytes.h"
@@ -47,8 +50,15 @@ ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& opt
                          std::to_string(max_workers)};
   const RedisUrlResult url = parse_redis_url(config.store.url);
   if (!url) return {nullptr, "store.url: " + url.error};
-  auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));
-  return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};
+  // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are values.
+  try {
+    auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));
+    return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};
+  } catch (const std::bad_alloc&) {
+    return {nullptr, "not enough memory for node.keys = " + std::to_string(config.node.keys)};
+  } catch (const std::system_error& error) {
+    return {nullptr, std::string("no thread or descriptor left for the store: ") + error.what()};
+  }
 }
 
 Throttle::Throttle(std::unique_ptr<NodeCore> core) : core_(std::move(core)) {}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What happens to a refused request, and what the two ends are told."""
 import re
-import shutil
 import subprocess
 import unittest
 
@@ -171,7 +170,6 @@ class Refused(VdevTest):
         packets = run.totals("packets")
         self.assertEqual((packets["requests"], packets["admitted"], packets["crafted"]), (37, 20, 20))
 
-    @unittest.skipUnless(shutil.which("tshark"), "tshark is not installed")
     def test_an_independent_decoder_finds_nothing_wrong(self):
         frames = [request(50000)]
         for i in range(40):
