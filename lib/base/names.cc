@@ -90,6 +90,30 @@ std::string_view to_string(Algorithm algorithm) noexcept {
   switch (algorithm) {
     case Algorithm::cooldown:
       return "cooldown";
+    case Algorithm::fixed_window:
+      return "fixed-window";
+    case Algorithm::sliding_window:
+      return "sliding-window";
+    case Algorithm::token_bucket:
+      return "token-bucket";
+    case Algorithm::leaky_bucket:
+      return "leaky-bucket";
+    case Algorithm::sliding_log:
+      return "sliding-log";
+    case Algorithm::shed:
+      return "shed";
+    case Algorithm::strict:
+      return "strict";
+  }
+  return "?";
+}
+
+std::string_view to_string(EarlyBlock early) noexcept {
+  switch (early) {
+    case EarlyBlock::sound:
+      return "sound";
+    case EarlyBlock::predictive:
+      return "predictive";
   }
   return "?";
 }

@@ -63,6 +63,20 @@ constexpr std::uint64_t node_allowance(std::uint64_t limit, std::uint64_t others
   return std::min(limit - std::min(limit, others), nodes.allowance(limit));
 }
 
+/// How long a rule's blocks last. A block of a key lasts the cooldown and, where blocks are to end out of
+/// phase, up to `dephase` more: always the same for one key on one node, because it follows from the key's hash,
+/// which each node keys for itself.
+struct BlockTerms {
+  Duration cooldown{};
+  Duration dephase{};
+
+  constexpr Duration length(std::uint64_t key) const noexcept {
+    const auto later = static_cast<unsigned __int128>(dephase.count()) * (key >> 32) >> 32;
+    const Duration rest = Duration::max() - cooldown;
+    return cooldown + std::min(Duration(static_cast<std::int64_t>(later)), rest);
+  }
+};
+
 /// A key's block. It ends one cooldown after it began: traffic neither shortens nor extends it.
 class Block {
  public:

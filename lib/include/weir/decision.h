@@ -22,9 +22,10 @@ struct Decision {
   RuleIndex observed = no_rule;
   std::uint32_t weight = 0;     ///< what was, or would have been, charged under `rule`
   std::uint64_t limit = 0;      ///< of `rule`, per interval
-  std::uint64_t remaining = 0;  ///< what this worker knows may still be admitted to the key in this interval
-  Duration retry_after{};       ///< for `block`: until the block ends; at least 1 ns
-  Duration reset_after{};       ///< until the interval ends
+  std::uint64_t remaining = 0;  ///< weight that may still be admitted to the key now, as far as this worker knows
+  Duration retry_after{};       ///< for `block`: until the request may pass, if no other does; at least 1 ns
+  /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0: now.
+  Duration reset_after{};
 };
 
 }  // namespace weir

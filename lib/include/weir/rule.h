@@ -24,6 +24,10 @@ inline constexpr std::size_t max_rules = 1024;
 inline constexpr std::size_t max_rules_per_request = 16;
 /// Dimensions one rule's key may have.
 inline constexpr std::size_t max_dimensions = 8;
+/// The largest limit of a sliding log: it remembers every admission.
+inline constexpr std::uint64_t max_sliding_log_limit = 4096;
+/// The most spans of a sliding window: it remembers every span.
+inline constexpr std::uint32_t max_sliding_window_spans = 100;
 /// Distinct header names all rules of one configuration may use.
 inline constexpr std::size_t max_chosen_headers = 16;
 
@@ -35,9 +39,22 @@ enum class Action : std::uint8_t {
   observe,    ///< computed and reported, nothing enforced
 };
 
-/// How a rule limits. Further algorithms join here.
+/// How a rule limits. README "Which algorithm should I choose?" compares them.
 enum class Algorithm : std::uint8_t {
-  cooldown,  ///< exceed the limit in an interval: blocked for `cooldown`
+  cooldown,        ///< exceed the limit in an interval: blocked for `cooldown`
+  fixed_window,    ///< at most the limit per aligned interval, then closed until it ends
+  sliding_window,  ///< at most the limit in the last `spans` spans
+  token_bucket,    ///< rate limit / interval, with `burst` saved up; `warmup` for a cold start
+  leaky_bucket,    ///< the same rate as a meter: what overflows `burst` is refused, nothing is queued
+  sliding_log,     ///< never more than the limit in any window of one interval, exact, on each node by itself
+  shed,            ///< admits the fraction of the demand that makes the limit, evenly spread
+  strict,          ///< quota leased from the store ahead of need: all nodes together never exceed the limit
+};
+
+/// Which refusals may come before the limit is proven to be exceeded.
+enum class EarlyBlock : std::uint8_t {
+  sound,       ///< only proof: what others had admitted at the last sync + own admissions since
+  predictive,  ///< also the estimate: own admissions since / this node's share of the key's traffic
 };
 
 /// What a rule does while the store cannot be reached.
@@ -89,8 +106,13 @@ struct Rule {
   std::uint64_t limit = 0;     ///< ≥ 1, in units of weight per interval
   Duration interval{};         ///< 10 ms … 366 days
   std::uint32_t spans = 10;    ///< 2 … 1000; interval / spans ≥ 1 ms
-  Duration cooldown{};         ///< > 0; default: the interval
+  Duration cooldown{};         ///< > 0; default: the interval. Algorithm cooldown
   Algorithm algorithm = Algorithm::cooldown;
+  std::uint64_t burst = 0;  ///< what may be saved up; 0: the limit. Token and leaky bucket
+  Duration warmup{};        ///< from cold to the full rate; 0: none. Token bucket
+  EarlyBlock early_block = EarlyBlock::sound;
+  bool debt = false;   ///< what was admitted over the limit is taken off the next intervals
+  Duration dephase{};  ///< blocks end up to so much later, each at a time of its own. Algorithm cooldown
   std::uint32_t weight = 1;  ///< what one request costs; ≥ 0
   bool penalize = false;     ///< count offered instead of admitted requests
   OnStoreFailure on_store_failure = OnStoreFailure::local;
@@ -101,6 +123,7 @@ struct Rule {
 /// The words of the configuration for the enumerators, e.g. "reply-429".
 WEIR_API std::string_view to_string(Action) noexcept;
 WEIR_API std::string_view to_string(Algorithm) noexcept;
+WEIR_API std::string_view to_string(EarlyBlock) noexcept;
 WEIR_API std::string_view to_string(OnStoreFailure) noexcept;
 WEIR_API std::string_view to_string(LocalRule) noexcept;
 

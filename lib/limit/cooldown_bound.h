@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// By how much a `cooldown` rule can be exceeded in one aligned interval, all nodes together: the bound that is
+/// published for a configuration, and that the simulator holds its measurements against.
+///
+/// Derivation. A node stops at the limit minus what others are known to have admitted (the sound early block),
+/// so alone it never exceeds the limit, and n nodes together never exceed n limits: the excess is at most
+/// n − 1 limits, whatever fails. While the store answers, let t be the moment the cluster's admissions reach
+/// the limit. Every node has written what it admitted until t by the end of the span that t lies in; a node
+/// whose own write came before another's sees that one's with its next write, a span later. So by t + 2 spans
+/// + 2 round trips every node knows that the limit is reached and admits nothing more: the excess is at most
+/// what was offered in that time. Clocks that differ by up to `skew` shift spans and borders by as much, each
+/// way. What blocks and the share (`nodes`) spare comes off both, and is not counted on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "weir/time.h"
+
+namespace weir {
+
+/// How long an exceeding can stay unknown to some node while the store answers.
+/// @param round_trip  the longest from a span's end to the store's answer
+/// @param skew        the most by which two nodes' clocks differ
+constexpr Duration cooldown_blind_time(Duration interval, std::uint32_t spans, Duration round_trip,
+                                       Duration skew) noexcept {
+  return 2 * (interval / spans + Duration{1}) + 2 * round_trip + 2 * skew;
+}
+
+/// The most that can be admitted over `limit` in one aligned interval, in units of weight.
+/// @param nodes    that may carry the key, those that restarted or whose clock was set within the interval
+///                 counted once more for each time
+/// @param offered  the most offered to all nodes in any window of cooldown_blind_time(); where the store fails,
+///                 loses answers or is wiped: the largest number there is
+constexpr std::uint64_t cooldown_overshoot_bound(std::uint64_t limit, std::uint64_t nodes,
+                                                 std::uint64_t offered) noexcept {
+  const auto others = static_cast<unsigned __int128>(nodes > 0 ? nodes - 1 : 0) * limit;
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  return std::min(offered, others > most ? most : static_cast<std::uint64_t>(others));
+}
+
+}  // namespace weir

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// Proportional shedding: of a demand D above the limit L, the fraction p = L / D is admitted, evenly spread.
+/// No block, no closed window: whatever the overload, what passes stays at L, and every client sees the same
+/// odds.
+///
+/// Which requests pass is decided by error diffusion, not by chance: a credit rises by p with every request,
+/// and a request that brings it to one half is admitted and costs 1 (rounding to the nearest, with the error
+/// carried on). So over any run of requests what was admitted is p times what was offered, give or take half
+/// a request.
+///
+/// Weights need care. One credit for all, counted in weight, would starve the heavy: light requests would
+/// spend what is saved before it is ever enough for a heavy one. So each class of weights (a power of two and
+/// what lies below the next) has a credit of its own, counted in requests: the odds are p for each, whatever
+/// the others do.
+///
+/// Used alone, the demand is estimated here: per span, what was offered, halved into the estimate of the
+/// spans before (one span's noise counts half, old demand is soon forgotten). While a span offers more than
+/// was estimated, what it has offered so far is the estimate: a sudden overload, also the very first one,
+/// admits no more than q (1 + ln(D/q)) in its first span, where q = L/N is the span's part of the limit.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "limit/arithmetic.h"
+#include "limit/shared_state.h"
+#include "weir/limiter.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// A fraction numerator / denominator; at least 1 means all.
+struct ShedFraction {
+  std::uint64_t numerator = 1;
+  unsigned __int128 denominator = 1;
+  constexpr bool all() const noexcept { return denominator <= numerator; }
+};
+
+/// Which requests a fraction admits. A pure transition on a State.
+class ErrorDiffusion {
+ public:
+  /// The credit, in 2^-32 of a request.
+  using State = std::int64_t;
+
+  static constexpr bool admits(State& credit, ShedFraction fraction) noexcept {
+    // Nothing is owed to anybody while all pass.
+    if (fraction.all()) {
+      credit = 0;
+      return true;
+    }
+    const auto part = static_cast<__int128>((static_cast<unsigned __int128>(fraction.numerator) << 32) /
+                                            fraction.denominator);
+    const __int128 raised = static_cast<__int128>(credit) + part;
+    const bool admitted = raised >= one / 2;
+    credit = fitted(admitted ? raised - one : raised);
+    return admitted;
+  }
+
+  /// Requests that were admitted and have not been needed (negative: others may pass in their place), or that
+  /// have passed besides.
+  static constexpr void correct(State& credit, std::int64_t by) noexcept {
+    credit = fitted(static_cast<__int128>(credit) - static_cast<__int128>(by) * one);
+  }
+
+ private:
+  static constexpr __int128 one = __int128{1} << 32;
+
+  static constexpr State fitted(__int128 credit) noexcept {
+    return static_cast<State>(
+        std::clamp<__int128>(credit, std::numeric_limits<State>::min(), std::numeric_limits<State>::max()));
+  }
+};
+
+/// Sheds by its own estimate of the demand. Lock-free; any thread, any time. Time that jumps back finds the
+/// latest span still running.
+///
+/// Several threads: the running span with its estimate is one 16-byte word; what was offered, and each
+/// class's credit, are words of their own. When a span ends, whoever moves the first one takes what it has
+/// seen off the offered weight; what others offered in between counts in the new span. No request is lost
+/// from the figures.
+class Shed {
+ public:
+  /// @param limit     weight per interval, 1 … 2^63 − 1
+  /// @param interval  of all spans together, ≥ 1 ns per span
+  /// @param spans     ≥ 1
+  Shed(std::uint64_t limit, Duration interval, std::uint32_t spans) noexcept
+      : limit_(limit), interval_(interval.count()), spans_(spans) {}
+
+  /// A weight above the limit is never admitted. `remaining` is what this span may still admit before
+  /// anything is shed; 0 while something is.
+  Acquisition try_acquire(Instant now, std::uint64_t weight) noexcept {
+    if (weight == 0) return peek(now);
+    const Round round = advance(biased(number(now)));
+    const std::uint64_t offered = offer(weight);
+    if (weight > limit_) return answer(now, round, offered, false, weight);
+    const ShedFraction fraction = fraction_of(round, offered);
+    SharedValue<ErrorDiffusion::State>& credit = credits_[class_of(weight)];
+    ErrorDiffusion::State seen = credit.read();
+    for (;;) {
+      ErrorDiffusion::State next = seen;
+      const bool admitted = ErrorDiffusion::admits(next, fraction);
+      if (next == seen || credit.exchange(seen, next)) return answer(now, round, offered, admitted, weight);
+    }
+  }
+
+  Acquisition peek(Instant now) const noexcept {
+    Round round = round_.read();
+    std::uint64_t offered = offered_.load(std::memory_order_relaxed);
+    const std::uint64_t span = biased(number(now));
+    if (round.span < span) {
+      round = next_round(round, offered, span);
+      offered = 0;
+    }
+    ErrorDiffusion::State credit = credits_[0].read();
+    const bool admitted = ErrorDiffusion::admits(credit, fraction_of(round, saturated_sum(offered, 1)));
+    return answer(now, round, offered, admitted, 1);
+  }
+
+  /// Claims nothing unless the request may go at once: nobody knows the next span's demand.
+  Reservation reserve(Instant now, std::uint64_t weight) noexcept {
+    const Acquisition got = try_acquire(now, weight);
+    return {got.retry_after, got.admitted && weight > 0};
+  }
+
+  /// Lets one more (negative) or one less request of this weight's class pass; what was offered stays. While
+  /// nothing is shed, nothing is owed, and it has no effect.
+  void correct(Instant, std::int64_t by) noexcept {
+    if (by == 0) return;
+    SharedValue<ErrorDiffusion::State>& credit = credits_[class_of(magnitude(by))];
+    ErrorDiffusion::State seen = credit.read();
+    for (;;) {
+      ErrorDiffusion::State next = seen;
+      ErrorDiffusion::correct(next, by < 0 ? -1 : 1);
+      if (credit.exchange(seen, next)) return;
+    }
+  }
+  void give_back(Instant now, std::uint64_t weight) noexcept { correct(now, handed_back(weight)); }
+
+  /// Demand per span, as estimated from the spans that have ended.
+  std::uint64_t estimate() const noexcept { return round_.read().estimate; }
+
+ private:
+  /// Any thread; by the span's first request.
+  struct Round {
+    std::uint64_t estimate = 0;  ///< demand per span
+    std::uint64_t span = 0;      ///< the running one, biased(); 0: none yet
+  };
+  static constexpr std::size_t class_of(std::uint64_t weight) noexcept {
+    return static_cast<std::size_t>(std::bit_width(weight) - 1);
+  }
+
+  /// Adds to what the running span has been offered; returns the sum.
+  std::uint64_t offer(std::uint64_t weight) noexcept {
+    // Relaxed: the number is all there is to agree on.
+    std::uint64_t seen = offered_.load(std::memory_order_relaxed);
+    while (!offered_.compare_exchange_weak(seen, saturated_sum(seen, weight), std::memory_order_relaxed)) {
+    }
+    return saturated_sum(seen, weight);
+  }
+
+  std::int64_t number(Instant now) const noexcept {
+    const __int128 product = static_cast<__int128>(now.wall.time_since_epoch().count()) * spans_;
+    return static_cast<std::int64_t>(product / interval_ - (product % interval_ < 0 ? 1 : 0));
+  }
+
+  ShedFraction fraction_of(const Round& round, std::uint64_t offered) const noexcept {
+    // (L / N) / D
+    return {limit_, static_cast<unsigned __int128>(std::max(round.estimate, offered)) * spans_};
+  }
+
+  static Round next_round(const Round& round, std::uint64_t offered, std::uint64_t span) noexcept {
+    if (round.span == 0) return {0, span};
+    // The first span there is has no estimate to be halved into.
+    const std::uint64_t estimate =
+        round.estimate == 0 ? offered : round.estimate / 2 + offered / 2 + (round.estimate & offered & 1);
+    const std::uint64_t empty = span - round.span - 1;
+    return {empty > 63 ? 0 : estimate >> empty, span};
+  }
+
+  Round advance(std::uint64_t span) noexcept {
+    Round seen = round_.read();
+    while (seen.span < span) {
+      const std::uint64_t offered = offered_.load(std::memory_order_relaxed);
+      const Round next = next_round(seen, offered, span);
+      if (!round_.exchange(seen, next)) continue;
+      // Never below zero: only what was seen before the exchange goes, and only one thread per span takes it
+      // off.
+      offered_.fetch_sub(offered, std::memory_order_relaxed);
+      return next;
+    }
+    return seen;
+  }
+
+  Acquisition answer(Instant now, const Round& round, std::uint64_t offered, bool admitted,
+                     std::uint64_t weight) const noexcept {
+    const __int128 ends = (static_cast<__int128>(unbiased(round.span)) + 1) * interval_;
+    const __int128 left = ends / spans_ + (ends % spans_ > 0 ? 1 : 0) - now.wall.time_since_epoch().count();
+    Acquisition answer{.admitted = admitted};
+    const std::uint64_t demand = std::max(round.estimate, offered);
+    const std::uint64_t part = limit_ / spans_;
+    answer.remaining = demand >= part ? 0 : part - demand;
+    // The next span knows the demand anew; before it the odds stay what they are.
+    if (!admitted) answer.retry_after = weight > limit_ ? forever : std::max(duration_of(left), Duration{1});
+    if (demand > 0) answer.reset_after = duration_of(left);
+    return answer;
+  }
+
+  std::uint64_t limit_;
+  std::int64_t interval_;
+  std::uint32_t spans_;
+  alignas(64) SharedValue<Round> round_;
+  /// Weight in the running span. Any thread.
+  std::atomic<std::uint64_t> offered_{0};
+  /// One per class of weights. Any thread.
+  std::array<SharedValue<ErrorDiffusion::State>, 64> credits_;
+};
+
+}  // namespace weir
