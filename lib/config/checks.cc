@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "classify/path_template.h"
+#include "config/combinations.h"
 #include "config/dimensions.h"
 #include "config/ranges.h"
 #include "config/words.h"
@@ -230,10 +231,21 @@ void check_limit(const std::string& path, const Rule& rule, Findings& findings) 
                                       " for an interval of " + format_duration(rule.interval) +
                                       ": a span (interval / spans) lasts at least " +
                                       format_duration(shortest_span));
-  if (rule.cooldown <= Duration{0})
-    findings.add(path + ".cooldown", "cooldown must be longer than 0");
-  else
-    check_range(path, "cooldown", rule.cooldown, cooldown_range, findings);
+}
+
+void check_algorithm(const std::string& path, const Rule& rule, Findings& findings) {
+  check_combinations(path, rule, findings);
+  // Other algorithms know no cooldown: what stands there means nothing.
+  if (rule.algorithm == Algorithm::cooldown) {
+    if (rule.cooldown <= Duration{0})
+      findings.add(path + ".cooldown", "cooldown must be longer than 0");
+    else
+      check_range(path, "cooldown", rule.cooldown, cooldown_range, findings);
+  }
+  // 0 is a program's way to leave it out.
+  if (rule.burst != 0) check_range(path, "burst", rule.burst, burst_range, findings);
+  check_range(path, "warmup", rule.warmup, warmup_range, findings);
+  check_range(path, "dephase", rule.dephase, dephase_range, findings);
 }
 
 }  // namespace
@@ -255,6 +267,7 @@ void check_values(const Config& config, Findings& findings) {
     check_name(path + ".name", rule.name, names, i, findings);
     check_match(path + ".match", rule.match, findings);
     check_limit(path, rule, findings);
+    check_algorithm(path, rule, findings);
     check_key(path, rule, headers, findings);
   }
 }

@@ -54,6 +54,9 @@ inline constexpr DurationRange interval_range{std::chrono::milliseconds{10}, std
 inline constexpr IntegerRange spans_range{2, 1000};
 inline constexpr Duration shortest_span = std::chrono::milliseconds{1};
 inline constexpr DurationRange cooldown_range{Duration{1}, std::chrono::hours{366 * 24}};
+inline constexpr IntegerRange burst_range{1, std::numeric_limits<std::int64_t>::max()};
+inline constexpr DurationRange warmup_range{Duration{0}, std::chrono::hours{24}};
+inline constexpr DurationRange dephase_range{Duration{0}, std::chrono::hours{366 * 24}};
 inline constexpr IntegerRange weight_range{0, std::numeric_limits<std::uint32_t>::max()};
 inline constexpr std::size_t max_name_length = 64;
 inline constexpr std::size_t max_prefix_length = 64;

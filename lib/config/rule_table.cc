@@ -5,6 +5,7 @@
 #include <array>
 
 #include "config/checks.h"
+#include "config/combinations.h"
 #include "config/dimensions.h"
 
 namespace weir {
@@ -13,31 +14,10 @@ namespace {
 constexpr std::array actions{Action::drop, Action::reset, Action::reply_429, Action::observe};
 constexpr std::array store_failures{OnStoreFailure::local, OnStoreFailure::open, OnStoreFailure::closed};
 constexpr std::array local_rules{LocalRule::cumulative, LocalRule::per_span};
-constexpr std::array algorithms{Algorithm::cooldown};
-
-/// Algorithms of the design that later versions bring.
-constexpr std::array<std::string_view, 7> later_algorithms{
-    "fixed-window", "sliding-window", "token-bucket", "leaky-bucket", "sliding-log", "shed", "strict"};
-
-bool takes_burst(std::string_view algorithm) {
-  return algorithm == "token-bucket" || algorithm == "leaky-bucket";
-}
-
-void read_algorithm(TableReader& reader, const toml::table& table, Rule& rule, Findings& findings) {
-  const auto* value = table.get_as<std::string>("algorithm");
-  const std::string_view text = value == nullptr ? std::string_view{} : std::string_view(value->get());
-  if (std::ranges::find(later_algorithms, text) == later_algorithms.end()) {
-    reader.word<Algorithm>("algorithm", algorithms, rule.algorithm);
-  } else {
-    reader.take("algorithm");
-    findings.add(reader.path_of("algorithm"),
-                 "algorithm " + in_quotes(text) +
-                     " is not in this version yet; there is: " + std::string(to_string(Algorithm::cooldown)));
-  }
-  if (reader.take("burst") != nullptr && !takes_burst(text))
-    findings.add(reader.path_of("burst"),
-                 "burst belongs to token-bucket and leaky-bucket, which this version does not have yet");
-}
+constexpr std::array early_blocks{EarlyBlock::sound, EarlyBlock::predictive};
+constexpr std::array algorithms{Algorithm::cooldown,     Algorithm::fixed_window, Algorithm::sliding_window,
+                                Algorithm::token_bucket, Algorithm::leaky_bucket, Algorithm::sliding_log,
+                                Algorithm::shed,         Algorithm::strict};
 
 /// In the form rules are compared in: lower case, without the dot at the end of an absolute name.
 std::string normalised_host(std::string host) {
@@ -68,6 +48,16 @@ Match read_match(const toml::table& table, const std::string& path, Findings& fi
   return match;
 }
 
+/// A key that is written down is meant, also with the value it would have without.
+void refuse_foreign_keys(const TableReader& reader, Algorithm algorithm, Findings& findings) {
+  if (findings.faulty(reader.path_of("algorithm"))) return;
+  for (const std::string_view key : keys_of_some_algorithms) {
+    if (!reader.has(key)) continue;
+    if (const std::string message = foreign_key(key, algorithm); !message.empty())
+      findings.add(reader.path_of(key), message);
+  }
+}
+
 }  // namespace
 
 Rule read_rule(const toml::table& table, std::size_t index, Findings& findings) {
@@ -96,13 +86,19 @@ Rule read_rule(const toml::table& table, std::size_t index, Findings& findings) 
   reader.duration("cooldown", rule.cooldown);
   // The default follows an interval that is wrong: told once, there.
   if (!reader.has("cooldown")) rule.cooldown = std::max(rule.cooldown, Duration{1});
-  read_algorithm(reader, table, rule, findings);
+  reader.word<Algorithm>("algorithm", algorithms, rule.algorithm);
+  reader.integer("burst", burst_range, rule.burst);
+  reader.duration("warmup", rule.warmup);
+  reader.word<EarlyBlock>("early_block", early_blocks, rule.early_block);
+  reader.boolean("debt", rule.debt);
+  reader.duration("dephase", rule.dephase);
   reader.integer("weight", weight_range, rule.weight);
   reader.boolean("penalize", rule.penalize);
   reader.word<OnStoreFailure>("on_store_failure", store_failures, rule.on_store_failure);
   reader.word<LocalRule>("local_rule", local_rules, rule.local_rule);
   reader.word<Action>("action", actions, rule.action);
   reader.finish();
+  refuse_foreign_keys(reader, rule.algorithm, findings);
   return rule;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -39,6 +41,10 @@ std::vector<std::string> errors_of(std::string_view text) {
 std::vector<std::string> rule_errors(std::string_view lines) {
   return errors_of("[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n" + std::string(lines));
 }
+
+constexpr std::array every_algorithm{
+    Algorithm::cooldown,     Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
+    Algorithm::leaky_bucket, Algorithm::sliding_log,  Algorithm::shed,           Algorithm::strict};
 
 std::string example_text() {
   const char* root = std::getenv("WEIR_SOURCE_ROOT");
@@ -84,6 +90,11 @@ TEST(Config, ARuleNeedsOnlyNameLimitAndInterval) {
   EXPECT_EQ(rule.match.host, "");
   EXPECT_EQ(rule.match.path, "");
   EXPECT_EQ(rule.algorithm, Algorithm::cooldown);
+  EXPECT_EQ(rule.burst, 0u) << "stands for the limit";
+  EXPECT_EQ(rule.warmup, 0s);
+  EXPECT_EQ(rule.early_block, EarlyBlock::sound);
+  EXPECT_FALSE(rule.debt);
+  EXPECT_EQ(rule.dephase, 0s);
   EXPECT_EQ(rule.weight, 1u);
   EXPECT_FALSE(rule.penalize);
   EXPECT_EQ(rule.on_store_failure, OnStoreFailure::local);
@@ -99,7 +110,7 @@ TEST(Config, TheExampleFileMeansWhatItSays) {
   EXPECT_EQ(config.node.idle_sleep, 50us);
   EXPECT_EQ(config.store.url, "redis://weir:s3cr%40t@redis.example.net:6379/2");
   EXPECT_THAT(config.ports.pairs, ElementsAre(std::pair{0, 1}, std::pair{2, 3}));
-  ASSERT_THAT(config.rules, SizeIs(3));
+  ASSERT_THAT(config.rules, SizeIs(4));
 
   const Rule& login = config.rules[0];
   EXPECT_THAT(login.match.methods, ElementsAre("POST"));
@@ -115,9 +126,19 @@ TEST(Config, TheExampleFileMeansWhatItSays) {
                                     Dimension{Dimension::Kind::path_variable, 32, 64, "id"}));
   EXPECT_EQ(user.interval, 1min);
   EXPECT_EQ(user.spans, 20u);
+  EXPECT_EQ(user.early_block, EarlyBlock::sound);
+  EXPECT_FALSE(user.debt);
+  EXPECT_EQ(user.dephase, 0s);
 
-  EXPECT_EQ(config.rules[2].interval, 1500ms);
-  EXPECT_EQ(config.rules[2].action, Action::observe);
+  EXPECT_EQ(config.rules[2].algorithm, Algorithm::token_bucket);
+  EXPECT_EQ(config.rules[2].burst, 200u);
+  EXPECT_EQ(config.rules[2].warmup, 5s);
+  EXPECT_EQ(config.rules[2].early_block, EarlyBlock::predictive);
+
+  EXPECT_EQ(config.rules[3].interval, 1500ms);
+  EXPECT_EQ(config.rules[3].algorithm, Algorithm::shed);
+  EXPECT_TRUE(config.rules[3].debt);
+  EXPECT_EQ(config.rules[3].action, Action::observe);
 }
 
 TEST(Config, TheExampleFileRoundTrips) {
@@ -150,6 +171,40 @@ TEST(Config, EveryWordOfEveryChoiceIsUnderstood) {
         EXPECT_EQ(read.config.rules[0].on_store_failure, failure);
         EXPECT_EQ(read.config.rules[0].local_rule, local);
       }
+}
+
+TEST(Config, EveryAlgorithmIsUnderstood) {
+  for (const Algorithm algorithm : every_algorithm) {
+    const std::string word(to_string(algorithm));
+    const ConfigResult read = parse_config(
+        "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\nalgorithm = \"" + word + '"', "c.toml");
+    ASSERT_TRUE(read) << read.errors[0].to_string();
+    EXPECT_EQ(read.config.rules[0].algorithm, algorithm) << word;
+    EXPECT_THAT(check_config(read.config), IsEmpty()) << word;
+  }
+}
+
+TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
+  const ConfigResult read = parse_config(
+      "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n"
+      "algorithm = \"cooldown\"\ncooldown = \"3s\"\ndephase = \"500ms\"\nearly_block = \"predictive\"\n"
+      "debt = true\npenalize = true\nlocal_rule = \"per-span\"\n"
+      "[[rule]]\nname = \"b\"\nlimit = 5\ninterval = \"1s\"\n"
+      "algorithm = \"token-bucket\"\nburst = 9\nwarmup = \"2s\"\n"
+      "[[rule]]\nname = \"c\"\nlimit = 5\ninterval = \"1s\"\n"
+      "algorithm = \"leaky-bucket\"\nburst = 9223372036854775807\n",
+      "c.toml");
+  ASSERT_TRUE(read) << read.errors[0].to_string();
+  const Rule& blocks = read.config.rules[0];
+  EXPECT_EQ(blocks.cooldown, 3s);
+  EXPECT_EQ(blocks.dephase, 500ms);
+  EXPECT_EQ(blocks.early_block, EarlyBlock::predictive);
+  EXPECT_TRUE(blocks.debt);
+  EXPECT_TRUE(blocks.penalize);
+  EXPECT_EQ(blocks.local_rule, LocalRule::per_span);
+  EXPECT_EQ(read.config.rules[1].burst, 9u);
+  EXPECT_EQ(read.config.rules[1].warmup, 2s);
+  EXPECT_EQ(read.config.rules[2].burst, 9223372036854775807u);
 }
 
 TEST(Config, EveryDimensionIsUnderstood) {
@@ -380,20 +435,121 @@ TEST(ConfigErrors, WordsThatAreNoneAreTold) {
               ElementsAre("c.toml:5:13: algorithm must be a string, not a whole number"));
 }
 
-TEST(ConfigErrors, AlgorithmsOfLaterVersionsAreToldSo) {
-  for (const std::string name :
-       {"fixed-window", "sliding-window", "token-bucket", "leaky-bucket", "sliding-log", "shed", "strict"})
-    EXPECT_THAT(rule_errors("algorithm = \"" + name + '"'),
-                ElementsAre("c.toml:5:13: algorithm \"" + name +
-                            "\" is not in this version yet; there is: cooldown"));
+TEST(ConfigErrors, ValuesOfTheAlgorithmsAreChecked) {
+  const auto bucket = [](const std::string& line) {
+    return rule_errors("algorithm = \"token-bucket\"\n" + line);
+  };
+  EXPECT_THAT(bucket("burst = 0"),
+              ElementsAre("c.toml:6:9: burst must be a whole number of at least 1, not 0"));
+  EXPECT_THAT(bucket("burst = 9223372036854775807"), IsEmpty());
+  EXPECT_THAT(bucket("burst = \"many\""),
+              ElementsAre("c.toml:6:9: burst must be a whole number, not a string"));
+  EXPECT_THAT(bucket("warmup = \"25h\""), ElementsAre("c.toml:6:10: warmup must be from 0s to 1d, not 25h"));
+  EXPECT_THAT(bucket("warmup = \"1d\""), IsEmpty());
+  EXPECT_THAT(rule_errors("dephase = \"367d\""),
+              ElementsAre("c.toml:5:11: dephase must be from 0s to 366d, not 367d"));
+  EXPECT_THAT(rule_errors("dephase = \"366d\""), IsEmpty());
+  EXPECT_THAT(rule_errors("debt = 1"),
+              ElementsAre("c.toml:5:8: debt must be true or false, not a whole number"));
+  EXPECT_THAT(rule_errors("early_block = \"predict\""),
+              ElementsAre("c.toml:5:15: unknown early_block \"predict\"; did you mean \"predictive\"?"));
+  EXPECT_THAT(rule_errors("early_block = \"never\""),
+              ElementsAre("c.toml:5:15: unknown early_block \"never\"; there are: sound, predictive"));
 }
 
-TEST(ConfigErrors, BurstBelongsToAlgorithmsOfLaterVersions) {
-  EXPECT_THAT(rule_errors("burst = 10"),
-              ElementsAre("c.toml:5:9: burst belongs to token-bucket and leaky-bucket, which "
-                          "this version does not have yet"));
-  EXPECT_THAT(rule_errors("algorithm = \"token-bucket\"\nburst = 10"),
-              ElementsAre(HasSubstr("algorithm \"token-bucket\" is not in this version yet")));
+TEST(ConfigErrors, AnAlgorithmThatIsNoneIsToldOnceWhateverElseTheRuleHas) {
+  EXPECT_THAT(rule_errors("algorithm = \"bucket\"\nburst = 3\nwarmup = \"1s\"\ndebt = true"), SizeIs(1));
+}
+
+TEST(ConfigErrors, KeysOfAnotherAlgorithmAreTold) {
+  EXPECT_THAT(
+      rule_errors("burst = 10"),
+      ElementsAre("c.toml:5:9: burst belongs to the algorithms token-bucket and leaky-bucket, and this "
+                  "rule has cooldown: leave burst out, or choose one of them"));
+  EXPECT_THAT(rule_errors("algorithm = \"leaky-bucket\"\nwarmup = \"0s\""),
+              ElementsAre("c.toml:6:10: warmup belongs to the algorithm token-bucket, and this rule has "
+                          "leaky-bucket: leave warmup out, or choose algorithm = \"token-bucket\""))
+      << "also with the value it has when it is left out";
+  EXPECT_THAT(
+      rule_errors("algorithm = \"shed\"\ncooldown = \"5s\"\ndephase = \"1s\"\nlocal_rule = \"cumulative\""),
+      ElementsAre("c.toml:6:12: cooldown belongs to the algorithm cooldown, and this rule has shed: "
+                  "leave cooldown out, or choose algorithm = \"cooldown\"",
+                  "c.toml:7:11: dephase belongs to the algorithm cooldown, and this rule has shed: "
+                  "leave dephase out, or choose algorithm = \"cooldown\"",
+                  "c.toml:8:14: local_rule belongs to the algorithm cooldown, and this rule has shed: "
+                  "leave local_rule out, or choose algorithm = \"cooldown\""));
+  EXPECT_THAT(
+      rule_errors("penalize = true\nalgorithm = \"token-bucket\""),
+      ElementsAre("c.toml:5:12: penalize belongs to the algorithms cooldown and fixed-window, and this "
+                  "rule has token-bucket: leave penalize out, or choose one of them"));
+  EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"token-bucket\""),
+              ElementsAre("c.toml:5:8: debt belongs to the algorithms cooldown, fixed-window and shed; "
+                          "token-bucket needs none, because a bucket pays back by itself what was admitted "
+                          "too much: leave debt out"));
+  EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"sliding-window\""),
+              ElementsAre(HasSubstr("because the window still counts what was admitted too much")));
+  EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"strict\""),
+              ElementsAre(HasSubstr("because it never admits too much")));
+}
+
+/// Which algorithms take a line.
+std::vector<Algorithm> takers(const std::string& line) {
+  std::vector<Algorithm> takers;
+  for (const Algorithm algorithm : every_algorithm) {
+    const auto errors = rule_errors("algorithm = \"" + std::string(to_string(algorithm)) + "\"\n" + line);
+    EXPECT_LE(errors.size(), 1u);
+    for (const std::string& error : errors) EXPECT_THAT(error, StartsWith("c.toml:6:")) << line;
+    if (errors.empty()) takers.push_back(algorithm);
+  }
+  return takers;
+}
+
+TEST(ConfigErrors, EveryKeyBelongsToTheAlgorithmsThatKnowIt) {
+  using enum Algorithm;
+  EXPECT_THAT(takers("cooldown = \"1s\""), ElementsAre(cooldown));
+  EXPECT_THAT(takers("dephase = \"1s\""), ElementsAre(cooldown));
+  EXPECT_THAT(takers("local_rule = \"per-span\""), ElementsAre(cooldown));
+  EXPECT_THAT(takers("burst = 7"), ElementsAre(token_bucket, leaky_bucket));
+  EXPECT_THAT(takers("warmup = \"1s\""), ElementsAre(token_bucket));
+  EXPECT_THAT(takers("debt = true"), ElementsAre(cooldown, fixed_window, shed));
+  EXPECT_THAT(takers("debt = false"), ElementsAreArray(every_algorithm));
+  EXPECT_THAT(takers("penalize = true"), ElementsAre(cooldown, fixed_window));
+  EXPECT_THAT(takers("penalize = false"), ElementsAreArray(every_algorithm));
+  EXPECT_THAT(takers("early_block = \"predictive\""),
+              ElementsAre(cooldown, fixed_window, sliding_window, token_bucket, leaky_bucket, shed));
+  EXPECT_THAT(takers("early_block = \"sound\""), ElementsAreArray(every_algorithm));
+  EXPECT_THAT(
+      takers("on_store_failure = \"open\""),
+      ElementsAre(cooldown, fixed_window, sliding_window, token_bucket, leaky_bucket, sliding_log, shed));
+  EXPECT_THAT(takers("on_store_failure = \"closed\""), ElementsAreArray(every_algorithm));
+  EXPECT_THAT(takers("spans = 101"),
+              ElementsAre(cooldown, fixed_window, token_bucket, leaky_bucket, sliding_log, shed, strict));
+}
+
+TEST(ConfigErrors, ExactAlgorithmsTakeNoEstimatesAndNoGambles) {
+  EXPECT_THAT(
+      rule_errors("early_block = \"predictive\"\nalgorithm = \"sliding-log\""),
+      ElementsAre("c.toml:5:15: early_block = \"predictive\" is an estimate, and sliding-log is exact: "
+                  "leave early_block out"));
+  EXPECT_THAT(rule_errors("on_store_failure = \"open\"\nalgorithm = \"strict\""),
+              ElementsAre("c.toml:5:20: on_store_failure = \"open\" would let strict exceed its limit: write "
+                          "\"local\", which spends the leases at hand, or \"closed\", or choose another "
+                          "algorithm"));
+}
+
+TEST(ConfigErrors, AlgorithmsThatRememberAreBounded) {
+  const auto log = [](const std::string& limit) {
+    return errors_of("[[rule]]\nname = \"a\"\nlimit = " + limit +
+                     "\ninterval = \"1s\"\nalgorithm = \"sliding-log\"");
+  };
+  EXPECT_THAT(log("4096"), IsEmpty());
+  EXPECT_THAT(log("4097"),
+              ElementsAre("c.toml:3:9: limit must be at most 4096 with sliding-log, which remembers every "
+                          "admission, not 4097; sliding-window takes any limit"));
+  EXPECT_THAT(rule_errors("algorithm = \"sliding-window\"\nspans = 100"), IsEmpty());
+  EXPECT_THAT(rule_errors("algorithm = \"sliding-window\"\nspans = 101"),
+              ElementsAre("c.toml:6:9: spans must be at most 100 with sliding-window, which remembers every "
+                          "span, not 101"));
 }
 
 TEST(ConfigErrors, MethodsAreChecked) {
@@ -646,6 +802,80 @@ TEST(CheckConfig, RefusesWhatTheReaderCouldNotWrite) {
           "rule[0]: the header name \"X-Upper\" in key must be in lower case",
           "rule[0]: an IPv4 prefix length in key must be from 0 to 32",
           "rule[0]: an IPv6 prefix length in key must be from 0 to 128"));
+}
+
+TEST(CheckConfig, TakesEveryAlgorithmWithDefaults) {
+  for (const Algorithm algorithm : every_algorithm) {
+    Config config;
+    config.rules.push_back({.name = "a",
+                            .match = {},
+                            .key = {},
+                            .limit = 1,
+                            .interval = 1s,
+                            .cooldown = algorithm == Algorithm::cooldown ? Duration{1s} : Duration{},
+                            .algorithm = algorithm});
+    EXPECT_THAT(check_config(config), IsEmpty()) << to_string(algorithm);
+    config.rules[0].cooldown = 5s;
+    EXPECT_THAT(check_config(config), IsEmpty()) << "a cooldown is not looked at: " << to_string(algorithm);
+  }
+}
+
+TEST(CheckConfig, RefusesWhatDoesNotGoTogetherAsTheReaderDoes) {
+  Config config;
+  config.rules.push_back({.name = "a",
+                          .match = {},
+                          .key = {},
+                          .limit = 1,
+                          .interval = 1s,
+                          .algorithm = Algorithm::strict,
+                          .burst = 1,
+                          .warmup = 1s,
+                          .early_block = EarlyBlock::predictive,
+                          .debt = true,
+                          .dephase = 1s,
+                          .penalize = true,
+                          .on_store_failure = OnStoreFailure::open,
+                          .local_rule = LocalRule::per_span});
+  config.rules.push_back({.name = "b",
+                          .match = {},
+                          .key = {},
+                          .limit = max_sliding_log_limit + 1,
+                          .interval = 1s,
+                          .algorithm = Algorithm::sliding_log});
+  config.rules.push_back({.name = "c",
+                          .match = {},
+                          .key = {},
+                          .limit = 1,
+                          .interval = 1s,
+                          .spans = max_sliding_window_spans + 1,
+                          .algorithm = Algorithm::sliding_window});
+  config.rules.push_back({.name = "d",
+                          .match = {},
+                          .key = {},
+                          .limit = 1,
+                          .interval = 1s,
+                          .algorithm = Algorithm::token_bucket,
+                          .burst = ~std::uint64_t{0},
+                          .warmup = -1s});
+  config.rules.push_back(
+      {.name = "e", .match = {}, .key = {}, .limit = 1, .interval = 1s, .cooldown = 1s, .dephase = -1s});
+  std::vector<std::string> texts;
+  for (const ConfigError& error : check_config(config)) texts.push_back(error.to_string());
+  EXPECT_THAT(
+      texts,
+      ElementsAre(StartsWith("rule[0]: dephase belongs to the algorithm cooldown, "),
+                  StartsWith("rule[0]: local_rule belongs to the algorithm cooldown, "),
+                  StartsWith("rule[0]: burst belongs to the algorithms token-bucket and leaky-bucket, "),
+                  StartsWith("rule[0]: warmup belongs to the algorithm token-bucket, "),
+                  StartsWith("rule[0]: penalize belongs to the algorithms cooldown and fixed-window, "),
+                  StartsWith("rule[0]: debt belongs to the algorithms cooldown, fixed-window and shed; "),
+                  StartsWith("rule[0]: early_block = \"predictive\" is an estimate, "),
+                  StartsWith("rule[0]: on_store_failure = \"open\" would let strict exceed its limit: "),
+                  StartsWith("rule[1]: limit must be at most 4096 with sliding-log, "),
+                  StartsWith("rule[2]: spans must be at most 100 with sliding-window, "),
+                  "rule[3]: burst must be a whole number of at least 1, not 18446744073709551615",
+                  "rule[3]: warmup must be from 0s to 1d, not -1s",
+                  "rule[4]: dephase must be from 0s to 366d, not -1s"));
 }
 
 // ---- any file at all

@@ -12,7 +12,7 @@ namespace weir {
 inline std::string toml_string(const std::string& text) { return '"' + text + '"'; }
 inline std::string toml_string(Duration duration) { return toml_string(format_duration(duration)); }
 
-/// A configuration with every value written out, to compare it and to read it again.
+/// A configuration with every value written out that its rules may have, to compare it and to read it again.
 inline std::string toml_text(const Config& config) {
   std::string text = "[node]\nname = " + toml_string(config.node.name) +
                      "\nkeys = " + std::to_string(config.node.keys) +
@@ -38,13 +38,18 @@ inline std::string toml_text(const Config& config) {
     text += " }\nkey = [";
     for (const Dimension& dimension : rule.key) text += toml_string(format_dimension(dimension)) + ',';
     text += "]\nlimit = " + std::to_string(rule.limit) + "\ninterval = " + toml_string(rule.interval) +
-            "\nspans = " + std::to_string(rule.spans) + "\ncooldown = " + toml_string(rule.cooldown) +
+            "\nspans = " + std::to_string(rule.spans) +
             "\nalgorithm = " + toml_string(std::string(to_string(rule.algorithm))) +
-            "\nweight = " + std::to_string(rule.weight) +
+            "\nearly_block = " + toml_string(std::string(to_string(rule.early_block))) +
+            "\ndebt = " + (rule.debt ? "true" : "false") + "\nweight = " + std::to_string(rule.weight) +
             "\npenalize = " + (rule.penalize ? "true" : "false") +
             "\non_store_failure = " + toml_string(std::string(to_string(rule.on_store_failure))) +
-            "\nlocal_rule = " + toml_string(std::string(to_string(rule.local_rule))) +
             "\naction = " + toml_string(std::string(to_string(rule.action))) + '\n';
+    if (rule.algorithm == Algorithm::cooldown)
+      text += "cooldown = " + toml_string(rule.cooldown) + "\ndephase = " + toml_string(rule.dephase) +
+              "\nlocal_rule = " + toml_string(std::string(to_string(rule.local_rule))) + '\n';
+    if (rule.burst != 0) text += "burst = " + std::to_string(rule.burst) + '\n';
+    if (rule.algorithm == Algorithm::token_bucket) text += "warmup = " + toml_string(rule.warmup) + '\n';
   }
   return text;
 }
