@@ -10,8 +10,9 @@ namespace {
 
 // How soon to look again whether the workers have passed: a burst takes microseconds.
 constexpr Duration drain_poll = std::chrono::microseconds{50};
-// Tables are drained at least this often, also where spans last for minutes: so that a block shows, a refusal is judged,
-// and what a worker drew and did not use goes back to the others. The store still hears at the spans' ends only.
+// Tables are drained at least this often, also where spans last for minutes: so that a block shows, a refusal
+// is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
+// spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
 
 }  // namespace
@@ -41,11 +42,12 @@ Instant Controller::advance(Instant now) {
     started_ = true;
     next_flip_ = next_flip_after(now.wall);
     flipped_ = now;
-    for (IntervalPools& pools : parts_.pools) pools.turn_to(now.wall);
+    for (WindowPools& pools : parts_.pools) pools.turn_to(now);
     parts_.engine.step(now);
+    for (WindowPools& pools : parts_.pools) pools.settle();
     publish(now, true);
     const std::uint64_t token = parts_.quiescence.start();
-    for (IntervalPools& pools : parts_.pools) pools.retired(token, 0);
+    for (WindowPools& pools : parts_.pools) pools.retired(token, 0);
   }
 
   collect_replies(now);
@@ -84,9 +86,9 @@ void Controller::flip(Instant now) {
     worker.table ^= 1;
     flipped.push_back(i);
   }
-  std::vector<IntervalPools*> turned;
-  for (IntervalPools& pools : parts_.pools)
-    if (pools.turn_to(now.wall)) turned.push_back(&pools);
+  std::vector<WindowPools*> turned;
+  for (WindowPools& pools : parts_.pools)
+    if (pools.turn_to(now)) turned.push_back(&pools);
 
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
@@ -94,7 +96,7 @@ void Controller::flip(Instant now) {
   publish(now, false);
   const bool published = publisher_.generation() != before;
   const std::uint64_t token = parts_.quiescence.start();
-  for (IntervalPools* pools : turned) pools->retired(token, figures_.spans);
+  for (WindowPools* pools : turned) pools->retired(token, figures_.spans);
   for (const std::size_t i : flipped) {
     if (published) {
       workers_[i].draining = true;
@@ -123,20 +125,24 @@ void Controller::drain(std::size_t index) {
     parts_.engine.count({.rule = entry.rule,
                          .key = key,
                          .key_bytes = name,
-                         .began = table.began,
+                         .began = table.began.wall,
                          .offered = entry.offered,
                          .admitted = entry.admitted,
                          .refused_at = entry.refused_at});
     if (entry.credit == 0) return;
-    IntervalPools& pools = parts_.pools[parts_.interval_of_rule[entry.rule]];
-    if (pools.ordinal_at(table.began) != pools.running_ordinal()) return;
-    if (AllowanceCell* cell = pools.running().find(key); cell != nullptr && cell == entry.cell)
-      cell->give_back(entry.credit);
+    WindowPools& pools = parts_.pools[parts_.window_of_rule[entry.rule]];
+    const Algorithm algorithm = parts_.rules[entry.rule].algorithm;
+    if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
+      pools.give_back(key, entry.credit, entry.allowance, parts_.bucket_of_rule[entry.rule]);
+    } else if (pools.runs_at(table.began)) {
+      if (AllowanceCell* cell = pools.running().find(key); cell != nullptr && cell == entry.cell)
+        cell->give_back(entry.credit);
+    }
   });
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
-      parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began, overflows[rule].offered,
+      parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
                                    overflows[rule].admitted);
   table.clear();
 }
@@ -144,9 +150,10 @@ void Controller::drain(std::size_t index) {
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  parts_.engine.step({flipped_.wall, now.monotonic}, end_all);
+  for (WindowPools& pools : parts_.pools) pools.settle();
+  parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
-    for (IntervalPools& pools : parts_.pools) pools.pardon(key);
+    for (WindowPools& pools : parts_.pools) pools.pardon(key);
   publish(now, true);
   submit(now);
   collect_replies(now);
@@ -156,13 +163,15 @@ void Controller::publish(Instant now, bool judged) {
   dirty_ = false;
   if (!publisher_.ready()) return;
   auto next = publisher_.blank();
-  next->began = flipped_.wall;
+  next->began = flipped_;
   next->judged = judged;
-  next->intervals.clear();
-  for (IntervalPools& pools : parts_.pools) next->intervals.push_back(pools.state(now));
-  next->default_allowance.clear();
-  for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule)
-    next->default_allowance.push_back(parts_.engine.default_allowance(static_cast<RuleIndex>(rule)));
+  next->windows.clear();
+  for (WindowPools& pools : parts_.pools) next->windows.push_back(pools.state(now));
+  next->defaults.clear();
+  for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule) {
+    const KeyOverride usual = parts_.engine.default_of(static_cast<RuleIndex>(rule));
+    next->defaults.push_back({usual.allowance, usual.factor});
+  }
   next->table_of_worker.clear();
   for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
 
@@ -172,7 +181,11 @@ void Controller::publish(Instant now, bool judged) {
                                   [&](const KeyOverride& override) { overrides_.push_back(override); });
   next->reset_keys(overrides_.size());
   for (const KeyOverride& override : overrides_)
-    next->add_key({override.key, override.allowance, override.blocked_until});
+    next->add_key({.key = override.key,
+                   .terms = {override.allowance, override.factor},
+                   .blocked_until = override.blocked_until,
+                   .opens_at = override.opens_at,
+                   .opens_by = override.opens_by});
   publisher_.publish(std::move(next));
   figures_.generation = publisher_.generation();
 }
@@ -187,7 +200,9 @@ void Controller::submit(Instant now) {
                          .ordinal = write.ordinal,
                          .delta = write.delta,
                          .time_to_live = write.time_to_live,
-                         .expires = now.monotonic + write.time_to_live});
+                         .expires = now.monotonic + write.time_to_live,
+                         .returned = write.returned,
+                         .tag = static_cast<std::uint8_t>(write.use)});
     parts_.store.submit(writes_, now.monotonic);
   }
   parts_.engine.clear_writes();
@@ -199,9 +214,24 @@ void Controller::submit(Instant now) {
 void Controller::collect_replies(Instant now) {
   replies_.clear();
   parts_.store.collect(replies_);
+  if (replies_.empty()) return;
   for (const CounterReply& reply : replies_)
-    parts_.engine.reply(reply.key, reply.ordinal, reply.delta, reply.total, now);
-  if (!replies_.empty()) dirty_ = true;
+    parts_.engine.reply({.key = reply.key,
+                         .use = static_cast<CounterUse>(reply.tag),
+                         .ordinal = reply.ordinal,
+                         .delta = reply.delta,
+                         .total = reply.total},
+                        now);
+  parts_.engine.learn();
+  charge_buckets(now);
+  dirty_ = true;
+}
+
+void Controller::charge_buckets(Instant now) {
+  for (const BucketCharge& charge : parts_.engine.charges())
+    parts_.pools[parts_.window_of_rule[charge.rule]].charge(
+        charge.key, charge.tokens, charge.scale, parts_.bucket_of_rule[charge.rule], now.monotonic);
+  parts_.engine.clear_charges();
 }
 
 void Controller::watch_store(Instant now) {
@@ -221,7 +251,7 @@ void Controller::watch_store(Instant now) {
 }
 
 void Controller::clear_spare_pools() {
-  for (IntervalPools& pools : parts_.pools) {
+  for (WindowPools& pools : parts_.pools) {
     if (!pools.wants_clearing() || !parts_.quiescence.all_passed(pools.retired_token())) continue;
     if (std::all_of(workers_.begin(), workers_.end(),
                     [&](const WorkerState& worker) { return worker.flip >= pools.retired_flip(); }))

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "control/interval_pools.h"
 #include "control/publisher.h"
+#include "control/window_pools.h"
 #include "engine/engine.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
@@ -35,11 +35,12 @@ struct ControllerFigures {
 /// What the controller works on. Everything outlives it.
 struct ControllerParts {
   std::span<const Rule> rules;
-  std::span<const std::uint16_t> interval_of_rule;  ///< index into `pools`, by rule
-  std::span<SpanTable> tables;                      ///< tables_per_worker of each worker, one after the other
+  std::span<const std::uint16_t> window_of_rule;  ///< index into `pools`, by rule
+  std::span<const BucketTerms> bucket_of_rule;    ///< by rule; of other algorithms without meaning
+  std::span<SpanTable> tables;                    ///< tables_per_worker of each worker, one after the other
   Quiescence& quiescence;
   PublicationSlot& publication;
-  std::span<IntervalPools> pools;
+  std::span<WindowPools> pools;
   Engine& engine;
   Store& store;
   Duration store_timeout;
@@ -77,6 +78,7 @@ class Controller {
   void publish(Instant now, bool judged);
   void submit(Instant now);
   void watch_store(Instant now);
+  void charge_buckets(Instant now);
   void clear_spare_pools();
   bool draining() const noexcept;
   WallTime next_flip_after(WallTime now) const noexcept;

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "limit/bucket.h"
+#include "limit/cooldown.h"
+#include "shared/log_pool.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -13,10 +16,16 @@ namespace weir {
 
 struct RuleTerms {
   std::uint64_t limit = 0;
-  Duration cooldown{};
   std::uint32_t weight = 1;
-  std::uint16_t interval = 0;  ///< index into Publication::intervals
+  std::uint16_t window = 0;  ///< index into Publication::windows
+  Algorithm algorithm = Algorithm::cooldown;
   Action action = Action::drop;
+  BlockTerms block;         ///< cooldown
+  Duration span{};          ///< interval / spans
+  std::uint32_t spans = 2;  ///< of a sliding window
+  std::uint64_t chunk = 0;  ///< buckets: tokens drawn beyond need, when several workers share one
+  LogPool* logs = nullptr;  ///< sliding log: the keys' logs
+  BucketTerms bucket;       ///< token and leaky bucket
 };
 
 }  // namespace weir

@@ -81,33 +81,54 @@ class WorkerCore {
   struct Touched {
     SpanEntry* entry = nullptr;     // nullptr: counted under the rule's overflow
     AllowanceCell* cell = nullptr;  // nullptr: nothing to be drawn
-    std::uint64_t allowance = 0;
-    std::uint64_t drawn = 0;  // without entry: drawn for this request alone
+    KeyTerms terms;
+    std::uint64_t drawn = 0;  // for this request, beyond what the entry keeps in any case
     MonotonicTime blocked_until = never;
   };
 
   void take_up_publication() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
   template <typename NameOf>
-  Decision decide(const Plan& plan, std::uint32_t multiplier, MonotonicTime now, NameOf&& name_of) noexcept;
+  Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, NameOf&& name_of) noexcept;
+
   template <typename NameOf>
-  Touched touch(const PlannedKey& planned, NameOf&& name_of) noexcept;
-  void refresh(SpanEntry& entry, std::uint64_t key) noexcept;
+  Touched touch(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
+  void refresh(SpanEntry& entry, std::uint64_t key, MonotonicTime now) noexcept;
+  KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const WindowState& window,
+                    MonotonicTime& blocked_until) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
-                            const IntervalState& interval) const noexcept;
-  bool may_admit(Touched& touched, std::uint64_t weight, const RuleTerms& terms, MonotonicTime now) noexcept;
-  void refuse(Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
+                            const WindowState& window) const noexcept;
+  void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
+
+  bool may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
+                 MonotonicTime now) noexcept;
+  bool draw_window(Touched& touched, std::uint64_t weight) noexcept;
+  bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
+                   MonotonicTime now) noexcept;
+  bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
+  void refuse(Touched& touched, const PlannedKey& planned, const RuleTerms& terms,
+              MonotonicTime now) noexcept;
+  void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
+
+  Decision peek(const PlannedKey& planned, std::span<const std::byte> name, MonotonicTime now) noexcept;
+  void tell(Decision& decision, const PlannedKey& planned, const Touched& touched, std::uint64_t weight,
+            MonotonicTime now) const noexcept;
+  std::uint64_t remaining(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
+  Duration retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
+                       std::uint64_t remaining, MonotonicTime now) const noexcept;
+  Duration reset_after(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
 
   DataPlane plane_;
   unsigned index_;
   std::span<SpanTable> tables_;
   SpanTable* table_;
   const Publication* publication_ = nullptr;
-  // Of the span that table_ counts: what is counted in one interval must be drawn from that interval's pool,
-  // also where the controller could not flip this worker at the interval's end. Pools are never freed, only
+  // Of the span that table_ counts: what is counted in one window must be drawn from that window's pool,
+  // also where the controller could not flip this worker at the window's end. Pools are never freed, only
   // cleared for later use.
-  std::vector<IntervalState> intervals_;
+  std::vector<WindowState> windows_;
   bool online_ = false;
+  std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   std::array<Plan, burst_size> plans_;

@@ -19,6 +19,8 @@
 
 #include "base/span_clock.h"
 #include "engine/ledger.h"
+#include "engine/quota.h"
+#include "engine/rule_state.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -35,20 +37,42 @@ struct SpanCount {
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance, if any
 };
 
-/// "Tell the store." What the controller hands on as a CounterWrite. delta 0: only read.
+/// What a counter of the store counts, as the replies tell it apart.
+enum class CounterUse : std::uint8_t {
+  counted,  ///< what the key's rule counts
+  refused,  ///< refused requests of keys that are near their limit: with the admitted ones, the demand
+  lease,    ///< what nodes have claimed of a strict limit
+  members,  ///< one from each node that is alive
+};
+
+/// "Tell the store." What the controller hands on as a CounterWrite. delta and returned 0: only read.
 struct EngineWrite {
   std::uint64_t key = 0;
   std::string_view name;  ///< valid until the next count() or step()
   Ordinal ordinal = 0;
   std::uint64_t delta = 0;
   Duration time_to_live{};
+  std::uint64_t returned = 0;
+  CounterUse use = CounterUse::counted;
 };
 
-/// What a publication says of one key that differs from its rule's default.
-struct KeyOverride {
+/// What the store has answered to a write.
+struct EngineReply {
   std::uint64_t key = 0;
-  std::uint64_t allowance = 0;  ///< this node, this interval, all workers together
-  MonotonicTime blocked_until = never;
+  CounterUse use = CounterUse::counted;
+  Ordinal ordinal = 0;
+  std::uint64_t delta = 0;  ///< of this node's counts, applied
+  std::uint64_t total = 0;  ///< everybody's
+};
+
+/// "This key's bucket holds less, or more, than its cell says."
+struct BucketCharge {
+  std::uint64_t key = 0;
+  RuleIndex rule = no_rule;
+  std::uint64_t tokens = 0;  ///< to be taken: what other nodes have admitted
+  /// What is there is to be multiplied with this: where tokens become cheaper for a node, because its share has
+  /// grown, it must not have more of them at once.
+  double scale = 1;
 };
 
 /// Not thread-safe. Allocates only for keys never seen before.
@@ -67,7 +91,9 @@ class Engine {
 
   /// Judges refusals; for each rule whose span has ended by `now`, writes counts, applies the local rules,
   /// asks for the sum of an interval one span after its end. `end_all` ends all spans, for a clean stop.
-  void step(Instant now, bool end_all = false);
+  /// @param all_passed  every worker has taken up what was published before the last flip, and no count of
+  ///                    before that flip is missing
+  void step(Instant now, bool end_all = false, bool all_passed = true);
 
   /// Writes collected since the last clear_writes().
   std::span<const EngineWrite> writes() const noexcept { return writes_; }
@@ -77,14 +103,20 @@ class Engine {
   /// back.
   std::span<const std::uint64_t> pardoned() const noexcept { return pardoned_; }
 
-  /// The store has applied `delta` of this node's counts and says `total` for everybody's.
-  void reply(std::uint64_t key, Ordinal ordinal, std::uint64_t delta, std::uint64_t total, Instant now);
+  /// Takes in an answer of the store.
+  void reply(const EngineReply& reply, Instant now);
+  /// Draws conclusions from the replies so far. Call after the last of those that came together.
+  void learn();
+
+  /// What the buckets of workers are to be charged since the last clear_charges().
+  std::span<const BucketCharge> charges() const noexcept { return charges_; }
+  void clear_charges() noexcept { charges_.clear(); }
 
   /// Whether the last sync came back in time. While it does not, `on_store_failure` decides.
   void sync_result(bool reached, Instant now);
 
-  /// What a key without override may be admitted in an interval on this node.
-  std::uint64_t default_allowance(RuleIndex rule) const noexcept;
+  /// What a key without override may be admitted on this node.
+  KeyOverride default_of(RuleIndex rule) const noexcept { return default_quota(rules_[rule], cluster_); }
 
   /// Calls visit(const KeyOverride&) for every key that has an active block or an allowance of its own at
   /// `now`.
@@ -92,9 +124,10 @@ class Engine {
   void for_each_override(Instant now, Visitor&& visit) const {
     for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
       if (ledger_[i].key == 0) continue;
-      const KeyOverride override = override_of(ledger_[i], now);
-      if (override.blocked_until != never || override.allowance != default_allowance(ledger_[i].rule))
-        visit(override);
+      const KeyOverride usual = default_of(ledger_[i].rule);
+      const KeyOverride quota = quota_of(rules_[ledger_[i].rule], ledger_[i], cluster_, now);
+      if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
+        visit(quota);
     }
   }
 
@@ -105,6 +138,11 @@ class Engine {
       if (ledger_[i].key != 0) visit(ledger_[i]);
   }
 
+  /// Nodes that are alive, by their heartbeats in the store; 1 where no rule asks for it.
+  std::uint32_t nodes() const noexcept { return cluster_.nodes; }
+  /// The nodes that a key's traffic is effectively spread over: the inverse of this node's share.
+  double nodes_of(const KeySlot& slot) const noexcept;
+
   const SpanClock& clock(RuleIndex rule) const noexcept { return rules_[rule].clock; }
   std::uint32_t keys() const noexcept { return ledger_.size(); }
   /// Counts that found the ledger full: written to the store, but not limited across nodes.
@@ -112,49 +150,46 @@ class Engine {
   std::size_t memory() const noexcept { return ledger_.memory(); }
 
  private:
-  struct RuleState {
-    SpanClock clock;
-    std::string name;
-    std::uint64_t limit;
-    std::uint32_t spans;
-    Duration cooldown;
-    Duration time_to_live;
-    OnStoreFailure on_store_failure;
-    LocalRule local_rule;
-    bool penalize;
-    bool started = false;
-    SpanId span;                                  // the span now running
-    std::vector<Ledger::SlotIndex> touched;       // counted since the last span's end
-    std::vector<Ledger::SlotIndex> last_touched;  // counted in the span that ended last
-    std::vector<Ledger::SlotIndex> awaiting_read;
-    std::string overflow_name;
-  };
-
-  std::uint64_t counted(const RuleState& rule, std::uint64_t offered, std::uint64_t admitted) const noexcept {
-    return rule.penalize ? offered : admitted;
-  }
-  std::uint64_t counted(const RuleState& rule, const IntervalCounts& counts) const noexcept {
-    return counted(rule, counts.offered, counts.admitted);
-  }
-  NodesRatio nodes_for(const RuleState& rule, const KeySlot& slot) const noexcept;
-  KeyOverride override_of(const KeySlot& slot, Instant now) const noexcept;
+  KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
   void write(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta);
+  void write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal);
+  void write_refused(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta);
+  void write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim);
+  void write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease);
   void write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,
                    std::uint64_t delta);
   void judge_refusals();
-  void end_span(RuleState& rule, SpanId next, Instant now);
+  void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
+  void read_ended(RuleState& rule);
+  void write_counts(RuleState& rule, KeySlot& slot, Instant now);
+  void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
+  void end_leases(RuleState& rule, KeySlot& slot);
+  bool worth_watching(const RuleState& rule, const KeySlot& slot, Instant now) const noexcept;
+  void keep_watching(RuleState& rule, Instant now);
+  void warm(const RuleState& rule, KeySlot& slot);
+  void watch(RuleState& rule, Ledger::SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
   void forget_idle(RuleIndex rule, MonotonicTime now);
+  void beat(Instant now);
+  void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
+  void hear(KeySlot& slot, std::uint64_t others, bool admitted);
+  void charge_bucket(const RuleState& rule, KeySlot& slot);
+  void settle_interval(const RuleState& rule, KeySlot& slot, const IntervalCounts& ended);
 
   std::vector<RuleState> rules_;
   Ledger ledger_;
+  Cluster cluster_;
   std::vector<EngineWrite> writes_;
+  std::vector<BucketCharge> charges_;
   std::deque<std::string> stray_names_;  // stable addresses for writes without a slot
   std::vector<Ledger::SlotIndex> refusals_;
+  std::vector<Ledger::SlotIndex> heard_;
   std::vector<std::uint64_t> pardoned_;
   std::uint64_t strays_ = 0;
-  bool store_reached_ = true;
+  bool counts_members_ = false;
+  bool beating_ = false;
+  Ordinal beat_ = 0;
 };
 
 }  // namespace weir

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// What the engine remembers of each key: its counts of this interval and the one before, the nodes seen by
-/// it, its block. A fixed number of slots, found by the key's hash; memory is allocated once (a slot's name
-/// grows to fit).
+/// What the engine remembers of each key: its counts of this interval and the one before, what it believes of
+/// the key's traffic on other nodes, its block, its leases. A fixed number of slots, found by the key's hash;
+/// memory is allocated once (a slot's name and its spans grow to fit).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/span_clock.h"
+#include "engine/demand.h"
+#include "engine/lease.h"
 #include "limit/cooldown.h"
+#include "limit/share.h"
 #include "weir/rule.h"
 
 namespace weir {
 
-/// One key's counts in one interval, on this node. In units of weight.
-struct IntervalCounts {
-  Ordinal ordinal = 0;
-  std::uint64_t offered = 0;
-  std::uint64_t admitted = 0;
+/// One counter of the store as this node knows it. In units of weight.
+struct SharedCount {
   std::uint64_t acknowledged = 0;  ///< own counts that the store has said to have applied
   std::uint64_t total = 0;         ///< everybody's, by the store's latest reply
 
@@ -27,24 +28,77 @@ struct IntervalCounts {
   std::uint64_t others() const noexcept { return total > acknowledged ? total - acknowledged : 0; }
 };
 
+/// One key's counts in one interval, on this node. In units of weight.
+struct IntervalCounts {
+  Ordinal ordinal = 0;
+  std::uint64_t offered = 0;
+  std::uint64_t admitted = 0;
+  SharedCount counted;    ///< what the rule counts: admitted, or offered where it penalizes
+  SharedCount refused;    ///< where it is shared: of keys whose demand comes near their limit
+  bool contended = true;  ///< at the end of every span in it
+};
+
+/// What was admitted in one span, for windows that slide.
+struct SpanCounts {
+  std::int64_t number = -1;  ///< of all spans since the epoch
+  std::uint64_t own = 0;
+  std::uint64_t others = 0;
+};
+
 struct KeySlot {
   std::uint64_t key = 0;  ///< keyed hash of rule and key bytes; 0: the slot is free
   RuleIndex rule = no_rule;
-  bool touched = false;      ///< in the rule's list of keys counted in this span
-  bool refusal_due = false;  ///< in the list of refusals to judge
-  bool read_due = false;     ///< the sum of the interval that has ended is to be asked for
-  bool reading = false;      ///< the store's answers for `reading_ordinal` tell the nodes
-  std::string name;          ///< "rule|value"
+  bool touched = false;       ///< in the rule's list of keys counted in this span
+  bool watched = false;       ///< in the rule's list of keys to be asked for in every span
+  bool refusal_due = false;   ///< in the list of refusals to judge
+  bool read_due = false;      ///< the sum of the interval that has ended is to be asked for
+  bool reading = false;       ///< the store's answers for `reading_ordinal` tell the nodes
+  bool settling = false;      ///< the sum of `reading_ordinal` has been asked for
+  bool fresh = true;          ///< the store has not been asked what happened before this node saw the key
+  bool asked_before = false;  ///< it has been, of the interval before the first
+  bool was_full = false;      ///< then others had used up the limit
+  bool heard = false;         ///< in the list of keys of which the store has told something new
+  std::string name;           ///< "rule|value"
   IntervalCounts current;
   IntervalCounts previous;
-  std::uint64_t unwritten = 0;   ///< counted in `current`, not yet given to the store
-  std::uint64_t span_count = 0;  ///< counted in the span that ended last
-  NodesRatio nodes;
+  std::uint64_t unwritten = 0;          ///< counted in `current`, not yet given to the store
+  std::uint64_t refused_unwritten = 0;  ///< refused in `current`, likewise
+  std::uint64_t span_count = 0;         ///< counted in the span that ended last
+  std::uint64_t span_offered = 0;       ///< offered in the span that runs, …
+  std::uint64_t span_admitted = 0;      ///< …and admitted
+  std::int64_t counted_span = -1;       ///< number of the span it was last counted in
+  Ordinal last_counted = 0;             ///< the interval it was last counted in
+  NodesRatio nodes;                     ///< cooldown: the seeds' ratio
   Block block;
   MonotonicTime refused_at = never;  ///< earliest refusal not yet judged…
   Ordinal refused_ordinal = 0;       ///< …and the interval it happened in
   Ordinal reading_ordinal = 0;
+
+  DemandEstimate demand;
+  std::uint64_t offered_since_heard = 0;  ///< offered until the last write, since the store was last heard
+  std::uint64_t others_since_heard = 0;   ///< others' newly known demand, and…
+  std::uint64_t others_admitted = 0;      ///< …the admitted part of it, for a bucket's charge
+  std::int64_t heard_span = -1;           ///< number of the span at whose end it was last learned from
+  double correction = 1;          ///< what shares are multiplied with, so that the sum comes to the limit
+  TokenPrice price = 0;                   ///< of a contended bucket; 0: it is not contended
+  double cold_permits = 0;        ///< a bucket that warms up: what has piled up while it was not used
+  std::int64_t warmed_span = -1;  ///< number of the span at whose end they were last brought forward
+  std::uint64_t debt = 0;         ///< admitted over the limit and not yet taken off
+  std::vector<SpanCounts> spans;  ///< sliding window: one for each span, by number modulo their number
+  Lease lease;                    ///< strict: of the running interval…
+  Lease next_lease;               ///< …of the one to come
+  Lease ended_lease;              ///< …and of the one that has ended
   std::uint32_t next_free = 0;
+
+  /// What was admitted here in one of the two intervals that are remembered; else 0.
+  std::uint64_t admitted_in(Ordinal ordinal) const noexcept {
+    return ordinal == current.ordinal    ? current.admitted
+           : ordinal == previous.ordinal ? previous.admitted
+                                         : 0;
+  }
+  std::uint64_t offered_in(Ordinal ordinal) const noexcept {
+    return ordinal == current.ordinal ? current.offered : ordinal == previous.ordinal ? previous.offered : 0;
+  }
 };
 
 class Ledger {
@@ -59,9 +113,13 @@ class Ledger {
   SlotIndex insert(std::uint64_t key) noexcept;
   void erase(SlotIndex slot) noexcept;
 
+  SlotIndex index_of(const KeySlot& slot) const noexcept {
+    return static_cast<SlotIndex>(&slot - slots_.data());
+  }
   KeySlot& operator[](SlotIndex slot) noexcept { return slots_[slot]; }
   const KeySlot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
   std::uint32_t size() const noexcept { return size_; }
+  std::uint32_t capacity() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
   /// Slots ever used: all live ones are below.
   std::uint32_t end() const noexcept { return used_; }
   std::size_t memory() const noexcept;

@@ -48,9 +48,11 @@ class NodeCore {
 
   const Config config_;
   Classifier classifier_;
-  std::vector<IntervalPools> pools_;             // one per distinct interval
-  std::vector<std::uint16_t> interval_of_rule_;  // index into pools_
-  std::vector<RuleTerms> terms_;
+  const std::vector<std::unique_ptr<LogPool>> logs_;  // of the rules with a sliding log
+  const std::vector<BucketTerms> buckets_;            // by rule
+  std::vector<WindowPools> pools_;                    // one per distinct kind of window
+  const std::vector<std::uint16_t> window_of_rule_;   // index into pools_
+  const std::vector<RuleTerms> terms_;
   Quiescence quiescence_;
   PublicationSlot publication_;
   std::vector<SpanTable> tables_;

@@ -60,6 +60,7 @@ void AllowancePool::clear() noexcept {
       cell->key.store(0, std::memory_order_relaxed);
       cell->drawn.store(0, std::memory_order_relaxed);
       cell->refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
+      cell->log.store(0, std::memory_order_relaxed);
     }
   };
   wipe(cells_.get(), mask_ + 1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// What this node may still admit of each key in one interval, shared by its workers.
+/// What this node may still admit of each key in one window, shared by its workers. A window is an interval,
+/// or one span of a sliding window, or the time a bucket takes to fill.
 ///
-/// The hard property: one node never admits more than the limit of one key in one interval, over all its
+/// The hard property: one node never admits more than the limit of one key in one window, over all its
 /// workers, also where the limit is smaller than their number. So workers draw what they admit from one cell
 /// per key: the one shared write of the data plane. It is rare by construction: a draw takes a chunk, and
 /// chunks shrink with what remains.
@@ -27,11 +28,15 @@ struct alignas(32) AllowanceCell {
   /// The key's hash; 0: free. Claimed once by a worker's compare-exchange, cleared by the controller between
   /// intervals.
   std::atomic<std::uint64_t> key{0};
-  /// Weight drawn in this interval. All orders relaxed: the number itself is all there is to agree on.
+  /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h. All orders relaxed: the
+  /// number itself is all there is to agree on.
   std::atomic<std::uint64_t> drawn{0};
   /// First refusal for want of allowance that still holds, in nanoseconds of monotonic time. Relaxed: an
   /// early hint; the block itself comes through the publication.
   std::atomic<std::int64_t> refused_at{no_refusal};
+
+  /// Sliding logs only: 1 + the index of the key's log, see shared/log_pool.h; 0: none yet.
+  std::atomic<std::uint32_t> log{0};
 
   static constexpr std::int64_t no_refusal = never.time_since_epoch().count();
 
@@ -63,6 +68,13 @@ class AllowancePool {
   Place claim(std::uint64_t key) noexcept;
   /// The key's own cell, or nullptr.
   AllowanceCell* find(std::uint64_t key) noexcept;
+  /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
+  template <typename Visitor>
+  void for_each_cell(Visitor&& visit) noexcept {
+    for (std::size_t i = 0; i <= mask_; ++i)
+      if (cells_[i].key.load(std::memory_order_relaxed) != 0) visit(cells_[i]);
+    for (std::size_t i = 0; i <= sketch_mask_; ++i) visit(sketch_[i]);
+  }
   void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&cells_[home(key)], 1); }
 
   /// Empties the pool. The controller alone, after a grace period.

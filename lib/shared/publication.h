@@ -16,30 +16,42 @@
 
 namespace weir {
 
+/// What workers may admit of a key on this node, all together.
+struct KeyTerms {
+  /// Weight in the running window; 0: nothing at all.
+  std::uint64_t allowance = 0;
+  /// Buckets: a TokenPrice. Shedding: an AdmitFraction. See limit/share.h.
+  std::uint64_t factor = 0;
+
+  bool operator==(const KeyTerms&) const = default;
+};
 /// One key that differs from its rule's default.
 struct KeyState {
   std::uint64_t key = 0;  ///< keyed hash; 0: an empty place
-  std::uint64_t allowance = 0;
+  KeyTerms terms;
   MonotonicTime blocked_until = never;
+  /// When a key whose allowance is used up may have some again, and at least how much, if that is known.
+  MonotonicTime opens_at = never;
+  std::uint64_t opens_by = 0;
 };
 
-/// Rules with the same interval share their ordinals, and so their pools.
-struct IntervalState {
-  Ordinal ordinal = 0;
+/// Rules with the same windows share their pools.
+struct WindowState {
   MonotonicTime ends{};
-  AllowancePool* running = nullptr;  ///< of this ordinal
-  AllowancePool* ended = nullptr;    ///< of the one before: its refusals hold until they have been judged
+  AllowancePool* running = nullptr;
+  AllowancePool* ended = nullptr;  ///< of the window before: what it knows holds until it has been judged
+  bool settled = true;             ///< what was counted in the window before is in the terms
 };
 
 /// Written by the controller before it is published, by nobody after.
 class Publication {
  public:
   std::uint64_t generation = 0;
-  WallTime began{};    ///< when the running span began: names the ordinals of what is counted in it
+  Instant began{};     ///< when the running span began: names the ordinals of what is counted in it
   bool judged = true;  ///< false: the span before has ended, but has not been decided upon yet
-  std::vector<IntervalState> intervals;
-  std::vector<std::uint64_t> default_allowance;  ///< by rule
-  std::vector<std::uint8_t> table_of_worker;     ///< which of its two tables each worker counts in
+  std::vector<WindowState> windows;
+  std::vector<KeyTerms> defaults;             ///< by rule
+  std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
 
   /// Empties the set of keys and makes room for `count` of them.
   void reset_keys(std::size_t count);

@@ -27,11 +27,14 @@ inline constexpr unsigned tables_per_worker = 2;
 
 /// One key's counts and what its worker knows of its allowance. One cache line.
 struct alignas(64) SpanEntry {
-  std::uint64_t offered = 0;   ///< weight
-  std::uint64_t admitted = 0;  ///< weight
-  std::uint64_t credit = 0;    ///< drawn from the cell and not yet used
-  std::uint64_t allowance = 0;
-  MonotonicTime blocked_until = never;
+  std::uint64_t offered = 0;    ///< weight
+  std::uint64_t admitted = 0;   ///< weight
+  std::uint64_t credit = 0;     ///< drawn from the cell and not yet used
+  std::uint64_t allowance = 0;  ///< KeyTerms::allowance; of a bucket its price, 0 when closed
+  union {
+    MonotonicTime blocked_until = never;  ///< but for a rule that sheds, which never blocks:
+    std::uint64_t fraction;               ///< what it admits, of 2^32
+  };
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance in this span
   AllowanceCell* cell = nullptr;
   std::uint32_t name_offset = 0;
@@ -53,7 +56,7 @@ class SpanTable {
   SpanTable(std::uint32_t keys, std::size_t rules);
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
-  WallTime began{};
+  Instant began{};
 
   void prefetch(std::uint64_t key) const noexcept {
     __builtin_prefetch(&tags_[bucket_of(key) * bucket_size], 1);

@@ -51,6 +51,8 @@ void Outbox::add(const CounterWrite& write) {
   }
   OutboxEntry& entry = *found->second;
   entry.key = write.key;
+  entry.tag = write.tag;
+  entry.returned += std::min(write.returned, max_delta - entry.returned);
   const std::uint64_t taken = std::min(write.delta, max_delta - entry.delta);
   entry.delta += taken;
   expired_ += write.delta - taken;
@@ -120,7 +122,12 @@ std::size_t Outbox::answer(std::uint32_t index, std::uint64_t sequence,
     const OutboxEntry& entry = out.entries[i];
     if (outcomes[i].applied) {
       applied_ += entry.delta;
-      replies.push_back({entry.key, entry.ordinal, entry.delta, outcomes[i].total});
+      replies.push_back({.key = entry.key,
+                         .ordinal = entry.ordinal,
+                         .delta = entry.delta,
+                         .total = outcomes[i].total,
+                         .returned = entry.returned,
+                         .tag = entry.tag});
     } else {
       expired_ += entry.delta;
       ++refused;

@@ -9,7 +9,7 @@
 /// partitions do not wait for each other.
 ///
 /// Conservation, at any moment: submitted() = pending() + applied() + expired(), in units of weight, modulo
-/// 2^64.
+/// 2^64. What is returned travels in the same batches and is not part of these sums.
 #pragma once
 
 #include <array>
@@ -40,7 +40,9 @@ struct OutboxEntry {
   std::uint64_t key = 0;  ///< the caller's handle, the latest given
   std::string name;
   Ordinal ordinal = 0;
-  std::uint64_t delta = 0;  ///< at most Outbox::max_delta; 0 only reads
+  std::uint64_t delta = 0;     ///< at most Outbox::max_delta
+  std::uint64_t returned = 0;  ///< likewise; with a delta of 0 as well it only reads
+  std::uint8_t tag = 0;        ///< the caller's mark, the latest given
   Duration time_to_live{};
   MonotonicTime expires{};
 };

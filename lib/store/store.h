@@ -16,7 +16,8 @@
 
 namespace weir {
 
-/// "Add `delta` to the counter of this key and ordinal, and tell me the sum." A delta of 0 only reads.
+/// "Add `delta` to the counter of this key and ordinal, take `returned` off it, and tell me the sum." Both 0
+/// only read.
 struct CounterWrite {
   std::uint64_t key = 0;  ///< the caller's handle for the key, returned in the reply
   std::string_view name;  ///< "rule|value"; read during submit() only
@@ -24,6 +25,8 @@ struct CounterWrite {
   std::uint64_t delta = 0;
   Duration time_to_live{};  ///< from the write that creates the counter; ≥ 2 intervals + 2 spans
   MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
+  std::uint64_t returned = 0;  ///< what was claimed of it before and not used
+  std::uint8_t tag = 0;        ///< the caller's mark, returned in the reply
 };
 
 /// The store's answer to one write.
@@ -32,7 +35,9 @@ struct CounterReply {
   Ordinal ordinal = 0;
   std::uint64_t delta =
       0;  ///< what the store has applied of this node's counts with this reply, exactly once
-  std::uint64_t total = 0;  ///< the counter's value after it
+  std::uint64_t total = 0;     ///< the counter's value after it
+  std::uint64_t returned = 0;  ///< taken off it with this reply, exactly once
+  std::uint8_t tag = 0;        ///< of the write
 };
 
 /// How the store is doing. Weights, not requests, where it counts counts.

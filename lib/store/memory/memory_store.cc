@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "store/memory/memory_store.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -25,8 +26,13 @@ class MemoryStore final : public Store {
         continue;
       }
       const std::uint64_t total =
-          counters_->add(write.name, write.ordinal, write.delta, write.time_to_live, now);
-      replies_.push_back({write.key, write.ordinal, write.delta, total});
+          counters_->add(write.name, write.ordinal, write.delta, write.time_to_live, now, write.returned);
+      replies_.push_back({.key = write.key,
+                          .ordinal = write.ordinal,
+                          .delta = write.delta,
+                          .total = total,
+                          .returned = write.returned,
+                          .tag = write.tag});
       applied_ += write.delta;
     }
     if (writes.empty()) return;
@@ -64,13 +70,16 @@ class MemoryStore final : public Store {
 }  // namespace
 
 std::uint64_t MemoryCounters::add(std::string_view name, Ordinal ordinal, std::uint64_t delta,
-                                  Duration time_to_live, MonotonicTime now) {
+                                  Duration time_to_live, MonotonicTime now,
+                                  std::uint64_t returned) {
   const std::lock_guard lock(mutex_);
   bury(now);
   std::string full_name = counter_name(name, ordinal);
   if (delta == 0) {
     const auto found = counters_.find(full_name);
-    return found == counters_.end() ? 0 : found->second.value;
+    if (found == counters_.end()) return 0;
+    found->second.value -= std::min(found->second.value, returned);
+    return found->second.value;
   }
   const auto [found, created] = counters_.try_emplace(full_name);
   Counter& counter = found->second;
@@ -80,6 +89,7 @@ std::uint64_t MemoryCounters::add(std::string_view name, Ordinal ordinal, std::u
   }
   const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - counter.value;
   counter.value += delta < room ? delta : room;
+  counter.value -= std::min(counter.value, returned);
   return counter.value;
 }
 

@@ -25,9 +25,10 @@ class MemoryCounters {
  public:
   /// Adds to a counter, creating it with `time_to_live` from `now` if it does not live; a delta of 0 only
   /// reads and creates nothing. Values stop at 2^64−1.
+  /// @param returned  taken off what lives, but not below 0
   /// @return the counter's value afterwards
   std::uint64_t add(std::string_view name, Ordinal ordinal, std::uint64_t delta, Duration time_to_live,
-                    MonotonicTime now);
+                    MonotonicTime now, std::uint64_t returned = 0);
 
   /// The value of a counter at `now`; 0 where there is none.
   std::uint64_t read(std::string_view name, Ordinal ordinal, MonotonicTime now);

@@ -8,7 +8,7 @@ namespace weir {
 namespace {
 
 // KEYS: the marker, then the counters. ARGV: the batch's number, the marker's life in milliseconds, then for
-// each counter what to add and its life in milliseconds. Answer: for each counter its value, or nil where
+// each counter what to add (or, below zero, to take off) and its life in milliseconds. Answer: for each counter its value, or nil where
 // there is none, or the error it gave.
 //
 // What Redis refuses must be refused before the first counter is touched, so the marker is written with the
@@ -59,7 +59,7 @@ std::optional<OutboxOutcome> outcome(const RedisReply& reply) {
     case RedisReply::Type::nil:
       return OutboxOutcome{true, 0};
     case RedisReply::Type::integer:
-      // Somebody else's negative value is no count; ours are sums of positive ones.
+      // Less has been claimed than was given back: the store was wiped in between. That is no count.
       return OutboxOutcome{true, reply.integer < 0 ? 0 : static_cast<std::uint64_t>(reply.integer)};
     case RedisReply::Type::string: {
       const auto value = count(reply.text);
@@ -95,7 +95,9 @@ BatchCommand::BatchCommand(std::string_view verb, std::string_view script_word, 
   words_.push_back(std::to_string(batch.sequence));
   words_.push_back(milliseconds(marker_life));
   for (const OutboxEntry& entry : batch.entries) {
-    words_.push_back(std::to_string(entry.delta));
+    // The difference fits: both are at most 2^63 - 1.
+    words_.push_back(std::to_string(static_cast<std::int64_t>(entry.delta) -
+                                    static_cast<std::int64_t>(entry.returned)));
     words_.push_back(milliseconds(entry.time_to_live));
   }
 }

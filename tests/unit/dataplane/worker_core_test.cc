@@ -34,7 +34,18 @@ struct Plane {
         running(keys),
         ended(keys),
         later(keys) {
-    for (const Rule& rule : rules) terms.push_back({rule.limit, rule.cooldown, rule.weight, 0, rule.action});
+    for (const Rule& rule : rules)
+      terms.push_back({.limit = rule.limit,
+                       .weight = rule.weight,
+                       .window = 0,
+                       .algorithm = rule.algorithm,
+                       .action = rule.action,
+                       .block = {rule.cooldown, rule.dephase},
+                       .span = rule.interval / rule.spans,
+                       .spans = rule.spans,
+                       .chunk = 0,
+                       .logs = nullptr,
+                       .bucket = {}});
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
     for (unsigned i = 0; i < workers; ++i) {
       cores.push_back(
@@ -49,15 +60,13 @@ struct Plane {
                bool next_interval = false) {
     auto next = std::make_unique<Publication>();
     next->generation = published.size() + 1;
-    next->began = WallTime(1000s);
+    next->began = {WallTime(1000s), MonotonicTime(0s)};
     next->judged = judged;
     if (next_interval)
-      next->intervals.push_back(
-          {.ordinal = 1001, .ends = MonotonicTime(2s), .running = &later, .ended = &running});
+      next->windows.push_back({.ends = MonotonicTime(2s), .running = &later, .ended = &running});
     else
-      next->intervals.push_back(
-          {.ordinal = 1000, .ends = MonotonicTime(1s), .running = &running, .ended = &ended});
-    for (const Rule& rule : rules) next->default_allowance.push_back(rule.limit);
+      next->windows.push_back({.ends = MonotonicTime(1s), .running = &running, .ended = &ended});
+    for (const Rule& rule : rules) next->defaults.push_back({rule.limit, 0});
     next->table_of_worker.assign(cores.size(), table);
     next->reset_keys(states.size());
     for (const KeyState& state : states) next->add_key(state);
@@ -144,7 +153,7 @@ TEST(Worker, ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged) {
 
 TEST(Worker, ObeysABlockUntilItEnds) {
   Plane plane({rule_of("all", 100)});
-  plane.publish(0, {{plane.key(0, get()), 100, MonotonicTime(3s)}});
+  plane.publish(0, {{.key = plane.key(0, get()), .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
   EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(3s - 1ns)).verdict, Verdict::block);
   EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(3s)).verdict, Verdict::admit);
 }
@@ -152,7 +161,7 @@ TEST(Worker, ObeysABlockUntilItEnds) {
 TEST(Worker, TakesUpALoweredAllowanceWithinTheSpan) {
   Plane plane({rule_of("all", 100)});
   for (int i = 0; i < 10; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
-  plane.publish(0, {{plane.key(0, get()), 12, never}});
+  plane.publish(0, {{.key = plane.key(0, get()), .terms = {12, 0}}});
   int admitted = 0;
   for (int i = 0; i < 10; ++i)
     admitted += plane.cores[0]->admit(get(), MonotonicTime(2ms)).verdict == Verdict::admit;
@@ -179,7 +188,7 @@ TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
   plane.cores[0]->admit(get(), MonotonicTime(2ms));
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->offered, 1U);
   EXPECT_EQ(plane.tables[1].find(plane.key(0, get()))->offered, 1U);
-  EXPECT_EQ(plane.tables[1].began, WallTime(1000s));
+  EXPECT_EQ(plane.tables[1].began.wall, WallTime(1000s));
 }
 
 TEST(Worker, LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval) {

@@ -65,7 +65,7 @@ class EngineNode {
     std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
     for (const EngineWrite& write : engine.writes()) {
       written.push_back({{std::string(write.name), write.ordinal}, write.delta});
-      pending.push_back({write.key, std::string(write.name), write.ordinal, write.delta});
+      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta, write.returned});
     }
     engine.clear_writes();
     return written;
@@ -76,14 +76,22 @@ class EngineNode {
     for (const Pending& write : pending) {
       std::uint64_t& total = counters[{write.name, write.ordinal}];
       total += write.delta;
-      engine.reply(write.key, write.ordinal, write.delta, total, at(now));
+      total -= std::min(total, write.returned);
+      engine.reply({.key = write.key,
+                    .use = write.use,
+                    .ordinal = write.ordinal,
+                    .delta = write.delta,
+                    .total = total},
+                   at(now));
     }
     pending.clear();
+    engine.learn();
     engine.sync_result(true, at(now));
   }
 
   KeyOverride state(Duration now, const std::string& value = "a", RuleIndex rule = 0) const {
-    KeyOverride found{.key = key_of(value, rule), .allowance = engine.default_allowance(rule)};
+    KeyOverride found = engine.default_of(rule);
+    found.key = key_of(value, rule);
     engine.for_each_override(at(now), [&](const KeyOverride& override) {
       if (override.key == found.key) found = override;
     });
@@ -95,16 +103,18 @@ class EngineNode {
   double nodes(const std::string& value = "a", RuleIndex rule = 0) const {
     double found = 0;
     engine.for_each_key([&](const KeySlot& slot) {
-      if (slot.key == key_of(value, rule)) found = slot.nodes.value();
+      if (slot.key == key_of(value, rule)) found = engine.nodes_of(slot);
     });
     return found;
   }
 
   struct Pending {
     std::uint64_t key;
+    CounterUse use;
     std::string name;
     Ordinal ordinal;
     std::uint64_t delta;
+    std::uint64_t returned;
   };
   Engine engine;
   std::vector<Pending> pending;

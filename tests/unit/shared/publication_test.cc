@@ -16,10 +16,10 @@ TEST(Publication, FindsTheKeysItHoldsAndNoOthers) {
   for (int i = 0; i < 1000; ++i) keys.push_back(random() | 1);
   Publication publication;
   publication.reset_keys(keys.size());
-  for (std::uint64_t key : keys) publication.add_key({key, key / 2, never});
+  for (std::uint64_t key : keys) publication.add_key({.key = key, .terms = {key / 2, 0}});
   for (std::uint64_t key : keys) {
     ASSERT_NE(publication.find(key), nullptr);
-    EXPECT_EQ(publication.find(key)->allowance, key / 2);
+    EXPECT_EQ(publication.find(key)->terms.allowance, key / 2);
   }
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() | 1), nullptr);
 }
@@ -34,7 +34,7 @@ TEST(Publication, AnEmptyOneFindsNothing) {
 TEST(Publication, ReuseForgetsTheKeysOfBefore) {
   Publication publication;
   publication.reset_keys(1);
-  publication.add_key({7, 1, never});
+  publication.add_key({.key = 7, .terms = {1, 0}});
   publication.reset_keys(1);
   EXPECT_EQ(publication.find(7), nullptr);
 }

@@ -138,7 +138,9 @@ TEST(BatchCommand, NamesCountersByPartitionNameAndOrdinal) {
   OutboxBatch batch;
   batch.partition = 3;
   batch.sequence = 12;
-  batch.entries = {{1, "login|10.0.0.1", 170, 5, 1500us, {}}, {2, "all", -1, 0, 2s, {}}};
+  batch.entries.resize(2);
+  batch.entries[0] = {.key = 1, .name = "login|10.0.0.1", .ordinal = 170, .delta = 5, .time_to_live = 1500us};
+  batch.entries[1] = {.key = 2, .name = "all", .ordinal = -1, .time_to_live = 2s};
   const BatchCommand command("EVALSHA", "digest", batch, "weir", "beef", 90s);
   EXPECT_THAT(command.words(), ::testing::ElementsAre("EVALSHA", "digest", "3", "weir:{3}:applied:beef",
                                                       "weir:{3}:login|10.0.0.1:170", "weir:{3}:all:-1", "12",

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The allowance pools of all rules with the same windows: the running one, the one just ended, and one that
+/// is being, or has been, cleared for the next. The controller's alone, but for the cells, which workers draw
+/// from.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "base/span_clock.h"
+#include "limit/bucket.h"
+#include "shared/bucket_cell.h"
+#include "shared/log_pool.h"
+#include "shared/publication.h"
+
+namespace weir {
+
+/// When the pools of a rule begin anew.
+struct WindowTerms {
+  Duration interval{};
+  std::uint32_t spans = 1;  ///< windows per interval: more than one for a sliding window, whose spans count
+  bool monotonic = false;   ///< what must not be forgotten because the wall clock jumps: buckets and logs
+  LogPool* logs = nullptr;  ///< of the one rule that these pools are for
+
+  bool operator==(const WindowTerms&) const = default;
+};
+
+class WindowPools {
+ public:
+  WindowPools(const WindowTerms& terms, std::uint32_t keys)
+      : terms_(terms),
+        clock_(terms.interval, terms.spans),
+        pools_{std::make_unique<AllowancePool>(keys), std::make_unique<AllowancePool>(keys),
+               std::make_unique<AllowancePool>(keys)} {}
+
+  const WindowTerms& terms() const noexcept { return terms_; }
+  /// Whether `at` lies in the window that runs.
+  bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
+  AllowancePool& running() noexcept { return *pools_[0]; }
+
+  /// Turns to the window `now` lies in, if that is another one. @return true when it was: call retired()
+  /// then
+  bool turn_to(Instant now) noexcept {
+    const SpanId window = clock_.span(time(now));
+    if (started_ && window == running_) return false;
+    settled_ = !started_;
+    started_ = true;
+    if (window == ended_) {  // the clock was set back: what was drawn then still is
+      std::swap(pools_[0], pools_[1]);
+      std::swap(running_, ended_);
+      return true;
+    }
+    // A worker that has stalled since the window before the last may still draw from what was not cleared
+    // in time. Cells are counters in memory that is never freed: the worst is an allowance that is wrong by
+    // that worker's burst.
+    if (!clean_) clear_spare();
+    std::swap(pools_[1], pools_[2]);
+    std::swap(pools_[0], pools_[1]);
+    clean_ = false;
+    ended_ = std::exchange(running_, window);
+    return true;
+  }
+
+  /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
+  /// counts in a table that it was given at flip number `flip` or later.
+  void retired(std::uint64_t token, std::uint64_t flip) noexcept {
+    token_ = token;
+    flip_ = flip;
+  }
+  std::uint64_t retired_token() const noexcept { return token_; }
+  std::uint64_t retired_flip() const noexcept { return flip_; }
+  bool wants_clearing() const noexcept { return !clean_; }
+  void clear_spare() noexcept {
+    if (terms_.logs != nullptr) terms_.logs->free_idle(*pools_[2], *pools_[0], *pools_[1]);
+    pools_[2]->clear();
+    clean_ = true;
+  }
+
+  /// Takes back the mark of a refusal that proved wrong. Relaxed: a worker that still sees it refuses a
+  /// little longer.
+  void pardon(std::uint64_t key) noexcept {
+    for (const auto pool : {pools_[0].get(), pools_[1].get()})
+      if (AllowanceCell* cell = pool->find(key); cell != nullptr)
+        cell->refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
+  }
+
+  /// Takes tokens from a bucket and scales what is left; see BucketCharge in engine/engine.h.
+  void charge(std::uint64_t key, std::uint64_t tokens, double scale, const BucketTerms& terms,
+              MonotonicTime now) noexcept {
+    const AllowancePool::Place place = pools_[0]->claim(key);
+    if (!place.own) return;  // shared with other keys: theirs too would be taken
+    BucketCell bucket(*place.cell);
+    bucket.take_over(pools_[1]->claim(key).cell, terms, now);
+    if (tokens > 0) bucket.charge(tokens, terms, now);
+    if (scale != 1) bucket.scale(scale, terms, now);
+  }
+
+  /// Puts tokens back into a bucket, wherever it is.
+  void give_back(std::uint64_t key, std::uint64_t tokens, TokenPrice price,
+                 const BucketTerms& terms) noexcept {
+    AllowanceCell* cell = pools_[0]->find(key);
+    if (cell == nullptr || !BucketCell(*cell).begun()) cell = pools_[1]->find(key);
+    if (cell != nullptr) BucketCell(*cell).give_back(tokens, price, terms);
+  }
+
+  /// What was counted in the window before has been decided upon.
+  void settle() noexcept { settled_ = true; }
+
+  WindowState state(Instant now) noexcept {
+    return {.ends = now.monotonic + (clock_.next_begin(time(now)) - time(now)),
+            .running = pools_[0].get(),
+            .ended = pools_[1].get(),
+            .settled = settled_};
+  }
+
+  std::size_t memory() const noexcept { return pools_.size() * pools_[0]->memory(); }
+
+ private:
+  WallTime time(Instant at) const noexcept {
+    return terms_.monotonic ? WallTime(at.monotonic.time_since_epoch()) : at.wall;
+  }
+
+  WindowTerms terms_;
+  SpanClock clock_;
+  std::array<std::unique_ptr<AllowancePool>, 3> pools_;  // running, ended, spare
+  SpanId running_;
+  SpanId ended_{std::numeric_limits<Ordinal>::min(), 0};
+  std::uint64_t token_ = 0;
+  std::uint64_t flip_ = 0;
+  bool started_ = false;
+  bool settled_ = true;
+  bool clean_ = true;  // the spare is
+};
+
+}  // namespace weir

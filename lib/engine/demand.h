@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What a node believes of one key's demand over all nodes: how much is offered in an interval, and which
+/// share of it arrives here.
+///
+/// Each sync tells what others have offered since the one before; beside it stands what this node has been
+/// offered in the same time. Their ratio is the share, but a few counts say little: so it is mixed with what
+/// was believed before, which weighs as much as `prior_weight` counts. Shares of all nodes add up to one
+/// before (each starts at 1 / nodes) and after, since all mix with the same weights: (o_i + k s_i) / (Σ o +
+/// k). With large counts a share follows a moving load within a span or two; with small ones it stays near
+/// the prior instead of following noise. (This is the posterior mean of a multinomial under a Dirichlet
+/// prior.)
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace weir {
+
+class DemandEstimate {
+ public:
+  /// Counts that the belief so far weighs, for each node of the cluster.
+  static constexpr double prior_weight_per_node = 16;
+
+  /// Standard deviations from what was expected beyond which the belief was wrong, and how much less it
+  /// weighs then.
+  static constexpr double surprising = 4;
+  static constexpr double forgets = 16;
+
+  /// Nothing is known of the key: its traffic may be spread evenly.
+  void begin(std::uint32_t nodes) noexcept {
+    *this = DemandEstimate();
+    share_ = 1.0 / std::max<std::uint32_t>(nodes, 1);
+  }
+
+  /// Learns what one sync has told.
+  /// @param own      offered here since the last sync
+  /// @param others   offered elsewhere in the same time
+  /// @param elapsed  spans that this took; 0: more about the time already told of
+  /// @param spans    spans per interval
+  void learn(std::uint64_t own, std::uint64_t others, std::uint32_t elapsed, std::uint32_t spans,
+             std::uint32_t nodes) noexcept {
+    const double sum = static_cast<double>(own) + static_cast<double>(others);
+    double prior = prior_weight_per_node * std::max<std::uint32_t>(nodes, 1);
+    // A load that has moved shows at once: then what was believed before is worth little.
+    const double surprise = std::abs(static_cast<double>(own) - share_ * sum);
+    if (surprise > surprising * std::sqrt(sum * share_ * (1 - share_) + 1)) prior /= forgets;
+    share_ = (static_cast<double>(own) + prior * share_) / (sum + prior);
+    running_ += sum;
+    running_spans_ += elapsed;
+    if (running_spans_ >= spans) {
+      ended_ = running_ * spans / running_spans_;
+      running_ = 0;
+      running_spans_ = 0;
+      whole_ = true;
+    }
+    spans_ = spans;
+  }
+
+  /// This node's part of the key's traffic, in (0, 1].
+  double share() const noexcept { return share_; }
+
+  /// Offered to all nodes in the last interval's length, by a window that slides from the last whole interval
+  /// into the running one.
+  double per_interval() const noexcept {
+    if (whole_) return ended_ * (1.0 - static_cast<double>(running_spans_) / spans_) + running_;
+    return running_spans_ == 0 ? 0 : running_ * spans_ / running_spans_;
+  }
+
+  /// Whether the demand exceeds a limit. Before a whole interval has been seen, by more than chance explains.
+  bool exceeds(std::uint64_t limit) const noexcept { return surely() > static_cast<double>(limit); }
+  /// Whether it comes near it: the time to look closely.
+  bool nears(std::uint64_t limit) const noexcept { return per_interval() > 0.8 * static_cast<double>(limit); }
+
+ private:
+  double surely() const noexcept {
+    if (whole_ || running_spans_ == 0) return per_interval();
+    // Two standard deviations of a Poisson count.
+    return per_interval() - 2 * std::sqrt(running_) * spans_ / running_spans_;
+  }
+
+  double share_ = 1;
+  double running_ = 0;  // in the interval's length that runs…
+  double ended_ = 0;    // …and the one before
+  std::uint32_t running_spans_ = 0;
+  std::uint32_t spans_ = 1;
+  bool whole_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What one node holds of a strict key's quota in one interval.
+///
+/// The store's counter is what has been claimed of the limit. A node claims ahead of need by adding to it,
+/// and the sum that comes back tells what it got: all of its claim, or the part of it that lay below the
+/// limit; what lay beyond it gives back. Additions are applied one after the other, so the parts that nodes
+/// got never overlap and never reach beyond the limit: whatever is delayed, lost or repeated, what nodes may
+/// admit adds up to at most the limit. (The sum in a repeated answer may be larger than it was when the claim
+/// was applied: then a node gets less than it might have had, never more.) A node that dies strands what it
+/// held.
+///
+/// Quota goes back only when no worker can draw on it any more: first the publication allows less, and after
+/// all workers have taken that up, what they did not draw is given back.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/span_clock.h"
+
+namespace weir {
+
+struct Lease {
+  Ordinal ordinal = 0;
+  std::uint64_t granted = 0;  ///< what this node may admit in the interval
+  std::uint64_t asked = 0;    ///< claimed and not yet answered
+  std::uint64_t owed = 0;     ///< to be given back with the next write
+  std::uint64_t lowered = 0;  ///< with `lowering`: what the publication allows while workers take it up
+  std::uint64_t total = 0;    ///< claimed by all, by the latest answer
+  bool lowering = false;
+  bool used_up = false;  ///< the limit has been claimed whole
+  bool held = false;     ///< the lease is of `ordinal`; else it is blank
+
+  /// What workers may draw.
+  std::uint64_t allowance() const noexcept { return lowering ? std::min(lowered, granted) : granted; }
+
+  void begin(Ordinal of) noexcept {
+    *this = Lease();
+    ordinal = of;
+    held = true;
+  }
+
+  /// The store has applied a claim.
+  void answered(std::uint64_t claim, std::uint64_t sum, std::uint64_t limit) noexcept {
+    const std::uint64_t beyond = sum > limit ? std::min(claim, sum - limit) : 0;
+    granted += claim - beyond;
+    owed += beyond;
+    asked -= std::min(asked, claim);
+    total = sum;
+    used_up = sum >= limit;
+  }
+
+  /// Gives back all that workers have not drawn. @pre none of them can draw any more
+  void close(std::uint64_t admitted) noexcept {
+    if (granted <= admitted) return;
+    owed += granted - admitted;
+    granted = admitted;
+  }
+
+  /// Begins to lower what workers may draw.
+  void lower(std::uint64_t to) noexcept {
+    lowered = to;
+    lowering = true;
+  }
+  /// All workers have taken the lower allowance up. @param admitted  what they have drawn and used
+  void lowered_everywhere(std::uint64_t admitted) noexcept {
+    if (!lowering) return;
+    lowering = false;
+    close(std::max(lowered, admitted));
+  }
+};
+
+}  // namespace weir

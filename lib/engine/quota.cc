@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/quota.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "limit/share.h"
+
+namespace weir {
+namespace {
+
+constexpr double coldest = 3;  // as in Guava's SmoothWarmingUp
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+bool closed(const RuleState& rule, const Cluster& cluster) noexcept {
+  return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::closed;
+}
+
+/// Whether nothing is heard of others, and the share has to stand in for it.
+bool alone(const RuleState& rule, const Cluster& cluster) noexcept {
+  return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::local;
+}
+
+std::uint64_t less(std::uint64_t limit, std::uint64_t used) noexcept { return limit - std::min(limit, used); }
+
+/// What others are known to have counted in the interval that runs.
+std::uint64_t others_now(const RuleState& rule, const KeySlot& slot, Instant now) noexcept {
+  return slot.current.ordinal == rule.clock.ordinal(now.wall) ? slot.current.counted.others() : 0;
+}
+
+/// "G at the last sync + own since / share > L", as an allowance.
+std::uint64_t predicted(const RuleState& rule, const KeySlot& slot, double share, Instant now) noexcept {
+  const bool running = slot.current.ordinal == rule.clock.ordinal(now.wall);
+  const std::uint64_t own = running ? slot.current.counted.acknowledged : 0;
+  const std::uint64_t left = less(rule.limit_of(slot), own + others_now(rule, slot, now));
+  return own + whole_requests(share * static_cast<double>(left), slot.key, rule.clock.ordinal(now.wall));
+}
+
+std::uint64_t cooldown_allowance(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+                                 Instant now) noexcept {
+  const NodesRatio nodes = nodes_of(rule, slot, cluster);
+  const std::uint64_t limit = rule.limit_of(slot);
+  std::uint64_t allowance = less(limit, others_now(rule, slot, now));
+  if (nodes_tell(rule, slot, cluster)) {
+    allowance = std::min(allowance, nodes.allowance(limit));
+    if (const double part = static_cast<double>(limit) / nodes.value(); part < 1)
+      allowance = std::min(allowance, whole_requests(part, slot.key, rule.clock.ordinal(now.wall)));
+  }
+  if (rule.early_block == EarlyBlock::predictive) {
+    const double share = slot.reading ? 1 / nodes.value() : 1.0 / cluster.nodes;
+    allowance = std::min(allowance, predicted(rule, slot, share, now));
+  }
+  return allowance;
+}
+
+std::uint64_t window_allowance(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+                               Instant now) noexcept {
+  const std::uint64_t limit = rule.limit_of(slot);
+  const std::uint64_t sound = less(limit, others_now(rule, slot, now));
+  if (contended(rule, slot) || alone(rule, cluster)) {
+    const double part = slot.correction * slot.demand.share() * static_cast<double>(limit);
+    return std::min(sound, whole_requests(part, slot.key, rule.clock.ordinal(now.wall)));
+  }
+  if (rule.early_block == EarlyBlock::predictive)
+    return std::min(sound, predicted(rule, slot, slot.demand.share(), now));
+  return sound;
+}
+
+/// What a sliding window holds without the span that runs.
+SpanCounts in_window(const RuleState& rule, const KeySlot& slot, std::int64_t running) noexcept {
+  SpanCounts sum;
+  for (const SpanCounts& span : slot.spans)
+    if (span.number < running && span.number > running - rule.spans) {
+      sum.own += span.own;
+      sum.others += span.others;
+    }
+  return sum;
+}
+
+void sliding_quota(const RuleState& rule, const KeySlot& slot, const Cluster& cluster, Instant now,
+                   KeyOverride& quota) noexcept {
+  const SpanId running = rule.clock.span(now.wall);
+  const std::int64_t number = rule.number(running);
+  const SpanCounts used = in_window(rule, slot, number);
+  std::uint64_t others = used.others;
+  for (const SpanCounts& span : slot.spans)
+    if (span.number == number) others += span.others;
+  quota.allowance = less(rule.limit, used.own + others);
+  if (contended(rule, slot) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
+    // Predictive: what is left of the limit, by shares.
+    const double whole = contended(rule, slot) || alone(rule, cluster)
+                             ? slot.correction * slot.demand.share() * static_cast<double>(rule.limit) -
+                                   static_cast<double>(used.own)
+                             : slot.demand.share() * static_cast<double>(quota.allowance);
+    quota.allowance = std::min(quota.allowance, whole_requests(whole, slot.key, number));
+  }
+
+  // The oldest span with anything in it leaves first; if that is the running one, after a whole interval.
+  std::int64_t oldest = number;
+  quota.opens_by = rule.limit;
+  for (const SpanCounts& span : slot.spans)
+    if (span.own > 0 && span.number > number - rule.spans && span.number < oldest) {
+      oldest = span.number;
+      quota.opens_by = span.own;
+    }
+  const std::int64_t opens = oldest + rule.spans;
+  const SpanId id{opens / rule.spans - (opens % rule.spans < 0 ? 1 : 0),
+                  static_cast<std::uint32_t>((opens % rule.spans + rule.spans) % rule.spans)};
+  quota.opens_at = now.monotonic + (rule.clock.begin(id) - now.wall);
+}
+
+std::uint64_t shed_fraction(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+  const auto limit = static_cast<double>(rule.limit_of(slot));
+  if (!contended(rule, slot) && !alone(rule, cluster)) return admit_all;
+  return fraction_of(slot.correction * limit, slot.demand.per_interval());
+}
+
+void strict_quota(const RuleState& rule, const KeySlot& slot, Instant now, KeyOverride& quota) noexcept {
+  const Ordinal ordinal = rule.clock.ordinal(now.wall);
+  const Lease* lease = slot.lease.held && slot.lease.ordinal == ordinal             ? &slot.lease
+                       : slot.next_lease.held && slot.next_lease.ordinal == ordinal ? &slot.next_lease
+                                                                                    : nullptr;
+  quota.allowance = lease != nullptr ? lease->allowance() : 0;
+  const WallTime opens = lease != nullptr && lease->used_up ? rule.clock.next_interval(now.wall)
+                                                            : rule.clock.next_begin(now.wall);
+  quota.opens_at = now.monotonic + (opens - now.wall);
+  quota.opens_by = rule.limit;
+}
+
+}  // namespace
+
+bool nodes_tell(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+  constexpr double beyond_chance = 400;
+  if (contended(rule, slot) || alone(rule, cluster)) return true;
+  return static_cast<double>(rule.limit_of(slot)) / slot.nodes.value() >= beyond_chance;
+}
+
+TokenPrice token_price(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+  double share = 1;
+  if (contended(rule, slot) || alone(rule, cluster))
+    share = slot.correction * slot.demand.share();
+  else if (rule.early_block == EarlyBlock::predictive)
+    share = slot.demand.share();
+  return price_of_share(std::min(share, 1.0) / coldness(rule, slot));
+}
+
+double coldness(const RuleState& rule, const KeySlot& slot) noexcept {
+  const double half = rule.warm_permits() / 2;
+  return slot.cold_permits <= half ? 1 : 1 + (coldest - 1) * (slot.cold_permits - half) / half;
+}
+
+NodesRatio nodes_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+  // `open`: without the store only this node's own count proves anything.
+  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio();
+  return slot.nodes;
+}
+
+KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept {
+  KeyOverride quota;
+  if (rule.is_bucket()) quota.factor = full_price;
+  if (rule.algorithm == Algorithm::shed) quota.factor = admit_all;
+  if (closed(rule, cluster)) return quota;
+  const bool divided =
+      rule.early_block == EarlyBlock::predictive || (alone(rule, cluster) && rule.by_shares());
+  const std::uint32_t nodes = divided ? cluster.nodes : 1;
+  switch (rule.algorithm) {
+    case Algorithm::cooldown:
+    case Algorithm::fixed_window:
+    case Algorithm::sliding_window:
+    case Algorithm::shed:
+      quota.allowance = std::max<std::uint64_t>(rule.limit / nodes, 1);
+      break;
+    case Algorithm::token_bucket:
+    case Algorithm::leaky_bucket:
+      quota.allowance = unlimited;
+      quota.factor = price_of_share(1.0 / nodes / (rule.warmup > Duration{} ? coldest : 1));
+      break;
+    case Algorithm::sliding_log:
+      quota.allowance = rule.limit;
+      break;
+    case Algorithm::strict:
+      break;
+  }
+  return quota;
+}
+
+KeyOverride quota_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+                     Instant now) noexcept {
+  KeyOverride quota = default_quota(rule, cluster);
+  quota.key = slot.key;
+  if (slot.block.active(now.monotonic)) quota.blocked_until = slot.block.until();
+  if (closed(rule, cluster)) return quota;
+  switch (rule.algorithm) {
+    case Algorithm::cooldown:
+      quota.allowance = cooldown_allowance(rule, slot, cluster, now);
+      break;
+    case Algorithm::fixed_window:
+      quota.allowance = window_allowance(rule, slot, cluster, now);
+      break;
+    case Algorithm::sliding_window:
+      sliding_quota(rule, slot, cluster, now, quota);
+      break;
+    case Algorithm::shed:
+      quota.allowance = alone(rule, cluster) ? window_allowance(rule, slot, cluster, now)
+                                             : less(rule.limit_of(slot), others_now(rule, slot, now));
+      quota.factor = shed_fraction(rule, slot, cluster);
+      break;
+    case Algorithm::token_bucket:
+    case Algorithm::leaky_bucket:
+      quota.factor = token_price(rule, slot, cluster);
+      break;
+    case Algorithm::sliding_log:
+      break;
+    case Algorithm::strict:
+      strict_quota(rule, slot, now, quota);
+      break;
+  }
+  return quota;
+}
+
+}  // namespace weir

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// From what is known of a key to what this node's workers may admit of it: one answer per algorithm. Pure.
+///
+/// Two bounds meet in most of them. The sound one is a proof: the limit minus what others are known to have
+/// admitted. It wastes nothing while the demand is below the limit, but it is late by a sync. The share is an
+/// estimate: the limit times this node's part of the demand. It is what lets nodes that do not know each
+/// other's last span add up to the limit, and is used when the demand exceeds the limit, or the store is
+/// away.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/rule_state.h"
+#include "limit/share.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// What a publication says of one key that differs from its rule's default.
+struct KeyOverride {
+  std::uint64_t key = 0;
+  /// This node, this window (an interval, or a span of a sliding window), all workers together. Buckets: 0 is
+  /// none, everything else any.
+  std::uint64_t allowance = 0;
+  std::uint64_t factor = 0;  ///< buckets: TokenPrice; shedding: AdmitFraction; see limit/share.h
+  MonotonicTime blocked_until = never;
+  /// When an allowance that is used up grows again, and at least by how much, where that is known.
+  MonotonicTime opens_at = never;
+  std::uint64_t opens_by = 0;
+};
+
+/// What holds for a key of which nothing is known.
+KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept;
+
+/// What holds for a key in the window that `now` lies in.
+KeyOverride quota_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+                     Instant now) noexcept;
+
+/// Whether the key's demand on all nodes exceeds its limit.
+inline bool contended(const RuleState& rule, const KeySlot& slot) noexcept {
+  return slot.demand.exceeds(rule.limit_of(slot));
+}
+
+/// What a token of the key's bucket costs this node.
+TokenPrice token_price(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+
+/// What a token of a bucket costs that is not warm yet: from 3 down to 1.
+double coldness(const RuleState& rule, const KeySlot& slot) noexcept;
+
+/// Whether "count × nodes > limit" says anything of a key (algorithm.md §3, step 6). Where a node's part of the
+/// limit is a small number, chance alone exceeds it: of clients at 70 % of a limit of 1000, spread over 40 nodes,
+/// some node blocks in every single interval, as Poisson counts of 17.5 exceed 25 at some of 40 nodes, and the
+/// ratio itself is a quotient of such counts. There it takes the store's word that the demand exceeds the limit,
+/// or the store's absence, when nothing better is to be had. (From 400 on it is less than one in 10^4.)
+bool nodes_tell(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+
+/// The seeds' ratio of a key; 1 while only what is proven may block.
+NodesRatio nodes_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+
+}  // namespace weir

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What the engine knows of a rule, and of the cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/span_clock.h"
+#include "engine/ledger.h"
+#include "limit/cooldown.h"
+#include "weir/rule.h"
+
+namespace weir {
+
+struct RuleState {
+  explicit RuleState(const Rule& rule);
+
+  /// Limits by shares of the demand, as all do but the seeds' algorithm and those that need none.
+  bool by_shares() const noexcept {
+    return algorithm == Algorithm::fixed_window || algorithm == Algorithm::sliding_window ||
+           algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket ||
+           algorithm == Algorithm::shed;
+  }
+  /// Learns what is offered elsewhere.
+  bool hears() const noexcept { return by_shares() || algorithm == Algorithm::cooldown; }
+  bool is_bucket() const noexcept {
+    return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
+  }
+  std::uint64_t counted(std::uint64_t offered, std::uint64_t admitted) const noexcept {
+    return penalize ? offered : admitted;
+  }
+  std::uint64_t counted(const IntervalCounts& counts) const noexcept {
+    return counted(counts.offered, counts.admitted);
+  }
+  /// Whether nodes tell each other what they refuse: with what they admit it is the demand.
+  bool tells_refused() const noexcept { return by_shares() && !penalize; }
+  /// What piles up of a bucket's rate until it is cold (limit/token_bucket.h).
+  double warm_permits() const noexcept {
+    return static_cast<double>(limit) *
+           (static_cast<double>(warmup.count()) / static_cast<double>(clock.interval().count()));
+  }
+  /// The limit less what the key owes.
+  std::uint64_t limit_of(const KeySlot& slot) const noexcept { return limit - std::min(limit, slot.debt); }
+  /// A span's number among all since the epoch.
+  std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
+
+  SpanClock clock;
+  std::string name;
+  std::string overflow_name;
+  std::uint64_t limit;
+  std::uint64_t burst;  ///< buckets
+  std::uint32_t spans;
+  BlockTerms block;
+  Duration time_to_live;
+  Algorithm algorithm;
+  EarlyBlock early_block;
+  OnStoreFailure on_store_failure;
+  LocalRule local_rule;
+  Duration warmup;
+  bool penalize;
+  bool debt;
+
+  bool started = false;
+  SpanId span;                                  // the span now running
+  std::vector<Ledger::SlotIndex> touched;       // counted since the last span's end
+  std::vector<Ledger::SlotIndex> last_touched;  // counted in the span that ended last
+  std::vector<Ledger::SlotIndex> watched;       // to be asked for in every span, counted or not
+  std::vector<Ledger::SlotIndex> awaiting_read;
+};
+
+/// What bears on every key.
+struct Cluster {
+  bool store_reached = true;
+  std::uint32_t nodes = 1;  ///< that were alive a moment ago, this one included
+};
+
+}  // namespace weir

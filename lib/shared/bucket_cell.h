@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// A token bucket in an allowance cell, shared by a node's workers: one word, one compare-exchange per draw.
+///
+/// The problem: cells live in pools that are cleared as a whole, but a bucket outlives its pool's window. A
+/// pool's window lasts at least as long as the bucket takes to fill, so what the pool before the last knew is
+/// worth nothing; what the last one knows must move over, exactly once, while some workers still draw there.
+/// So it moves at the key's first touch in the new pool: the old cell is closed (one bit, set for good; its
+/// level is frozen with it), and the frozen level is put into the new cell unless that has one already. Every
+/// worker that meets the key does the same and finds the same level, so nobody waits for anybody. A worker
+/// that still held the old cell finds it closed and moves too. A key the old pool does not know is claimed
+/// there first, for the same reason.
+///
+/// Word: the level of limit/bucket.h with its two low bits: 1 set, 2 closed. 0: a bucket never touched, full.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+#include "limit/bucket.h"
+#include "limit/share.h"
+#include "shared/allowance_pool.h"
+
+namespace weir {
+
+class BucketCell {
+ public:
+  explicit BucketCell(AllowanceCell& cell) noexcept : level_(cell.drawn) {}
+
+  /// Makes sure the cell has a level: its own, the one the ended pool's cell holds, or a full bucket's.
+  /// @param ended  the key's cell in the pool before, or nullptr
+  void take_over(AllowanceCell* ended, const BucketTerms& terms, MonotonicTime now) noexcept {
+    // Relaxed throughout, as in AllowanceCell: the word is all there is to agree on.
+    if (level_.load(std::memory_order_relaxed) != 0) return;
+    const std::uint64_t full = terms.full(terms.generated(now));
+    std::uint64_t level = full;
+    if (ended != nullptr) {
+      const std::uint64_t frozen = ended->drawn.fetch_or(closed, std::memory_order_relaxed);
+      if ((frozen & set) != 0) level = terms.caught_up(frozen & ~marks, terms.generated(now));
+    }
+    std::uint64_t untouched = 0;
+    level_.compare_exchange_strong(untouched, level | set, std::memory_order_relaxed);
+  }
+
+  /// Whether the bucket is here: it has a level of its own.
+  bool begun() const noexcept { return (level_.load(std::memory_order_relaxed) & set) != 0; }
+
+  struct Draw {
+    std::uint64_t taken = 0;      ///< tokens: 0 or at least what was needed
+    std::uint64_t available = 0;  ///< units left, or there when it was refused
+    bool closed = false;          ///< the bucket has moved to the next pool: take it over there, draw again
+  };
+
+  /// Takes `need` tokens, and up to `more` further ones, at `price` each. What costs more than the bucket
+  /// holds passes when it is full, and then only in so many of the bucket's fillings that it comes to the price:
+  /// a node with a small share admits little, but never nothing.
+  /// @param key  says in which ones; every node has its own hash of it
+  /// @pre take_over(); need ≥ 1
+  Draw draw(std::uint64_t key, std::uint64_t need, std::uint64_t more, TokenPrice price, const BucketTerms& terms,
+            MonotonicTime now) noexcept {
+    const std::uint64_t generated = terms.generated(now);
+    std::uint64_t needed = priced(terms.cost(need), price);
+    // A request that could never pass must not pass as one that is merely dear for this node.
+    if (need > terms.burst()) return {0, available(terms, now), false};
+    if (needed > terms.capacity()) {
+      const double part = static_cast<double>(terms.capacity()) / static_cast<double>(needed);
+      const auto filling = static_cast<std::int64_t>(generated / terms.capacity());
+      if (whole_requests(part, key, filling) == 0) return {0, available(terms, now), false};
+      needed = terms.capacity();
+    }
+    std::uint64_t word = level_.load(std::memory_order_relaxed);
+    for (;;) {
+      if ((word & closed) != 0) return {.taken = 0, .available = 0, .closed = true};
+      const std::uint64_t level = terms.caught_up(word & ~marks, generated);
+      const std::uint64_t there = terms.available(level, generated);
+      if (there < needed) return {0, there, false};
+      std::uint64_t take = need;
+      std::uint64_t cost = needed;
+      if (const std::uint64_t larger = priced(terms.cost(need + more), price);
+          more > 0 && larger <= there / 2) {
+        take = need + more;
+        cost = larger;
+      }
+      if (level_.compare_exchange_weak(word, (level + cost) | set, std::memory_order_relaxed,
+                                       std::memory_order_relaxed))
+        return {take, there > cost ? there - cost : 0, false};
+    }
+  }
+
+  /// Puts tokens back that were drawn and not used.
+  void give_back(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms) noexcept {
+    change([&](std::uint64_t level) { return level - priced(terms.cost(tokens), price); });
+  }
+
+  /// Takes tokens whether they are there or not, down to one whole bucket of debt: what others have admitted.
+  void charge(std::uint64_t tokens, const BucketTerms& terms, MonotonicTime now) noexcept {
+    const std::uint64_t generated = terms.generated(now);
+    change([&](std::uint64_t level) {
+      level = terms.caught_up(level, generated);
+      const std::uint64_t room = generated + terms.capacity() - level;  // to the deepest debt
+      return level + std::min(terms.cost(tokens), room);
+    });
+  }
+
+  /// Multiplies what there is; what goes beyond a full bucket is gone.
+  void scale(double by, const BucketTerms& terms, MonotonicTime now) noexcept {
+    const std::uint64_t generated = terms.generated(now);
+    change([&](std::uint64_t level) {
+      const std::uint64_t there = terms.available(terms.caught_up(level, generated), generated);
+      const double scaled = std::min(static_cast<double>(there) * by, static_cast<double>(terms.capacity()));
+      // A debt stays what it is.
+      return there == 0 ? level : generated - (static_cast<std::uint64_t>(scaled) & ~marks);
+    });
+  }
+
+  /// Units there are at `now`.
+  std::uint64_t available(const BucketTerms& terms, MonotonicTime now) const noexcept {
+    const std::uint64_t generated = terms.generated(now);
+    const std::uint64_t word = level_.load(std::memory_order_relaxed);
+    if ((word & set) == 0) return terms.capacity();
+    return terms.available(terms.caught_up(word & ~marks, generated), generated);
+  }
+
+  /// What a cost is at a price, never beyond what differences of levels can tell.
+  static constexpr std::uint64_t priced(std::uint64_t cost, TokenPrice price) noexcept {
+    const unsigned __int128 scaled = static_cast<unsigned __int128>(cost) * price / full_price;
+    constexpr std::uint64_t most = BucketTerms::max_burst * BucketTerms::unit;
+    return scaled > most ? most : static_cast<std::uint64_t>(scaled) & ~marks;
+  }
+
+ private:
+  static constexpr std::uint64_t set = 1;
+  static constexpr std::uint64_t closed = 2;
+  static constexpr std::uint64_t marks = set | closed;
+  static_assert(BucketTerms::unit == marks + 1);
+
+  template <typename Change>
+  void change(Change&& next) noexcept {
+    std::uint64_t word = level_.load(std::memory_order_relaxed);
+    for (;;) {
+      // A bucket that has moved on is its next cell's business; one never touched is full.
+      if ((word & closed) != 0 || (word & set) == 0) return;
+      if (level_.compare_exchange_weak(word, next(word & ~marks) | set, std::memory_order_relaxed,
+                                       std::memory_order_relaxed))
+        return;
+    }
+  }
+
+  std::atomic<std::uint64_t>& level_;
+};
+
+}  // namespace weir
