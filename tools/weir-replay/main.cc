@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// weir-replay: what would weir have done with a capture?
+// weir-replay: what would weir have done with a capture, or with a list of requests?
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "capture.h"
+#include "csv_file.h"
+#include "decision_table.h"
 #include "options.h"
 #include "replay.h"
 #include "request_table.h"
+#include "rule_replay.h"
 #include "summary.h"
 #include "weir/config.h"
 #include "weir/throttle.h"
@@ -25,22 +28,77 @@ constexpr std::uint64_t hash_seed = 1;
 
 void complain(const std::string& what) { std::fprintf(stderr, "weir-replay: %s\n", what.c_str()); }
 
-std::unique_ptr<Throttle> make_throttle(const std::string& path) {
+/// The configuration with counters of this process's own; nothing, and complaints, when it is wrong.
+std::optional<Config> read_config(const std::string& path) {
   ConfigResult read = load_config(path);
   for (const ConfigError& error : read.errors) complain(error.to_string());
-  if (!read) return nullptr;
-  read.config.store = StoreConfig{};  // one node alone, with counters in its own memory
+  if (!read) return std::nullopt;
+  read.config.store = StoreConfig{};
+  return std::move(read.config);
+}
+
+std::unique_ptr<Throttle> make_throttle(const Config& config, const std::string& path) {
   ThrottleOptions options;
   options.hash_seed = hash_seed;
-  ThrottleResult made = Throttle::create(read.config, options);
+  ThrottleResult made = Throttle::create(config, options);
   if (!made) complain(path + ": " + made.error);
   return std::move(made.throttle);
 }
 
-int run(const Options& options) {
+/// Leaves only the rule of that name, and lets it say what it would refuse.
+bool choose_rule(Config& config, const std::string& name, const std::string& path) {
+  std::string known;
+  for (const Rule& rule : config.rules) {
+    if (rule.name == name) {
+      Rule chosen = rule;
+      if (chosen.action == Action::observe) chosen.action = Action::drop;
+      config.rules = {std::move(chosen)};
+      return true;
+    }
+    known += (known.empty() ? "" : ", ") + rule.name;
+  }
+  complain(path + ": there is no rule '" + name + "'; " +
+           (known.empty() ? "there are no rules at all" : "there are: " + known));
+  return false;
+}
+
+int run_list(const Options& options) {
+  std::optional<Config> config = read_config(options.config);
+  if (!config || !choose_rule(*config, options.rule, options.config)) return exit_usage;
+  std::unique_ptr<Throttle> throttle = make_throttle(*config, options.config);
+  if (throttle == nullptr) return exit_usage;
+  CsvFile list;
+  if (const std::string wrong = list.open(options.list); !wrong.empty()) {
+    complain(wrong);
+    return exit_failure;
+  }
+  RuleReplay replay(std::move(throttle));
+  DecisionTable table;
+  const std::string to = options.requests.empty() ? "-" : options.requests;
+  if (const std::string wrong = table.open(to, replay.rule().weight); !wrong.empty()) {
+    complain(wrong);
+    return exit_failure;
+  }
+  for (CsvRequest request; list.next(request);)
+    table.add(request, replay.decide(request.time, request.key, request.weight));
+
+  int status = exit_good;
+  if (const std::string wrong = table.close(); !wrong.empty()) {
+    complain(wrong);
+    status = exit_failure;
+  }
+  if (!list.error().empty()) {
+    complain(list.error() + "; the decisions cover what stands before it");
+    status = exit_failure;
+  }
+  return status;
+}
+
+int run_capture(const Options& options) {
   std::unique_ptr<Throttle> throttle;
   if (!options.rules_free) {
-    throttle = make_throttle(options.config);
+    const std::optional<Config> config = read_config(options.config);
+    if (config) throttle = make_throttle(*config, options.config);
     if (throttle == nullptr) return exit_usage;
   }
   Capture capture;
@@ -80,6 +138,8 @@ int run(const Options& options) {
   }
   return status;
 }
+
+int run(const Options& options) { return options.list.empty() ? run_capture(options) : run_list(options); }
 
 }  // namespace
 }  // namespace weir::replay

@@ -589,7 +589,8 @@ TEST_F(ReplayCapture, WithImpossibleValuesIsBroken) {
 TEST_F(ReplayCommandLine, ExplainsItself) {
   const Ran help = run("--help");
   EXPECT_EQ(help.status, 0);
-  for (const auto option : {"--config", "--pcap", "--requests", "--rules-free", "--top", "--version"})
+  for (const auto option :
+       {"--config", "--pcap", "--requests", "--rules-free", "--top", "--csv", "--rule", "--version"})
     EXPECT_NE(help.output.find(option), std::string::npos) << option;
   const Ran version = run("--version");
   EXPECT_EQ(version.status, 0);
@@ -604,7 +605,7 @@ TEST_F(ReplayCommandLine, SaysWhatIsWrong) {
     std::string arguments;
     std::string message;
   } const cases[] = {
-      {"", "--pcap is required"},
+      {"", "--pcap or --csv is required"},
       {"--pcap capture", "--config or --rules-free is required"},
       {"--pcap capture --config", "--config"},
       {"--pcap capture --rules-free --frobnicate", "--frobnicate"},
