@@ -58,6 +58,8 @@ class Controller {
   /// Ends all spans now, whether or not they are over, and gives everything to the store. All workers are
   /// offline.
   void finish(Instant now);
+  /// Once more for what the store has answered since finish(): it may ask for further writes.
+  void end_spans(Instant now) { decide(now, true); }
   /// Takes in what the store has answered. Called by advance(); by itself after a final Store::flush().
   void collect_replies(Instant now);
 

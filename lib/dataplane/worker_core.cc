@@ -215,9 +215,11 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
       return false;
     case Algorithm::shed:
       return !sheds(touched, planned, weight) && draw_window(touched, weight);
+    case Algorithm::strict:
+      // What is counted under a shared name cannot be told from what a lease has left.
+      return touched.entry != nullptr && draw_window(touched, weight);
     case Algorithm::fixed_window:
     case Algorithm::sliding_window:
-    case Algorithm::strict:
       return draw_window(touched, weight);
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
@@ -252,7 +254,8 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   const std::uint64_t credit = touched.entry != nullptr ? touched.entry->credit : 0;
   if (credit >= weight) return true;
   const std::uint64_t more = touched.entry != nullptr ? terms.chunk : 0;
-  BucketCell::Draw draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
+  BucketCell::Draw draw =
+      BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
   if (draw.closed) [[unlikely]] {
     // This worker is the last to leave the old window: what it draws now belongs to the next one.
     const WindowState& window = publication_->windows[terms.window];

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/key_bytes.h"
@@ -15,8 +16,8 @@ constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
 constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
 constexpr Duration heartbeat_lives = std::chrono::seconds{5};
 
-/// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is kept
-/// up to date.
+/// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is
+/// kept up to date.
 constexpr Ordinal remembered_intervals = 16;
 
 /// How much of an interval's error is made good in the next one, and how far that may go: it corrects what
@@ -74,6 +75,8 @@ void Engine::count(const SpanCount& count) {
   if (ordinal > slot.current.ordinal || set_back) roll(rule, slot, ordinal);
 
   const bool leased = rule.algorithm == Algorithm::strict;  // the claims are the counts
+  if (leased)
+    if (Lease* lease = slot.lease_of(ordinal); lease != nullptr) lease->admitted += count.admitted;
   if (ordinal == slot.current.ordinal) {
     slot.current.offered += count.offered;
     slot.current.admitted += count.admitted;
@@ -201,13 +204,38 @@ void Engine::step(Instant now, bool end_all, bool all_passed) {
   pardoned_.clear();
   judge_refusals();
   if (counts_members_) beat(now);
+  // By how much the wall clock has been set since the last step.
+  const Duration set =
+      stepped_ ? (now.wall - last_step_.wall) - (now.monotonic - last_step_.monotonic) : Duration{};
+  stepped_ = true;
+  last_step_ = now;
   for (RuleState& rule : rules_) {
     const SpanId running = rule.clock.span(now.wall);
     if (!rule.started) {
       rule.started = true;
       rule.span = running;
     }
+    if (std::chrono::abs(set) >= rule.clock.interval() / rule.spans) move_windows(rule, set);
     if (running != rule.span || end_all) end_span(rule, running, now, end_all, all_passed);
+  }
+}
+
+// What a sliding window holds is as old as it was, whatever the wall clock says.
+void Engine::move_windows(const RuleState& rule, Duration by) {
+  if (rule.algorithm != Algorithm::sliding_window) return;
+  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
+                                               rule.clock.interval().count());
+  for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+    KeySlot& slot = ledger_[i];
+    if (slot.key == 0 || slot.rule != index) continue;
+    std::vector<SpanCounts> spans(slot.spans.size());
+    for (const SpanCounts& span : slot.spans)
+      if (span.number + moved >= 0)
+        spans[static_cast<std::size_t>(span.number + moved) % spans.size()] = {span.number + moved, span.own,
+                                                                               span.others};
+    slot.spans = std::move(spans);
+    slot.heard_span = -1;
   }
 }
 
@@ -223,8 +251,8 @@ void Engine::beat(Instant now) {
                        .returned = 0,
                        .use = CounterUse::members});
   };
-  say(ordinal, 1);
   if (beating_) say(ordinal - 1, 0);
+  say(ordinal, 1);
   beating_ = true;
   beat_ = ordinal;
 }
@@ -278,6 +306,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
     ledger_[index].span_offered = ledger_[index].span_admitted = 0;
   if (!cluster_.store_reached) apply_local_rules(rule, now);
 
+  if (rule.debt && next.ordinal != rule.span.ordinal) pay_debts(rule, next.ordinal);
   if (next.ordinal != rule.span.ordinal) {
     const auto index = static_cast<RuleIndex>(&rule - rules_.data());
     forget_idle(index, now.monotonic);
@@ -291,6 +320,16 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
     }
   }
   rule.span = next;
+}
+
+// An interval without counts pays as much as the limit: nothing will be read of it.
+void Engine::pay_debts(const RuleState& rule, Ordinal next) {
+  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+    KeySlot& slot = ledger_[i];
+    if (slot.key == 0 || slot.rule != index || slot.debt == 0 || slot.last_counted >= next - 1) continue;
+    slot.debt -= std::min(slot.debt, rule.limit);
+  }
 }
 
 // One span after an interval's end the others have written too: ask for its sum (step 4).
@@ -383,16 +422,22 @@ void Engine::warm(const RuleState& rule, KeySlot& slot) {
 
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
 void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
-  if (slot.lease.held && slot.lease.ordinal != next.ordinal) {
-    if (slot.ended_lease.held) write_lease(rule, slot, slot.ended_lease, 0);
-    slot.ended_lease = std::exchange(slot.lease, Lease());
-    if (slot.next_lease.held && slot.next_lease.ordinal == next.ordinal)
-      slot.lease = std::exchange(slot.next_lease, Lease());
-  }
+  const auto end = [&](Lease& over) {
+    if (slot.ended_lease.held) {
+      if (all_passed) slot.ended_lease.close();
+      write_lease(rule, slot, slot.ended_lease, 0);
+    }
+    slot.ended_lease = std::exchange(over, Lease());
+  };
+  if (slot.lease.held && slot.lease.ordinal != next.ordinal) end(slot.lease);
+  if (slot.next_lease.held && slot.next_lease.ordinal == next.ordinal && !slot.lease.held)
+    slot.lease = std::exchange(slot.next_lease, Lease());
+  // A clock that was set has left the interval that this was for.
+  if (slot.next_lease.held && slot.next_lease.ordinal != next.ordinal + 1) end(slot.next_lease);
   if (slot.ended_lease.held && all_passed) {
     Lease& ended = slot.ended_lease;
     ended.lowering = false;
-    ended.close(slot.admitted_in(ended.ordinal));
+    ended.close();
     write_lease(rule, slot, ended, 0);
     if (ended.asked == 0) ended = Lease();
   }
@@ -403,16 +448,21 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     if (demand == 0) return;
     lease.begin(next.ordinal);
   }
-  const std::uint64_t admitted = slot.admitted_in(lease.ordinal);
   // What a span takes is a small number as a rule, and jumps: beside the last one stands the interval's
   // average.
   const double average = static_cast<double>(slot.offered_in(rule.span.ordinal)) / (rule.span.index + 1);
   const double expected = std::max(average, (average + static_cast<double>(demand)) / 2);
   // Until the next claim is answered, but not beyond the interval: what is left then is nobody's.
   const double spans_ahead = std::min(1.5, static_cast<double>(rule.spans - next.index));
-  const auto target = static_cast<std::uint64_t>(expected * spans_ahead + (expected > 0 ? 1 : 0));
-  if (lease.lowering && all_passed) lease.lowered_everywhere(admitted);
-  const std::uint64_t unused = lease.granted > admitted ? lease.granted - admitted : 0;
+  // Three standard deviations more, as far as there is enough for all: honest clients should not feel that
+  // quota is leased.
+  const bool plenty = lease.total < rule.limit - rule.limit / 4;
+  const double left_for_each =
+      static_cast<double>(rule.limit - std::min(rule.limit, lease.total)) / cluster_.nodes;
+  const double margin = std::min(3 * std::sqrt(expected * spans_ahead), left_for_each);
+  const auto target = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
+  if (lease.lowering && all_passed) lease.lowered_everywhere();
+  const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
   std::uint64_t claim = 0;
   if (lease.asked == 0 && !lease.lowering) {
     if (unused < target && !lease.used_up) {
@@ -427,21 +477,19 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     } else if (unused < target) {
       // Others may give some back.
       write_lease_question(rule, slot, lease);
-    } else if (unused < target) {
-      // Others may give some back.
-      write_lease_question(rule, slot, lease);
     } else if (unused > target + target / 2) {
-      lease.lower(admitted + target);
+      lease.lower(lease.admitted + target);
     }
   }
   write_lease(rule, slot, lease, claim);
 
-  // For the next interval, while the last span of this one runs: half of what was admitted in this one, as
-  // the demand will be much the same and the other half can follow it.
+  // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
+  // half of what was admitted in this one where the limit was used up, as it will be again.
   if (next.index + 1 == rule.spans && !slot.next_lease.held && slot.current.ordinal == next.ordinal) {
     slot.next_lease.begin(next.ordinal + 1);
-    const std::uint64_t ahead = std::max<std::uint64_t>(std::min(slot.current.admitted / 2, rule.limit),
-                                                        std::min(target, rule.limit / cluster_.nodes / 2));
+    const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
+    const std::uint64_t ahead = std::max(plenty ? 0 : slot.current.admitted / 2,
+                                         std::min(static_cast<std::uint64_t>(first), rule.limit / 2));
     write_lease(rule, slot, slot.next_lease, ahead);
   }
 }
@@ -451,7 +499,7 @@ void Engine::end_leases(RuleState& rule, KeySlot& slot) {
   for (Lease* lease : {&slot.lease, &slot.next_lease, &slot.ended_lease}) {
     if (!lease->held) continue;
     lease->lowering = false;
-    lease->close(slot.admitted_in(lease->ordinal));
+    lease->close();
     write_lease(rule, slot, *lease, 0);
   }
 }
@@ -488,9 +536,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   KeySlot& slot = ledger_[index];
   const RuleState& rule = rules_[slot.rule];
   if (reply.use == CounterUse::lease) {
-    for (Lease* lease : {&slot.lease, &slot.next_lease, &slot.ended_lease})
-      if (lease->held && lease->ordinal == reply.ordinal)
-        lease->answered(reply.delta, reply.total, rule.limit);
+    if (Lease* lease = slot.lease_of(reply.ordinal); lease != nullptr)
+      lease->answered(reply.delta, reply.total, rule.limit);
     return;
   }
   IntervalCounts* counts = reply.ordinal == slot.current.ordinal    ? &slot.current
@@ -606,8 +653,8 @@ void Engine::learn() {
 }
 
 void Engine::charge_bucket(const RuleState& rule, KeySlot& slot) {
-  // A price paid while the key was known to be contended has others' part in it already. A bucket that others had
-  // emptied before is not full here: what was taken from it is owed.
+  // A price paid while the key was known to be contended has others' part in it already. A bucket that others
+  // had emptied before is not full here: what was taken from it is owed.
   if (std::exchange(slot.was_full, false))
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
   else if (slot.others_admitted > 0 && slot.price == 0)
@@ -635,8 +682,8 @@ void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
     const KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index || slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.debt > 0) continue;
-    // While there is room, what was learned of a contended key is worth keeping: who forgets his small share begins
-    // with the larger one of a node that knows nothing.
+    // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
+    // begins with the larger one of a node that knows nothing.
     if (rules_[index].by_shares() && slot.last_counted >= ending - remembered_intervals &&
         ledger_.size() < ledger_.capacity() / 2 && contended(rules_[index], slot))
       continue;

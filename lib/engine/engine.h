@@ -70,8 +70,8 @@ struct BucketCharge {
   std::uint64_t key = 0;
   RuleIndex rule = no_rule;
   std::uint64_t tokens = 0;  ///< to be taken: what other nodes have admitted
-  /// What is there is to be multiplied with this: where tokens become cheaper for a node, because its share has
-  /// grown, it must not have more of them at once.
+  /// What is there is to be multiplied with this: where tokens become cheaper for a node, because its share
+  /// has grown, it must not have more of them at once.
   double scale = 1;
 };
 
@@ -161,6 +161,7 @@ class Engine {
                    std::uint64_t delta);
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
+  void pay_debts(const RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
@@ -171,6 +172,7 @@ class Engine {
   void watch(RuleState& rule, Ledger::SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
   void forget_idle(RuleIndex rule, MonotonicTime now);
+  void move_windows(const RuleState& rule, Duration by);
   void beat(Instant now);
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
@@ -188,6 +190,8 @@ class Engine {
   std::vector<std::uint64_t> pardoned_;
   std::uint64_t strays_ = 0;
   bool counts_members_ = false;
+  Instant last_step_{};
+  bool stepped_ = false;
   bool beating_ = false;
   Ordinal beat_ = 0;
 };

@@ -21,13 +21,15 @@
 
 namespace weir {
 
-struct Lease {
+class Lease {
+ public:
   Ordinal ordinal = 0;
-  std::uint64_t granted = 0;  ///< what this node may admit in the interval
-  std::uint64_t asked = 0;    ///< claimed and not yet answered
-  std::uint64_t owed = 0;     ///< to be given back with the next write
-  std::uint64_t lowered = 0;  ///< with `lowering`: what the publication allows while workers take it up
-  std::uint64_t total = 0;    ///< claimed by all, by the latest answer
+  std::uint64_t granted = 0;   ///< what this node may admit in the interval
+  std::uint64_t admitted = 0;  ///< of it, by the counts drained so far
+  std::uint64_t asked = 0;     ///< claimed and not yet answered
+  std::uint64_t owed = 0;      ///< to be given back with the next write
+  std::uint64_t lowered = 0;   ///< with `lowering`: what the publication allows while workers take it up
+  std::uint64_t total = 0;     ///< claimed by all, by the latest answer
   bool lowering = false;
   bool used_up = false;  ///< the limit has been claimed whole
   bool held = false;     ///< the lease is of `ordinal`; else it is blank
@@ -52,22 +54,25 @@ struct Lease {
   }
 
   /// Gives back all that workers have not drawn. @pre none of them can draw any more
-  void close(std::uint64_t admitted) noexcept {
-    if (granted <= admitted) return;
-    owed += granted - admitted;
-    granted = admitted;
-  }
+  void close() noexcept { keep(admitted); }
 
   /// Begins to lower what workers may draw.
   void lower(std::uint64_t to) noexcept {
     lowered = to;
     lowering = true;
   }
-  /// All workers have taken the lower allowance up. @param admitted  what they have drawn and used
-  void lowered_everywhere(std::uint64_t admitted) noexcept {
+  /// All workers have taken the lower allowance up.
+  void lowered_everywhere() noexcept {
     if (!lowering) return;
     lowering = false;
-    close(std::max(lowered, admitted));
+    keep(std::max(lowered, admitted));
+  }
+
+ private:
+  void keep(std::uint64_t what) noexcept {
+    if (granted <= what) return;
+    owed += granted - what;
+    granted = what;
   }
 };
 

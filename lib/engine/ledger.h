@@ -80,7 +80,7 @@ struct KeySlot {
   std::uint64_t others_admitted = 0;      ///< …the admitted part of it, for a bucket's charge
   std::int64_t heard_span = -1;           ///< number of the span at whose end it was last learned from
   double correction = 1;          ///< what shares are multiplied with, so that the sum comes to the limit
-  TokenPrice price = 0;                   ///< of a contended bucket; 0: it is not contended
+  TokenPrice price = 0;           ///< of a contended bucket; 0: it is not contended
   double cold_permits = 0;        ///< a bucket that warms up: what has piled up while it was not used
   std::int64_t warmed_span = -1;  ///< number of the span at whose end they were last brought forward
   std::uint64_t debt = 0;         ///< admitted over the limit and not yet taken off
@@ -90,12 +90,13 @@ struct KeySlot {
   Lease ended_lease;              ///< …and of the one that has ended
   std::uint32_t next_free = 0;
 
-  /// What was admitted here in one of the two intervals that are remembered; else 0.
-  std::uint64_t admitted_in(Ordinal ordinal) const noexcept {
-    return ordinal == current.ordinal    ? current.admitted
-           : ordinal == previous.ordinal ? previous.admitted
-                                         : 0;
+  /// The lease of an interval; nullptr: none is held.
+  Lease* lease_of(Ordinal ordinal) noexcept {
+    for (Lease* held : {&lease, &next_lease, &ended_lease})
+      if (held->held && held->ordinal == ordinal) return held;
+    return nullptr;
   }
+  /// What was offered here in one of the two intervals that are remembered; else 0.
   std::uint64_t offered_in(Ordinal ordinal) const noexcept {
     return ordinal == current.ordinal ? current.offered : ordinal == previous.ordinal ? previous.offered : 0;
   }

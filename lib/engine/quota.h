@@ -48,11 +48,12 @@ TokenPrice token_price(const RuleState& rule, const KeySlot& slot, const Cluster
 /// What a token of a bucket costs that is not warm yet: from 3 down to 1.
 double coldness(const RuleState& rule, const KeySlot& slot) noexcept;
 
-/// Whether "count × nodes > limit" says anything of a key (algorithm.md §3, step 6). Where a node's part of the
-/// limit is a small number, chance alone exceeds it: of clients at 70 % of a limit of 1000, spread over 40 nodes,
-/// some node blocks in every single interval, as Poisson counts of 17.5 exceed 25 at some of 40 nodes, and the
-/// ratio itself is a quotient of such counts. There it takes the store's word that the demand exceeds the limit,
-/// or the store's absence, when nothing better is to be had. (From 400 on it is less than one in 10^4.)
+/// Whether "count × nodes > limit" says anything of a key (algorithm.md §3, step 6). Where a node's part of
+/// the limit is a small number, chance alone exceeds it: of clients at 70 % of a limit of 1000, spread over
+/// 40 nodes, some node blocks in every single interval, as Poisson counts of 17.5 exceed 25 at some of 40
+/// nodes, and the ratio itself is a quotient of such counts. There it takes the store's word that the demand
+/// exceeds the limit, or the store's absence, when nothing better is to be had. (From 400 on it is less than
+/// one in 10^4.)
 bool nodes_tell(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
 
 /// The seeds' ratio of a key; 1 while only what is proven may block.

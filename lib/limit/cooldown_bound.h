@@ -6,11 +6,14 @@
 /// Derivation. A node stops at the limit minus what others are known to have admitted (the sound early block),
 /// so alone it never exceeds the limit, and n nodes together never exceed n limits: the excess is at most
 /// n − 1 limits, whatever fails. While the store answers, let t be the moment the cluster's admissions reach
-/// the limit. Every node has written what it admitted until t by the end of the span that t lies in; a node
-/// whose own write came before another's sees that one's with its next write, a span later. So by t + 2 spans
-/// + 2 round trips every node knows that the limit is reached and admits nothing more: the excess is at most
-/// what was offered in that time. Clocks that differ by up to `skew` shift spans and borders by as much, each
-/// way. What blocks and the share (`nodes`) spare comes off both, and is not counted on.
+/// the limit. Every node has written what it admitted until t by the end of the span that t lies in. A node that
+/// admits something after t writes it when its span ends, and the answer tells it the sum; where another's write
+/// for that span comes after its own, it sees that one with its next. From then on it admits nothing more. So
+/// each node is blind for at most 2 spans + 2 round trips, counted from its first admission after t: which may be
+/// late, where a node falls silent and comes back. So the excess is at most the sum over nodes of the most that
+/// is offered to each in any window of that length. Clocks that differ by up to `skew` shift spans and borders
+/// by as much, each way. What blocks, the share (`nodes`) and reading ahead of need spare comes off, and is not
+/// counted on.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +35,8 @@ constexpr Duration cooldown_blind_time(Duration interval, std::uint32_t spans, D
 /// The most that can be admitted over `limit` in one aligned interval, in units of weight.
 /// @param nodes    that may carry the key, those that restarted or whose clock was set within the interval
 ///                 counted once more for each time
-/// @param offered  the most offered to all nodes in any window of cooldown_blind_time(); where the store fails,
-///                 loses answers or is wiped: the largest number there is
+/// @param offered  the sum over nodes of the most offered to each in any window of cooldown_blind_time(); where the
+///                 store fails, loses answers or is wiped: the largest number there is
 constexpr std::uint64_t cooldown_overshoot_bound(std::uint64_t limit, std::uint64_t nodes,
                                                  std::uint64_t offered) noexcept {
   const auto others = static_cast<unsigned __int128>(nodes > 0 ? nodes - 1 : 0) * limit;

@@ -167,6 +167,10 @@ bool NodeCore::stop(Duration patience) {
 bool NodeCore::finish(Instant now, Duration patience) {
   const std::lock_guard lock(control_mutex_);
   controller_.finish(now);
+  store_->flush(patience);
+  controller_.collect_replies(now);
+  // What the last claims have brought goes back too.
+  controller_.end_spans(now);
   const bool flushed = store_->flush(patience);
   controller_.collect_replies(now);
   const bool drained =

@@ -54,12 +54,12 @@ class BucketCell {
   };
 
   /// Takes `need` tokens, and up to `more` further ones, at `price` each. What costs more than the bucket
-  /// holds passes when it is full, and then only in so many of the bucket's fillings that it comes to the price:
-  /// a node with a small share admits little, but never nothing.
+  /// holds passes when it is full, and then only in so many of the bucket's fillings that it comes to the
+  /// price: a node with a small share admits little, but never nothing.
   /// @param key  says in which ones; every node has its own hash of it
   /// @pre take_over(); need ≥ 1
-  Draw draw(std::uint64_t key, std::uint64_t need, std::uint64_t more, TokenPrice price, const BucketTerms& terms,
-            MonotonicTime now) noexcept {
+  Draw draw(std::uint64_t key, std::uint64_t need, std::uint64_t more, TokenPrice price,
+            const BucketTerms& terms, MonotonicTime now) noexcept {
     const std::uint64_t generated = terms.generated(now);
     std::uint64_t needed = priced(terms.cost(need), price);
     // A request that could never pass must not pass as one that is merely dear for this node.

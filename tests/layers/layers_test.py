@@ -225,6 +225,9 @@ class Includes(unittest.TestCase):
         wrong = []
         for path in sources("app", "bench", "tools"):
             for name, quoted in includes(path):
+                # The simulator drives the very objects that run in production, one level below the public face.
+                if name.split("/")[0] in ROOMS and relative(path).startswith("tools/weir-sim/"):
+                    continue
                 if name.split("/")[0] in ROOMS:
                     wrong.append(f"{relative(path)}: {name}")
                 elif quoted and not name.startswith("weir/"):

@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""weir-sim as a program: its scenarios are gates, its output repeats, its messages name the place of a mistake.
+
+Environment: WEIR_SOURCE_ROOT, WEIR_SIM (the program), WEIR_TEST_SEED (default: a fixed one).
+"""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
+SCENARIOS = SOURCE / "tools/weir-sim/scenarios"
+PROGRAM = os.environ["WEIR_SIM"]
+SEED = int(os.environ.get("WEIR_TEST_SEED", "20261121"))
+# A scenario that lacks nothing; tests change it.
+SMALL = """duration = "3s"
+[[rule]]
+name = "user"
+key = ["header:user"]
+limit = 50
+interval = "1s"
+[nodes]
+count = 3
+[demand]
+of_limit = 2
+"""
+
+
+def run(*arguments):
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=250
+    )
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def file(self, text, name="scenario.toml"):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def simulate(self, scenario, *arguments, seed=SEED):
+        """The JSON document of a run whose gates hold."""
+        done = run(scenario, "--json", "--seed", seed, *arguments)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        report = json.loads(done.stdout)
+        failed = [gate for gate in report["gates"] if not gate["good"]]
+        self.assertEqual([], failed, f"weir-sim {scenario} --seed {seed} {' '.join(map(str, arguments))}")
+        self.assertEqual(0, done.returncode)
+        return report
+
+
+class StockScenarios(Case):
+    def test_every_scenario_keeps_its_gates(self):
+        names = sorted(path.name for path in SCENARIOS.glob("*.toml"))
+        self.assertGreater(len(names), 10)
+        for name in names:
+            with self.subTest(name):
+                report = self.simulate(SCENARIOS / name)
+                self.assertTrue(report["gates"], "a scenario without gates shows nothing")
+
+    def test_every_scenario_says_what_it_shows(self):
+        for path in sorted(SCENARIOS.glob("*.toml")):
+            with self.subTest(path.name):
+                comment = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
+                self.assertGreaterEqual(len(comment), 2)
+
+    def test_the_steady_state_holds_over_demand_nodes_and_spread(self):
+        for nodes, demand, spread, seconds in (
+            (1, 10, "even", 15),
+            (1, 1.2, "even", 15),
+            (3, 2, "one", 15),
+            (8, 1.2, "zipf", 15),
+            (64, 3, "zipf", 12),
+            (1024, 1.5, "even", 9),
+        ):
+            with self.subTest(f"{nodes} nodes, demand {demand}, {spread}"):
+                self.simulate(
+                    SCENARIOS / "steady-state.toml",
+                    f"--set=nodes.count={nodes}",
+                    f"--set=demand.of_limit={demand}",
+                    f"--set=spread.kind={spread}",
+                    f"--set=duration={seconds}s",
+                )
+
+    def test_the_bound_of_cooldown_and_the_ledger_hold_in_random_scenarios(self):
+        for number in range(20):
+            seed = SEED + number
+            chance = random.Random(seed)
+            settings = {
+                "duration": "8s",
+                "nodes.count": chance.choice([1, 2, 3, 7, 20, 60]),
+                "nodes.cores": chance.choice([1, 2, 4]),
+                "rule.limit": chance.choice([1, 7, 100, 2000]),
+                "rule.spans": chance.choice([2, 5, 10, 20]),
+                "rule.cooldown": chance.choice(["50ms", "300ms", "1s", "3s"]),
+                "demand.of_limit": chance.choice([0.9, 1.3, 4, 10]),
+                "spread.kind": chance.choice(["even", "zipf", "one", "moving"]),
+                "spread.period": chance.choice(["100ms", "1s", "5s"]),
+                "clocks.offset_max": chance.choice(["0s", "5ms"]),
+                "store.loss_reply": chance.choice([0, 0, 0.05]),
+                "store.loss_request": chance.choice([0, 0, 0.05]),
+            }
+            with self.subTest(f"seed {seed}"):
+                options = [f"--set={key}={value}" for key, value in settings.items()]
+                self.simulate(SCENARIOS / "cooldown-bound.toml", *options, seed=seed)
+
+
+    def test_the_bound_of_cooldown_holds_where_nodes_fall_silent_for_whole_spans(self):
+        # A node without counts hears nothing from the store, and comes back with what it knew.
+        for nodes, limit, demand in ((7, 2000, 10), (20, 100, 4), (60, 7, 4)):
+            with self.subTest(f"{nodes} nodes, limit {limit}, demand {demand}"):
+                settings = {
+                    "duration": "10s",
+                    "nodes.count": nodes,
+                    "rule.limit": limit,
+                    "demand.of_limit": demand,
+                    "demand.on": "5s",
+                    "spread.kind": "moving",
+                    "spread.period": "100ms",
+                }
+                options = [f"--set={key}={value}" for key, value in settings.items()]
+                self.simulate(SCENARIOS / "cooldown-bound.toml", *options)
+
+
+class Repeats(Case):
+    def outputs(self, seed):
+        plot = self.folder / "plot.svg"
+        text = run(SCENARIOS / "replay.toml", "--seed", seed, "--plot", plot)
+        document = run(SCENARIOS / "replay.toml", "--seed", seed, "--json")
+        return text.stdout, document.stdout, plot.read_text(encoding="utf-8")
+
+    def test_the_same_seed_gives_the_same_bytes(self):
+        self.assertEqual(self.outputs(SEED), self.outputs(SEED))
+
+    def test_another_seed_gives_others(self):
+        for one, other in zip(self.outputs(SEED), self.outputs(SEED + 1)):
+            self.assertNotEqual(one, other)
+
+    def test_algorithms_beside_one_another_meet_the_same_demand(self):
+        report = self.simulate(self.file(SMALL), "--algorithm", "cooldown", "--algorithm", "fixed-window")
+        offered = {
+            name: [row["offered"] for row in report["intervals"] if row["algorithm"] == name]
+            for name in ("cooldown", "fixed-window")
+        }
+        self.assertEqual(offered["cooldown"], offered["fixed-window"])
+        alone = self.simulate(self.file(SMALL), "--algorithm", "fixed-window")
+        self.assertEqual(alone["summaries"]["fixed-window"], report["summaries"]["fixed-window"])
+
+
+class Output(Case):
+    FIGURES = (
+        "admission_error_pct overshoot_max_pct overshoot_sliding_max_pct utilization_pct false_block_intervals_pct "
+        "reaction_ms_p50 reaction_ms_p99 store_ops_per_s lost_counts duplicated_counts seed nodes virtual_s"
+    ).split()
+
+    def test_the_json_has_intervals_and_a_summary(self):
+        report = self.simulate(self.file(SMALL))
+        for name in self.FIGURES:
+            self.assertIn(name, report["summary"])
+        self.assertEqual((SEED, 3, 3), tuple(report["summary"][name] for name in ("seed", "nodes", "virtual_s")))
+        rows = report["intervals"]
+        self.assertEqual([0, 1, 2], [row["begin_s"] for row in rows])
+        for row in rows:
+            self.assertEqual(("user", "k0", 50), (row["rule"], row["key"], row["limit"]))
+            self.assertGreater(row["offered"], row["admitted"])
+            self.assertGreater(row["admitted"], 0)
+        self.assertEqual(report["summary"]["offered"], sum(row["offered"] for row in rows))
+        self.assertEqual(report["summary"]["admitted"], sum(row["admitted"] for row in rows))
+
+    def test_the_text_has_a_table_a_summary_and_gates(self):
+        done = run(self.file(SMALL + "[expect]\nlost_counts = [0, 0]\n"))
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        for part in ("interval  limit  offered", "admission_error_pct", "lost_counts  user   cooldown"):
+            self.assertIn(part, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^lost_counts .* ok$")
+
+    def test_a_gate_that_fails_is_shown_and_ends_with_1(self):
+        done = run(self.file(SMALL + "[expect]\nutilization_pct = [0, 1]\n"))
+        self.assertEqual(1, done.returncode)
+        self.assertRegex(done.stdout, r"(?m)^utilization_pct .* FAILED$")
+
+    def test_a_gate_of_an_algorithm_goes_before_the_one_of_all(self):
+        gates = "[expect]\nutilization_pct = [0, 1]\n[expect.cooldown]\nutilization_pct = [0, 200]\n"
+        self.assertEqual(0, run(self.file(SMALL + gates)).returncode)
+        self.assertEqual(1, run(self.file(SMALL + gates), "--algorithm", "fixed-window").returncode)
+
+    def test_the_plot_is_a_drawing_with_a_panel_per_algorithm(self):
+        plot = self.folder / "plot.svg"
+        self.simulate(self.file(SMALL), "--plot", plot, "--algorithm", "cooldown", "--algorithm", "fixed-window")
+        root = xml.etree.ElementTree.parse(plot).getroot()
+        words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for word in ("cooldown", "fixed-window", "offered", "admitted", "3 s"):
+            self.assertIn(word, words)
+        self.assertEqual(4, len(list(root.iter("{http://www.w3.org/2000/svg}path"))))
+
+    def test_a_plot_that_cannot_be_written_ends_with_1(self):
+        done = run(self.file(SMALL), "--plot", self.folder / "absent" / "plot.svg")
+        self.assertEqual(1, done.returncode)
+        self.assertIn("plot.svg: the plot could not be written", done.stderr)
+
+    def test_help_and_version_end_with_0(self):
+        for option, word in (("--help", "SCENARIO"), ("--version", "weir-sim ")):
+            done = run(option)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertIn(word, done.stdout)
+
+
+class Settings(Case):
+    def test_values_are_set_from_the_command_line(self):
+        report = self.simulate(
+            self.file(SMALL), "--set", "nodes.count=2", "--set", "rule.limit=7", "--set", "rule.0.interval=500ms"
+        )
+        self.assertEqual(2, report["summary"]["nodes"])
+        self.assertEqual({7}, {row["limit"] for row in report["intervals"]})
+        self.assertEqual(6, len(report["intervals"]))
+
+    def test_a_setting_that_means_nothing_ends_with_2(self):
+        for setting, message in (
+            ("nodes.count", "--set wants key=value"),
+            ("nodes.cuont=3", 'unknown key "cuont" in [nodes]'),
+            ("rule.7.limit=3", "there are only 1 of them"),
+            ("nodes.count=many", "count must be a whole number, not a string"),
+        ):
+            with self.subTest(setting):
+                done = run(self.file(SMALL), "--set", setting)
+                self.assertEqual(2, done.returncode)
+                self.assertIn(message, done.stderr)
+
+    def test_recorded_demand_is_played_as_it_stands(self):
+        self.file("time_ms,key,weight,node\n0,a,1,0\n10.5,b,2,1\n999,a,3,2\n1500,b,1,0\n", "demand.csv")
+        text = SMALL.replace("of_limit = 2", 'shape = "recorded"\nfile = "demand.csv"')
+        rows = self.simulate(self.file(text))["intervals"]
+        self.assertEqual(
+            [("a", 4), ("a", 0), ("a", 0), ("b", 2), ("b", 1), ("b", 0)],
+            [(row["key"], row["offered"]) for row in rows],
+        )
+
+
+class World(Case):
+    """What the scenario says happens, counted in requests that come at equal distances."""
+
+    def offered(self, text, *settings):
+        options = [f"--set={setting}" for setting in settings]
+        rows = self.simulate(self.file(text), *options)["intervals"]
+        return [row["offered"] for row in rows if row["key"] == rows[0]["key"]]
+
+    def regular(self, more=""):
+        demand = 'rate = 120\narrivals = "regular"'
+        return SMALL.replace("of_limit = 2", demand).replace("count = 3", "count = 2") + more
+
+    def test_shapes_offer_what_they_say(self):
+        for shape, offered in (
+            ('shape = "constant"', [120, 120, 120]),
+            ('shape = "step"\npoints = [["0s", 0.5], ["1s", 2], ["2s", 0]]', [60, 240, 0]),
+            ('shape = "ramp"\npoints = [["0s", 0], ["3s", 3]]', [60, 180, 300]),
+            ('shape = "on-off"\non = "500ms"\noff = "1s"', [60, 60, 0]),
+            ('shape = "constant"\nfrom = "1s"\nuntil = "2500ms"', [0, 120, 60]),
+            ('shape = "constant"\nweight = 3', [360, 360, 360]),
+        ):
+            with self.subTest(shape):
+                self.assertEqual(offered, self.offered(self.regular(shape)))
+
+    def test_keys_share_the_demand(self):
+        self.assertEqual([40, 40, 40], self.offered(self.regular('[[keys]]\nheader = "user"\ncount = 3\n')))
+
+    def test_what_would_come_to_a_node_that_is_away_goes_to_the_others_or_is_lost(self):
+        for kind, more in (("crash", ""), ("leave", ""), ("pause", 'for = "2s"\n')):
+            for traffic, offered in (("others", [120, 120, 120]), ("lost", [120, 60, 60])):
+                with self.subTest(kind, traffic=traffic):
+                    event = f'[[event]]\nkind = "{kind}"\nat = "1s"\nnode = 1\ntraffic = "{traffic}"\n{more}'
+                    self.assertEqual(offered, self.offered(self.regular(event)))
+
+    def test_a_node_that_restarts_gets_its_part_again(self):
+        event = '[[event]]\nkind = "{}"\nat = "{}"\nnode = 1\ntraffic = "lost"\n'
+        events = event.format("crash", "500ms") + event.format("restart", "1500ms")
+        self.assertEqual([90, 90, 120], self.offered(self.regular(events)))
+
+    def test_every_request_falls_under_every_rule(self):
+        rules = '[[rule]]\nname = "all"\nlimit = 70\ninterval = "1s"\nalgorithm = "fixed-window"\n'
+        text = self.regular('[[keys]]\nheader = "user"\ncount = 3\n').replace("count = 2", "count = 1") + rules
+        report = self.simulate(self.file(text))
+        rows = {(row["rule"], row["key"], row["begin_s"]): row for row in report["intervals"]}
+        for second in range(3):
+            # Three users of 40 requests, and 70 for all together: one level refuses, and none is charged.
+            self.assertEqual((120, 70), tuple(rows["all", "", second][name] for name in ("offered", "admitted")))
+            users = [rows["user", f"k{user}", second]["admitted"] for user in range(3)]
+            self.assertEqual(70, sum(users))
+
+    def test_a_store_that_is_away_is_not_asked(self):
+        with_store = self.simulate(self.file(self.regular()))["summary"]
+        without = self.simulate(self.file(self.regular('[store]\noutages = [["0s", "3s"]]\n')))["summary"]
+        self.assertGreater(with_store["store_ops_per_s"], 1)
+        self.assertEqual(0, without["store_ops_per_s"])
+        self.assertEqual((0, 0), (without["lost_counts"], without["duplicated_counts"]))
+
+
+class Mistakes(Case):
+    def test_each_is_named_with_its_place(self):
+        for change, place, message in (
+            (('duration = "3s"', 'duration = "0s"'), "1:12", "duration must be longer than 0"),
+            (('duration = "3s"\n', ""), None, 'lacks the key "duration"'),
+            (('duration = "3s"', "duration = 3"), "1:12", "duration must be a duration in quotes"),
+            (("limit = 50", "limit = 0"), "5:9", "limit must be a whole number of at least 1"),
+            (("limit = 50", "limit = 50\nlimits = 3"), "6:1", 'unknown key "limits" in [[rule]]'),
+            (('"header:user"', '"src_ip"'), "4:8", "a scenario's requests differ in the headers"),
+            (('key = ["header:user"]', 'key = ["header:user"]\nmatch = { path = "/x" }'), "5:9", "leave match out"),
+            (("count = 3", "count = 0"), "8:9", "count must be a whole number from 1 to"),
+            (("of_limit = 2", "of_limit = -2"), "10:12", "of_limit must be from 0 to"),
+            (("of_limit = 2", ""), "9:1", 'lacks the key "rate" or "of_limit"'),
+            (("of_limit = 2", 'of_limit = 2\nshape = "stpe"'), "11:9", 'did you mean "step"?'),
+            (("of_limit = 2", 'of_limit = 2\nshape = "step"'), "9:1", 'lacks the key "points"'),
+            (("of_limit = 2", "of_limit = 2\n[expect]\nlost = [0, 0]"), "12:1", 'unknown key "lost" in [expect]'),
+            (("of_limit = 2", "of_limit = 2\n[expect]\nlost_counts = 0"), "12:15", "must be a range"),
+            (("of_limit = 2", 'of_limit = 2\n[[event]]\nkind = "crash"\nat = "1s"\nnode = 3'), "14:8", "node must be"),
+            (("of_limit = 2", "of_limit = 2\n[store]\nrtt = 3"), "12:7", "rtt must be"),
+            (("of_limit = 2", "of_limit = 2 2"), "10:14", ""),
+        ):
+            with self.subTest(change=change):
+                self.assertIn(change[0], SMALL)
+                path = self.file(SMALL.replace(*change))
+                done = run(path)
+                self.assertEqual(2, done.returncode, done.stdout)
+                self.assertIn(message, done.stderr)
+                self.assertEqual("", done.stdout)
+                if place is not None:
+                    self.assertIn(f"weir-sim: {path}:{place}: ", done.stderr)
+
+    def test_broken_recordings_are_named_with_their_place(self):
+        text = SMALL.replace("of_limit = 2", 'shape = "recorded"\nfile = "demand.csv"')
+        for recording, place in (
+            ("time,key\n", "demand.csv:1:1: "),
+            ("time_ms,key\n5,a\n4,a\n", "demand.csv:3:1: "),
+            ("time_ms,key\n5\n", "demand.csv:2:2: "),
+            ("time_ms,key,weight\n5,a,0\n", "demand.csv:2:5: "),
+            ("time_ms,key\n", "demand.csv: the recording has no requests"),
+        ):
+            with self.subTest(recording):
+                self.file(recording, "demand.csv")
+                done = run(self.file(text))
+                self.assertEqual(2, done.returncode)
+                self.assertIn(place, done.stderr)
+
+    def test_what_an_algorithm_cannot_bear_is_told(self):
+        done = run(self.file(SMALL.replace("limit = 50", "limit = 50\nspans = 900")), "--algorithm", "sliding-window")
+        self.assertEqual(2, done.returncode)
+        self.assertIn("under algorithm sliding-window: ", done.stderr)
+
+    def test_wrong_command_lines_end_with_2(self):
+        scenario = self.file(SMALL)
+        for arguments in ((), (scenario, "--sed", "1"), (scenario, "--algorithm", "colddown"), ("absent.toml",)):
+            with self.subTest(arguments):
+                done = run(*arguments)
+                self.assertEqual(2, done.returncode)
+                self.assertTrue(done.stderr.startswith("weir-sim: "), done.stderr)
+
+
+if __name__ == "__main__":
+    print(f"# WEIR_TEST_SEED={SEED}", flush=True)
+    tap.main()
