@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/key_bytes.h"
+#include "limit/share.h"
 
 namespace weir {
 namespace {
@@ -388,8 +389,8 @@ void Engine::keep_watching(RuleState& rule, Instant now) {
     KeySlot& slot = ledger_[index];
     if (slot.key == 0) return true;
     const bool idle = slot.last_counted < rule.span.ordinal - remembered_intervals / 4;
-    const bool leased =
-        slot.lease.held || slot.next_lease.held || slot.ended_lease.held || slot.span_offered > 0;
+    const bool leased = slot.lease.held || slot.next_lease.held || slot.ended_lease.held ||
+                        slot.span_offered > 0 || asked_for_lately(rule, slot);
     const bool near = !idle && worth_watching(rule, slot, now);
     slot.watched = rule.algorithm == Algorithm::strict ? leased : near;
     return !slot.watched;
@@ -420,6 +421,12 @@ void Engine::warm(const RuleState& rule, KeySlot& slot) {
   slot.warmed_span = number;
 }
 
+bool Engine::asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept {
+  // Where there is no room to remember many, only what is asked for now.
+  const Ordinal back = ledger_.size() <= ledger_.capacity() / 2 ? remembered_intervals : 0;
+  return slot.last_counted >= rule.span.ordinal - back;
+}
+
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
 void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
   const auto end = [&](Lease& over) {
@@ -445,9 +452,11 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   const std::uint64_t demand = slot.span_offered;
   Lease& lease = slot.lease;
   if (!lease.held) {
-    if (demand == 0) return;
+    if (!asked_for_lately(rule, slot)) return;
     lease.begin(next.ordinal);
   }
+  if (lease.lowering && all_passed) lease.lowered_everywhere();
+  const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
   // What a span takes is a small number as a rule, and jumps: beside the last one stands the interval's
   // average.
   const double average = static_cast<double>(slot.offered_in(rule.span.ordinal)) / (rule.span.index + 1);
@@ -458,11 +467,13 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   // quota is leased.
   const bool plenty = lease.total < rule.limit - rule.limit / 4;
   const double left_for_each =
-      static_cast<double>(rule.limit - std::min(rule.limit, lease.total)) / cluster_.nodes;
+      static_cast<double>(rule.limit - std::min(rule.limit, lease.total) + unused) / cluster_.nodes;
   const double margin = std::min(3 * std::sqrt(expected * spans_ahead), left_for_each);
-  const auto target = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
-  if (lease.lowering && all_passed) lease.lowered_everywhere();
-  const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
+  // One is kept for a client who comes less than once in an interval, and would else find nothing each time.
+  const std::uint64_t kept =
+      std::min<std::uint64_t>(whole_requests(left_for_each, slot.key, next.ordinal), 1);
+  const auto needed = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
+  const std::uint64_t target = std::max(needed, kept);
   std::uint64_t claim = 0;
   if (lease.asked == 0 && !lease.lowering) {
     if (unused < target && !lease.used_up) {
@@ -479,17 +490,22 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
       write_lease_question(rule, slot, lease);
     } else if (unused > target + target / 2) {
       lease.lower(lease.admitted + target);
+    } else if (demand == 0) {
+      // Others may have come to need what is kept here.
+      write_lease_question(rule, slot, lease);
     }
   }
   write_lease(rule, slot, lease, claim);
 
   // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
   // half of what was admitted in this one where the limit was used up, as it will be again.
-  if (next.index + 1 == rule.spans && !slot.next_lease.held && slot.current.ordinal == next.ordinal) {
+  if (next.index + 1 == rule.spans && !slot.next_lease.held && asked_for_lately(rule, slot)) {
     slot.next_lease.begin(next.ordinal + 1);
     const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
-    const std::uint64_t ahead = std::max(plenty ? 0 : slot.current.admitted / 2,
-                                         std::min(static_cast<std::uint64_t>(first), rule.limit / 2));
+    const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
+    const std::uint64_t ahead = std::max(
+        {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
+         std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
     write_lease(rule, slot, slot.next_lease, ahead);
   }
 }
@@ -536,8 +552,15 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   KeySlot& slot = ledger_[index];
   const RuleState& rule = rules_[slot.rule];
   if (reply.use == CounterUse::lease) {
-    if (Lease* lease = slot.lease_of(reply.ordinal); lease != nullptr)
+    if (Lease* lease = slot.lease_of(reply.ordinal); lease != nullptr) {
       lease->answered(reply.delta, reply.total, rule.limit);
+    } else if (reply.delta > 0) {
+      // It came too late for its interval: nobody can have drawn on it.
+      Lease late;
+      late.begin(reply.ordinal);
+      late.owed = reply.delta;
+      write_lease(rule, slot, late, 0);
+    }
     return;
   }
   IntervalCounts* counts = reply.ordinal == slot.current.ordinal    ? &slot.current

@@ -164,6 +164,7 @@ class Engine {
   void pay_debts(const RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
+  bool asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept;
   void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
   void end_leases(RuleState& rule, KeySlot& slot);
   bool worth_watching(const RuleState& rule, const KeySlot& slot, Instant now) const noexcept;

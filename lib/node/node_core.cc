@@ -17,108 +17,19 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   return {word(), word()};
 }
 
-/// Of a bucket that takes longer to fill: as good as never.
-constexpr Duration longest_window = std::chrono::hours{100 * 366 * 24};
-
-bool is_bucket(const Rule& rule) {
-  return rule.algorithm == Algorithm::token_bucket || rule.algorithm == Algorithm::leaky_bucket;
-}
-
-std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
-  std::vector<std::unique_ptr<LogPool>> logs;
-  for (const Rule& rule : config.rules)
-    logs.push_back(rule.algorithm == Algorithm::sliding_log
-                       ? std::make_unique<LogPool>(rule.limit, rule.interval, config.node.keys)
-                       : nullptr);
-  return logs;
-}
-
-/// What a worker draws from a bucket beyond need; alone it needs to draw nothing ahead.
-std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
-  const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
-  return workers > 1 ? std::min(burst, BucketTerms::max_burst) / (64 * std::uint64_t{workers}) : 0;
-}
-
-std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
-  std::vector<BucketTerms> buckets;
-  for (const Rule& rule : config.rules) {
-    const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
-    // What workers hold drawn counts as in the bucket: together they never hold more than it.
-    buckets.emplace_back(rule.limit, rule.interval, burst - workers * chunk_of(rule, workers));
-  }
-  return buckets;
-}
-
-/// When what a rule's cells hold is worth nothing any more.
-WindowTerms window_of(const Rule& rule, const BucketTerms& bucket, LogPool* logs) {
-  switch (rule.algorithm) {
-    case Algorithm::sliding_window:
-      return {.interval = rule.interval, .spans = rule.spans, .monotonic = false, .logs = nullptr};
-    case Algorithm::token_bucket:
-    case Algorithm::leaky_bucket:
-      return {.interval = std::clamp(bucket.fills_in(), rule.interval, longest_window),
-              .spans = 1,
-              .monotonic = true,
-              .logs = nullptr};
-    case Algorithm::sliding_log:
-      return {.interval = rule.interval, .spans = 1, .monotonic = true, .logs = logs};
-    default:
-      return {.interval = rule.interval, .spans = 1, .monotonic = false, .logs = nullptr};
-  }
-}
-
-std::vector<std::uint16_t> number_windows(const Config& config, const std::vector<BucketTerms>& buckets,
-                                          const std::vector<std::unique_ptr<LogPool>>& logs,
-                                          std::vector<WindowPools>& pools) {
-  std::vector<std::uint16_t> window_of_rule;
-  for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const WindowTerms wanted = window_of(config.rules[i], buckets[i], logs[i].get());
-    const auto same = std::find_if(pools.begin(), pools.end(),
-                                   [&](const WindowPools& pool) { return pool.terms() == wanted; });
-    window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
-    if (same == pools.end()) pools.emplace_back(wanted, config.node.keys);
-  }
-  return window_of_rule;
-}
-
-std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
-                                    const std::vector<std::uint16_t>& window_of_rule,
-                                    const std::vector<BucketTerms>& buckets,
-                                    const std::vector<std::unique_ptr<LogPool>>& logs) {
-  std::vector<RuleTerms> terms;
-  for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const Rule& rule = config.rules[i];
-    terms.push_back({.limit = rule.limit,
-                     .weight = rule.weight,
-                     .window = window_of_rule[i],
-                     .algorithm = rule.algorithm,
-                     .action = rule.action,
-                     .block = {rule.cooldown, rule.dephase},
-                     .span = rule.interval / rule.spans,
-                     .spans = rule.spans,
-                     .chunk = is_bucket(rule) ? chunk_of(rule, workers) : 0,
-                     .logs = logs[i].get(),
-                     .bucket = buckets[i]});
-  }
-  return terms;
-}
-
 }  // namespace
 
 NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store)
     : config_(std::move(config)),
       classifier_(config_.rules),
-      logs_(make_logs(config_)),
-      buckets_(make_buckets(config_, options.workers)),
-      window_of_rule_(number_windows(config_, buckets_, logs_, pools_)),
-      terms_(number_terms(config_, options.workers, window_of_rule_, buckets_, logs_)),
+      plan_(config_, options.workers),
       quiescence_(options.workers),
       // Keys of two intervals are alive at once.
       engine_(config_.rules, 2 * config_.node.keys),
       store_(std::move(store)),
       controller_({.rules = config_.rules,
-                   .window_of_rule = window_of_rule_,
-                   .bucket_of_rule = buckets_,
+                   .window_of_rule = plan_.window_of_rule,
+                   .bucket_of_rule = plan_.buckets,
                    .tables = [&]() -> std::span<SpanTable> {
                      tables_.reserve(options.workers * tables_per_worker);
                      for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
@@ -127,12 +38,13 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    }(),
                    .quiescence = quiescence_,
                    .publication = publication_,
-                   .pools = pools_,
+                   .pools = plan_.pools,
                    .engine = engine_,
                    .store = *store_,
                    .store_timeout = config_.store.timeout,
                    .log = options.log}) {
-  const DataPlane plane{classifier_, terms_, publication_, quiescence_, make_hash_key(options.hash_seed)};
+  const DataPlane plane{classifier_, plan_.terms, publication_, quiescence_,
+                        make_hash_key(options.hash_seed)};
   for (unsigned i = 0; i < options.workers; ++i) {
     cores_.push_back(std::make_unique<WorkerCore>(
         plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker)));
@@ -248,8 +160,8 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
 std::size_t NodeCore::memory() const noexcept {
   std::size_t bytes = engine_.memory();
   for (const SpanTable& table : tables_) bytes += table.memory();
-  for (const WindowPools& pools : pools_) bytes += pools.memory();
-  for (const auto& logs : logs_)
+  for (const WindowPools& pools : plan_.pools) bytes += pools.memory();
+  for (const auto& logs : plan_.logs)
     if (logs) bytes += logs->memory();
   return bytes;
 }

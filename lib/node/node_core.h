@@ -14,6 +14,7 @@
 #include "control/controller_thread.h"
 #include "dataplane/worker_core.h"
 #include "engine/engine.h"
+#include "node/rule_plan.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/span_table.h"
@@ -48,11 +49,7 @@ class NodeCore {
 
   const Config config_;
   Classifier classifier_;
-  const std::vector<std::unique_ptr<LogPool>> logs_;  // of the rules with a sliding log
-  const std::vector<BucketTerms> buckets_;            // by rule
-  std::vector<WindowPools> pools_;                    // one per distinct kind of window
-  const std::vector<std::uint16_t> window_of_rule_;   // index into pools_
-  const std::vector<RuleTerms> terms_;
+  RulePlan plan_;
   Quiescence quiescence_;
   PublicationSlot publication_;
   std::vector<SpanTable> tables_;

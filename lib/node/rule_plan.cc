@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node/rule_plan.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+/// Of a bucket that takes longer to fill: as good as never.
+constexpr Duration longest_window = std::chrono::hours{100 * 366 * 24};
+
+bool is_bucket(const Rule& rule) {
+  return rule.algorithm == Algorithm::token_bucket || rule.algorithm == Algorithm::leaky_bucket;
+}
+
+std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
+  std::vector<std::unique_ptr<LogPool>> logs;
+  for (const Rule& rule : config.rules)
+    logs.push_back(rule.algorithm == Algorithm::sliding_log
+                       ? std::make_unique<LogPool>(rule.limit, rule.interval, config.node.keys)
+                       : nullptr);
+  return logs;
+}
+
+/// What a worker draws from a bucket beyond need; alone it needs to draw nothing ahead.
+std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
+  const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
+  return workers > 1 ? std::min(burst, BucketTerms::max_burst) / (64 * std::uint64_t{workers}) : 0;
+}
+
+std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
+  std::vector<BucketTerms> buckets;
+  for (const Rule& rule : config.rules) {
+    const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
+    // What workers hold drawn counts as in the bucket: together they never hold more than it.
+    buckets.emplace_back(rule.limit, rule.interval, burst - workers * chunk_of(rule, workers));
+  }
+  return buckets;
+}
+
+/// When what a rule's cells hold is worth nothing any more.
+WindowTerms window_of(const Rule& rule, const BucketTerms& bucket, LogPool* logs) {
+  switch (rule.algorithm) {
+    case Algorithm::sliding_window:
+      return {.interval = rule.interval, .spans = rule.spans, .monotonic = false, .logs = nullptr};
+    case Algorithm::token_bucket:
+    case Algorithm::leaky_bucket:
+      // From the deepest debt, one bucket, to a full one it takes two fillings.
+      return {.interval = std::max(rule.interval, 2 * std::min(bucket.fills_in(), longest_window / 2)),
+              .spans = 1,
+              .monotonic = true,
+              .logs = nullptr};
+    case Algorithm::sliding_log:
+      return {.interval = rule.interval, .spans = 1, .monotonic = true, .logs = logs};
+    default:
+      return {.interval = rule.interval, .spans = 1, .monotonic = false, .logs = nullptr};
+  }
+}
+
+std::vector<std::uint16_t> number_windows(const Config& config, const std::vector<BucketTerms>& buckets,
+                                          const std::vector<std::unique_ptr<LogPool>>& logs,
+                                          std::vector<WindowPools>& pools) {
+  std::vector<std::uint16_t> window_of_rule;
+  for (std::size_t i = 0; i < config.rules.size(); ++i) {
+    const WindowTerms wanted = window_of(config.rules[i], buckets[i], logs[i].get());
+    const auto same = std::find_if(pools.begin(), pools.end(),
+                                   [&](const WindowPools& pool) { return pool.terms() == wanted; });
+    window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
+    if (same == pools.end()) pools.emplace_back(wanted, config.node.keys);
+  }
+  return window_of_rule;
+}
+
+std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
+                                    const std::vector<std::uint16_t>& window_of_rule,
+                                    const std::vector<BucketTerms>& buckets,
+                                    const std::vector<std::unique_ptr<LogPool>>& logs) {
+  std::vector<RuleTerms> terms;
+  for (std::size_t i = 0; i < config.rules.size(); ++i) {
+    const Rule& rule = config.rules[i];
+    terms.push_back({.limit = rule.limit,
+                     .weight = rule.weight,
+                     .window = window_of_rule[i],
+                     .algorithm = rule.algorithm,
+                     .action = rule.action,
+                     .block = {rule.cooldown, rule.dephase},
+                     .span = rule.interval / rule.spans,
+                     .spans = rule.spans,
+                     .chunk = is_bucket(rule) ? chunk_of(rule, workers) : 0,
+                     .logs = logs[i].get(),
+                     .bucket = buckets[i]});
+  }
+  return terms;
+}
+
+}  // namespace
+
+RulePlan::RulePlan(const Config& config, unsigned workers)
+    : logs(make_logs(config)),
+      buckets(make_buckets(config, workers)),
+      window_of_rule(number_windows(config, buckets, logs, pools)),
+      terms(number_terms(config, workers, window_of_rule, buckets, logs)) {}
+
+}  // namespace weir
