@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 #include "shared/bucket_cell.h"
 
@@ -381,14 +382,19 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
   if (plan.count == 0 || publication_ == nullptr) return decision;
 
   // Check all…
-  std::array<Touched, max_rules_per_request> touched;
+  // Not initialised: as a rule few of them are needed, and each decision would pay for all.
+  union Places {
+    Places() noexcept {}
+    Touched all[max_rules_per_request];
+  } places;
+  Touched* const touched = places.all;
   std::size_t deciding = 0;
   std::array<bool, max_rules_per_request> charge{};
   bool refused = false;
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
-    Touched& here = touched[i] = touch(planned, name_of, now);
+    Touched& here = *std::construct_at(&touched[i], touch(planned, name_of, now));
     const std::uint64_t weight = terms.weight * multiplier;
     if (here.entry != nullptr)
       here.entry->offered += weight;

@@ -194,7 +194,7 @@ class Readme(unittest.TestCase):
             if language.split()[:1] not in (["sh"], ["bash"])
             for line in text.splitlines()
             if re.match(
-                r"^\s*(\$ |tools/[a-z]|(sudo )?weir-(filter|replay)\s+-|meson |ninja |apt-get )", line
+                r"^\s*(\$ |tools/[a-z]|(sudo )?weir-(filter|replay|sim)\s+-|meson |ninja |apt-get )", line
             )
         ]
         self.assertEqual([], wrong)
@@ -217,6 +217,7 @@ class Programs(unittest.TestCase):
             "app/filter/weir-filter",
             "tools/weir-traffic/weir-traffic",
             "tools/weir-replay/weir-replay",
+            "tools/weir-sim/weir-sim",
         ):
             with self.subTest(program):
                 helped = subprocess.run(
@@ -239,7 +240,7 @@ class Programs(unittest.TestCase):
                 )
                 self.assertNotEqual(0, wrong.returncode)
                 self.assertRegex(wrong.stderr + wrong.stdout, "no-such-option|is required")
-        for script in ("tools/quickstart", "tools/test"):
+        for script in ("tools/quickstart", "tools/test", "tools/algorithms"):
             with self.subTest(script):
                 helped = subprocess.run(
                     [SOURCE / script, "--help"],

@@ -123,7 +123,8 @@ void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
     ++tally->offered;
     if (blocked && rule == decision.rule) {
       ++tally->blocked;
-      tally->blocked_until = now + decision.retry_after;
+      // A request that can never pass is told to wait for ever.
+      tally->blocked_until = now + std::min(decision.retry_after, MonotonicTime::max() - now);
     } else if (rule == decision.observed) {
       ++tally->blocked;
       // An observing rule does not say how long; the first refusal begins a cooldown.
