@@ -171,6 +171,16 @@ TEST_P(SmallLimit, OnManyNodesIsAboutTheLimit) {
   }
 }
 
+TEST(Strict, AClientWhoComesLessThanOnceInAnIntervalIsRefusedOnceOnly) {
+  Cluster cluster(rule_with(Algorithm::strict, 10), 4, 1, seed());
+  for (int request = 0; request < 20; ++request) {
+    EXPECT_EQ(cluster.admit(2, 0, "ann"), request > 0) << "request " << request;
+    for (int step = 0; step < 333; ++step) cluster.advance(10ms);
+  }
+  cluster.finish();
+  cluster.expect_conservation(cluster.admitted_by_all);
+}
+
 constexpr std::array algorithms_of_clusters{Algorithm::fixed_window, Algorithm::sliding_window,
                                             Algorithm::token_bucket, Algorithm::leaky_bucket,
                                             Algorithm::shed,         Algorithm::strict};

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Deliberately wrong variants of the engine and the data plane, and the test that must catch each.
+
+name     what is wrong with it, in words
+file     the source it changes; `old` must be in it exactly once
+units    what is compiled again: by default the file itself; for a header, the sources whose code it ends up in
+program  one of PROGRAMS
+test     the test that must fail
+"""
+
+PROGRAMS = {
+    "engine": "tests/unit/engine/unit-engine",
+    "dataplane": "tests/unit/dataplane/unit-dataplane",
+}
+
+ENGINE = ["lib/engine/engine.cc"]
+ENGINE_AND_QUOTA = ["lib/engine/engine.cc", "lib/engine/quota.cc"]
+WORKER = ["lib/dataplane/worker_core.cc"]
+
+
+def engine(name, test, old, new, file="lib/engine/engine.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "engine", "test": test, **more}
+
+
+def worker(name, test, old, new, file="lib/dataplane/worker_core.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "dataplane", "test": test, **more}
+
+
+MUTANTS = [
+    # Counting.
+    engine(
+        "the last span's count is written to the interval that runs",
+        "Step1.TheLastSpanOfAnIntervalIsPushedAfterItsEndAndStillBelongsToIt",
+        "write(rule, slot, slot.current.ordinal, slot.unwritten);\n  slot.unwritten = 0;\n  // What outlives",
+        "write(rule, slot, rule.clock.ordinal(now.wall), slot.unwritten);\n  slot.unwritten = 0;\n  // What outlives",
+    ),
+    engine(
+        "a straggler's count goes to the interval that runs",
+        "Step1.AStragglersCountGoesToItsOwnOrdinalNotToTheRunningOne",
+        "const Ordinal ordinal = rule.clock.ordinal(count.began);",
+        "const Ordinal ordinal = std::max(rule.clock.ordinal(count.began), rule.span.ordinal);",
+    ),
+    engine(
+        "refused requests are counted",
+        "Penalize.ByDefaultRefusedRequestsAreNotCountedSoAKeyUnderOverloadRecovers",
+        "return penalize ? offered : admitted;",
+        "return offered;",
+        file="lib/engine/rule_state.h",
+        units=ENGINE,
+    ),
+    engine(
+        "`penalize` counts admitted requests all the same",
+        "Penalize.OfferedRequestsAreCountedSoThatWhoKeepsHammeringStaysBlocked",
+        "return penalize ? offered : admitted;",
+        "return admitted;",
+        file="lib/engine/rule_state.h",
+        units=ENGINE,
+    ),
+    engine(
+        "what is unwritten when the interval changes is forgotten",
+        "Step1.CountsOfTwoIntervalsDrainedAtOnceAreWrittenEachToItsOwn",
+        "write(rule, slot, slot.current.ordinal, slot.unwritten);\n    slot.unwritten = 0;",
+        "slot.unwritten = 0;",
+    ),
+    engine(
+        "a count is written again with the next span",
+        "Step1.EachSpansCountIsWrittenOnce",
+        "  slot.unwritten = 0;\n  // What outlives",
+        "  // What outlives",
+    ),
+    # Blocks.
+    engine(
+        "traffic extends a cooldown",
+        "Step2.ABlockIsNeitherShortenedNorExtendedByTraffic",
+        "if (active(at)) return;",
+        "",
+        file="lib/limit/cooldown.h",
+        units=ENGINE,
+    ),
+    engine(
+        "a cooldown is half as long",
+        "Step2.MoreThanTheLimitInTheStoreBlocksForOneCooldown",
+        ": at + cooldown;",
+        ": at + cooldown / 2;",
+        file="lib/limit/cooldown.h",
+        units=ENGINE,
+    ),
+    engine(
+        "reaching the limit counts as exceeding it",
+        "Step2.ReachingTheLimitExactlyIsNotExceedingIt",
+        "reply.total > rule.limit_of(slot))\n    slot.block.begin",
+        "reply.total >= rule.limit_of(slot))\n    slot.block.begin",
+    ),
+    engine(
+        "reaching the node's part of the limit counts as exceeding it",
+        "Step5.TheCumulativeRuleCountsTheIntervalSoFarTimesNodes",
+        "static_cast<unsigned __int128>(count) * all_ > static_cast",
+        "static_cast<unsigned __int128>(count) * all_ >= static_cast",
+        file="lib/limit/cooldown.h",
+        units=ENGINE,
+    ),
+    engine(
+        "a refusal that unlucky chunks caused is never pardoned",
+        "Step2.ARefusalThatOnlyUnluckyChunksCausedIsPardoned",
+        "pardoned_.push_back(slot.key);",
+        "slot.block.begin(slot.refused_at, rule.block.length(slot.key));",
+    ),
+    engine(
+        "a cooldown begins when the controller hears of the refusal",
+        "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
+        "slot.block.begin(slot.refused_at, rule.block.length(slot.key));",
+        "slot.block.begin(last_step_.monotonic + std::chrono::milliseconds{100}, rule.block.length(slot.key));",
+    ),
+    # The seeds' ratio of nodes.
+    engine(
+        "the sum of an interval is read as soon as it has ended",
+        "Step4.TheSumOfAnEndedIntervalIsReadOneSpanAfterItsEnd",
+        "  rule.span = next;\n}",
+        "  rule.span = next;\n  read_ended(rule);\n}",
+    ),
+    engine(
+        "what others have counted is not taken off",
+        "Allowance.WhatOthersHaveCountedIsTakenOffAtOnce",
+        "std::uint64_t allowance = less(limit, others_now(rule, slot, now));",
+        "std::uint64_t allowance = limit;",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "what others counted in the last interval is taken off this one",
+        "Allowance.ANewIntervalBeginsAfresh",
+        "return slot.current.ordinal == rule.clock.ordinal(now.wall) ? slot.current.counted.others() : 0;",
+        "return slot.current.counted.others();",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "`open` limits by the share while the store is away",
+        "Step3.OpenBlocksOnlyOnProof",
+        "  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio();",
+        "  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio(1, 3);",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "`closed` admits while the store is away",
+        "Step3.ClosedAdmitsNothingWhileTheStoreIsAwayAndAllAgainWhenItIsBack",
+        "return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::closed;",
+        "return false;",
+        file="lib/engine/quota.cc",
+    ),
+    # The worker.
+    worker(
+        "a refused request is charged to its other rules",
+        "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
+        "      undraw(touched[i], terms, now);\n      continue;\n",
+        "      undraw(touched[i], terms, now);\n",
+    ),
+    worker(
+        "a rule's parent is charged before its child is asked",
+        "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
+        "      charge[i] = true;\n      continue;",
+        "      if (here.entry != nullptr) here.entry->credit -= weight, here.entry->admitted += weight;\n"
+        "      continue;",
+    ),
+    worker(
+        "a request of some weight counts as one",
+        "Weights.ARequestCostsItsRulesWeightTimesItsOwn",
+        "touched[i].entry->admitted += weight;",
+        "touched[i].entry->admitted += 1;",
+    ),
+    worker(
+        "a refusal is kept from the other workers",
+        "Worker.ARefusalByOneWorkerHoldsForAllOfThem",
+        "  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)",
+        "  if (MonotonicTime(Duration(mark)) == now)",
+    ),
+    worker(
+        "a refusal is forgotten at the window's end before it has been judged",
+        "Worker.ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged",
+        "if (refused_at == AllowanceCell::no_refusal && !publication_->judged && window.ended != nullptr)",
+        "if (refused_at == AllowanceCell::no_refusal && publication_->judged && window.ended == nullptr)",
+    ),
+    worker(
+        "a worker that could not be flipped draws from the next window",
+        "Worker.LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval",
+        "  publication_ = published;\n",
+        "  publication_ = published;\n  windows_ = published->windows;\n",
+    ),
+    worker(
+        "a lowered allowance is taken up with the next table only",
+        "Worker.TakesUpALoweredAllowanceWithinTheSpan",
+        "  } else if (entry->generation != static_cast<std::uint16_t>(publication_->generation)) {",
+        "  } else if (entry->cell == nullptr) {",
+    ),
+    worker(
+        "what a rule only observes is refused",
+        "Observe.ComputesAndReportsButLetsEverythingPass",
+        "if (terms.action == Action::observe) {",
+        "if (terms.action == Action::observe && now == never) {",
+    ),
+    # Buckets, logs and windows in the worker's hands.
+    worker(
+        "a bucket is full again after its window has turned",
+        "Worker/Bucket.IsNotFullAgainAfterItsWindowHasTurned/token",
+        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key).cell, terms.bucket, now);",
+        "BucketCell(cell).take_over(nullptr, terms.bucket, now);",
+    ),
+    worker(
+        "a bucket that has moved to the new window can still be drawn from in the old one",
+        "Worker/Bucket.AWorkerLeftInTheOldWindowFollowsTheBucketToTheNewOne/token",
+        "ended->drawn.fetch_or(closed, std::memory_order_relaxed);",
+        "ended->drawn.load(std::memory_order_relaxed);",
+        file="lib/shared/bucket_cell.h",
+        units=WORKER,
+    ),
+    worker(
+        "the price of a token is ignored",
+        "Worker/Bucket.AtFourTimesThePriceAQuarterPasses/leaky",
+        "const TokenPrice price = touched.terms.factor;",
+        "const TokenPrice price = full_price;",
+    ),
+    worker(
+        "tokens drawn for a request that another rule refuses are given back and kept as well",
+        "Worker/EveryAlgorithm.AChildIsNotChargedForWhatItsParentRefuses/token_bucket",
+        "    if (touched.entry != nullptr) touched.entry->credit -= touched.drawn;",
+        "",
+    ),
+    worker(
+        "a log remembers a request that another rule refuses",
+        "Worker/EveryAlgorithm.AParentIsNotChargedForWhatItsChildRefuses/sliding_log",
+        "if (touched.drawn == 0) return;",
+        "if (touched.drawn == 0 || terms.algorithm == Algorithm::sliding_log) return;",
+    ),
+    worker(
+        "a log begins anew with each window",
+        "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
+        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key).cell, spare_log_);",
+        "terms.logs->take_over(cell, nullptr, spare_log_);",
+    ),
+    worker(
+        "what was drawn in a sliding window's last span is forgotten until it has been judged",
+        "SlidingWindowWorker.WhatWasDrawnInTheSpanBeforeIsTakenOffUntilItHasBeenJudged",
+        "terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));",
+        "(void)before;",
+    ),
+    worker(
+        "shedding is on or off",
+        "ShedWorker.AdmitsTheFractionToWithinOneRequestAtAnyTime",
+        "return static_cast<unsigned __int128>(touched.entry->admitted + weight) > due >> 32;",
+        "return due >> 32 > 0 && fraction < admit_all / 2;",
+    ),
+    worker(
+        "shedding rounds every key's first request down",
+        "ShedWorker.OfKeysWithOneRequestEachTheFractionPasses",
+        "static_cast<unsigned __int128>(weight) * phase;",
+        "static_cast<unsigned __int128>(phase & 0);",
+    ),
+    worker(
+        "looking at a key costs a request",
+        "Worker/EveryAlgorithm.LookingTakesNothing/fixed_window",
+        "if (weight == 0) return peek(planned.keys[0], key_bytes_.bytes(), now);",
+        "if (weight == 0) weight = 1;",
+    ),
+    worker(
+        "a cell gives one more than the allowance",
+        "StrictWorker.AdmitsWhatIsLeasedAndNothingOfItself",
+        "if (already > allowance || allowance - already < need) return 0;",
+        "if (already > allowance || allowance - already + 1 < need) return 0;",
+        file="lib/shared/allowance_pool.cc",
+    ),
+    worker(
+        "a key without room in the table draws on its lease uncounted",
+        "StrictWorker.AKeyThatFindsNoRoomInTheTableDrawsNothingOnItsLease",
+        "return touched.entry != nullptr && draw_window(touched, weight);",
+        "return draw_window(touched, weight);",
+    ),
+    # Shares of the demand.
+    engine(
+        "the limit is not divided among nodes",
+        "FixedWindow.UnderOverloadANodeHasItsShareOfTheLimit",
+        "const double part = slot.correction * slot.demand.share() * static_cast<double>(limit);",
+        "const double part = slot.correction * static_cast<double>(limit);",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "a few counts are believed at once",
+        "DemandShare.AFewCountsMoveItLittleAndManyMoveItAllTheWay",
+        "share_ = (static_cast<double>(own) + prior * share_) / (sum + prior);",
+        "share_ = (static_cast<double>(own) + share_) / (sum + 1);",
+        file="lib/engine/demand.h",
+        units=["tests/unit/engine/demand_test.cc"],
+    ),
+    engine(
+        "a load that has moved away is believed in for long",
+        "DemandShare.ALoadThatHasMovedAwayOverrulesWhatWasBelieved",
+        "prior /= forgets;",
+        "prior /= 1;",
+        file="lib/engine/demand.h",
+        units=["tests/unit/engine/demand_test.cc"],
+    ),
+    engine(
+        "heartbeats are not counted",
+        "Members.AreThoseWhoseHeartbeatIsInThePeriodThatIsOver",
+        "const auto alive = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total, 1, 1U << 20));",
+        "const auto alive = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total, 1, 1));",
+    ),
+    engine(
+        "unknown keys have the whole limit on each node while the store is away",
+        "Default.IsTheWholeLimitWhileTheStoreTellsOfOthersAndAnEvenPartWhileItIsAway",
+        "(alone(rule, cluster) && rule.by_shares());",
+        "(alone(rule, cluster) && !rule.by_shares());",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "what others refused is taken off the limit",
+        "FixedWindow.WhatOthersRefuseIsDemandButNotTakenOffTheLimit",
+        "SharedCount& shared = reply.use == CounterUse::refused ? counts->refused : counts->counted;",
+        "SharedCount& shared = counts->counted;",
+    ),
+    engine(
+        "what the shares got wrong is made worse in the next interval",
+        "FixedWindow.WhatTheSharesGotWrongIsMadeGoodInTheNextIntervals",
+        "(1 + correction_gain * std::clamp(error, least, 0.5))",
+        "(1 - correction_gain * std::clamp(error, least, 0.5))",
+    ),
+    engine(
+        "a debt is forgotten",
+        "Debt.WhatWasAdmittedOverTheLimitIsTakenOffTheNextInterval",
+        "return limit - std::min(limit, slot.debt);",
+        "return limit - std::min(limit, slot.debt & 0);",
+        file="lib/engine/rule_state.h",
+        units=ENGINE_AND_QUOTA,
+    ),
+    # Sliding window, buckets, shedding.
+    engine(
+        "a sliding window forgets its newest span",
+        "SlidingWindow.ASpansCountStaysTakenOffUntilItIsNSpansOld",
+        "if (span.number < running && span.number > running - rule.spans) {",
+        "if (span.number < running - 1 && span.number > running - rule.spans) {",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "a sliding window forgets its oldest span",
+        "SlidingWindow.EachSpanLeavesByItself",
+        "if (span.number < running && span.number > running - rule.spans) {",
+        "if (span.number < running && span.number > running - rule.spans + 1) {",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "a sliding window holds what left it when the wall clock was set",
+        "SlidingWindow.WhatItHoldsIsAsOldAsItWasWhenTheWallClockIsSet",
+        "if (rule.algorithm != Algorithm::sliding_window) return;",
+        "return;",
+    ),
+    engine(
+        "a bucket is charged with what others admitted and priced by its share as well",
+        "BucketRule.UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
+        "else if (slot.others_admitted > 0 && slot.price == 0)",
+        "else if (slot.others_admitted > 0)",
+    ),
+    engine(
+        "tokens that became cheaper are not scaled",
+        "BucketRule.WhenItsShareGrowsWhatTheNodeHasSavedUpIsScaledToTheNewPrice",
+        "if (before != 0 && before != now)",
+        "if (before == 0 && before != now)",
+    ),
+    engine(
+        "a bucket is warm from the start",
+        "Warmup.AColdBucketsTokenCostsThreeAndAWarmOnesOne",
+        "return slot.cold_permits <= half ?",
+        "return slot.cold_permits <= 2 * half ?",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "shedding forgets the others' demand",
+        "ShedRule.AdmitsAllBelowTheLimitAndTheLimitsPartOfTheDemandAboveIt",
+        "return fraction_of(slot.correction * limit, slot.demand.per_interval());",
+        "return fraction_of(slot.correction * limit, slot.demand.share() * slot.demand.per_interval());",
+        file="lib/engine/quota.cc",
+    ),
+    # Leases.
+    engine(
+        "what a claim got beyond the limit is kept",
+        "Strict.ExcessOfAClaimGoesBackToTheStore",
+        "granted += claim - beyond;",
+        "granted += claim;",
+        file="lib/engine/lease.h",
+        units=ENGINE,
+    ),
+    engine(
+        "a lowered lease is given back before workers have taken it up",
+        "Strict.WhatAKeyDoesNotUseGoesBackOnceAllWorkersHaveHeardOfIt",
+        "if (lease.lowering && all_passed) lease.lowered_everywhere();",
+        "if (lease.lowering) lease.lowered_everywhere();",
+    ),
+    engine(
+        "what is left of a lease when its interval has ended is stranded",
+        "Strict.WhenTheIntervalHasEndedTheStoreHoldsExactlyWhatWasAdmitted",
+        "void close() noexcept { keep(admitted); }",
+        "void close() noexcept { keep(granted); }",
+        file="lib/engine/lease.h",
+        units=ENGINE,
+    ),
+    engine(
+        "a lease is good for the next interval too",
+        "Strict.ALeaseHoldsInItsOwnIntervalOnly",
+        "slot.lease.held && slot.lease.ordinal == ordinal ",
+        "slot.lease.held && slot.lease.ordinal <= ordinal ",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "a claim is repeated while it is unanswered",
+        "Strict.AsksForNoMoreWhileAClaimIsUnanswered",
+        "if (lease.asked == 0 && !lease.lowering) {",
+        "if (!lease.lowering) {",
+    ),
+]

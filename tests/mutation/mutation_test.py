@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Would the tests notice? Each deliberately wrong variant of the engine and the data plane (mutants.py) must make the
+test that is named for it fail, by an assertion; and that test must pass without it.
+
+Only the sources that the change reaches are compiled again, without optimisation, and linked ahead of the libraries
+with the test program's own objects. Nothing is written below the sources or the build folder.
+
+Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT (a configured build folder in which the unit tests have been built).
+"""
+
+import concurrent.futures
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+from mutants import MUTANTS, PROGRAMS
+
+SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
+BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
+
+# A mutant may loop for ever; the named tests take milliseconds.
+PATIENCE_S = 60
+
+
+def run(command, cwd):
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S * 2,
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def compile_commands():
+    with open(BUILD / "compile_commands.json", encoding="utf-8") as file:
+        return {(BUILD / entry["file"]).resolve(): shlex.split(entry["command"]) for entry in json.load(file)}
+
+
+def object_of(unit):
+    command = compile_commands()[(SOURCE / unit).resolve()]
+    return command[command.index("-o") + 1]
+
+
+@functools.lru_cache(maxsize=None)
+def link_command(program):
+    ninja = shutil.which("ninja") or shutil.which("ninja-build")
+    if ninja is None:
+        raise RuntimeError("ninja is needed to look up how the test programs are linked: install it")
+    done = run([ninja, "-C", str(BUILD), "-t", "commands", PROGRAMS[program]], BUILD)
+    lines = [line for line in done.stdout.splitlines() if f"-o {PROGRAMS[program]} " in line]
+    if done.returncode != 0 or not lines:
+        raise RuntimeError(f"no link command of {PROGRAMS[program]} in {BUILD}:\n{done.stdout}")
+    return shlex.split(lines[-1])
+
+
+def mutated(mutant):
+    """The changed text. The old one must be there exactly once: a mutant that no longer applies has gone stale."""
+    text = (SOURCE / mutant["file"]).read_text(encoding="utf-8")
+    count = text.count(mutant["old"])
+    if count != 1:
+        raise AssertionError(
+            f"{mutant['name']}: its text is found {count} times in {mutant['file']}, must be once:\n{mutant['old']}"
+        )
+    if mutant["old"] == mutant["new"]:
+        raise AssertionError(f"{mutant['name']}: it changes nothing")
+    return text.replace(mutant["old"], mutant["new"])
+
+
+def compile_one(unit, source, overlay, target):
+    """Compiles `source` as the build compiles `unit`, with the overlay's headers first."""
+    command, skip = [], False
+    for word in compile_commands()[(SOURCE / unit).resolve()]:
+        if skip:
+            skip = False
+        elif word in ("-MF", "-MQ", "-MT", "-o"):
+            skip = True
+        elif word == "-c" or word.startswith(("-MD", "-O", "-g", "-Werror")):
+            continue
+        elif (BUILD / word).resolve() == (SOURCE / unit).resolve():
+            continue
+        else:
+            command.append(word)
+    first_option = next(i for i, word in enumerate(command) if word.startswith("-"))
+    command[first_option:first_option] = [f"-I{overlay}"]
+    done = run(command + ["-O0", "-g0", "-w", "-o", str(target), "-c", str(source)], BUILD)
+    if done.returncode != 0:
+        raise AssertionError(f"does not compile as {unit}:\n{done.stdout}")
+
+
+def run_test(program, test):
+    """@return (its exit status, its output, whether it ran exactly the one test)"""
+    done = subprocess.run(
+        [str(program), f"--gtest_filter={test}", "--gtest_color=no"],
+        cwd=BUILD,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S,
+    )
+    return done.returncode, done.stdout, re.search(r"^\[=+\] Running 1 test from 1 test suite\.", done.stdout, re.M)
+
+
+def caught(mutant):
+    """Builds the mutant and runs its test. @return '' when it is caught, else what is wrong"""
+    try:
+        text = mutated(mutant)
+        with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
+            folder = pathlib.Path(folder)
+            # Includes name "room/file.h": the changed header comes before the room's own.
+            changed = folder / "overlay" / pathlib.Path(mutant["file"]).relative_to("lib")
+            changed.parent.mkdir(parents=True)
+            changed.write_text(text, encoding="utf-8")
+            link = list(link_command(mutant["program"]))
+            output = link.index("-o")
+            link[output + 1] = str(folder / "program")
+            for unit in mutant.get("units", [mutant["file"]]):
+                source = changed if unit == mutant["file"] else SOURCE / unit
+                target = str(folder / (pathlib.Path(unit).stem + ".o"))
+                compile_one(unit, source, folder / "overlay", target)
+                usual = object_of(unit)
+                if usual in link:
+                    link[link.index(usual)] = target  # the test's own
+                else:
+                    # First: what it defines is not taken from the libraries any more.
+                    link.insert(output + 2, target)
+            done = run(link, BUILD)
+            if done.returncode != 0:
+                return f"does not link:\n{done.stdout}"
+            status, said, ran = run_test(folder / "program", mutant["test"])
+    except AssertionError as error:
+        return str(error)
+    except subprocess.TimeoutExpired as error:
+        return f"took more than {PATIENCE_S} s: {error.cmd[0]}"
+    if not ran:
+        return f"{mutant['test']} did not run:\n{said}"
+    if status == 0:
+        return f"{mutant['test']} did not notice it"
+    if status < 0 or f"[  FAILED  ] {mutant['test']}" not in said:
+        return f"{mutant['test']} did not fail by an assertion (status {status}):\n{said}"
+    return ""
+
+
+class Mutation(unittest.TestCase):
+    def test_the_named_tests_pass_without_mutants(self):
+        for program, test in sorted({(mutant["program"], mutant["test"]) for mutant in MUTANTS}):
+            with self.subTest(test=test):
+                path = BUILD / PROGRAMS[program]
+                self.assertTrue(path.is_file(), f"{path} is missing: ninja -C {BUILD} {PROGRAMS[program]}")
+                status, said, ran = run_test(path, test)
+                self.assertTrue(ran, f"there is no test of this name:\n{said}")
+                self.assertEqual(0, status, said)
+
+    def test_every_mutant_is_caught_by_the_test_named_for_it(self):
+        names = [mutant["name"] for mutant in MUTANTS]
+        self.assertEqual(sorted(set(names)), sorted(names))
+        self.assertGreaterEqual(len(names), 15)
+        with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+            for mutant, wrong in zip(MUTANTS, pool.map(caught, MUTANTS)):
+                with self.subTest(mutant=mutant["name"]):
+                    self.assertEqual("", wrong)
+
+
+if __name__ == "__main__":
+    tap.main()

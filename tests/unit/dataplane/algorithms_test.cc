@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a worker makes of each algorithm's terms: verdicts, what remains, when to come again. Publications and
+// windows are made by hand: no controller, no engine.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/worker_core.h"
+#include "shared/bucket_cell.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
+
+Rule rule_with(Algorithm algorithm, std::uint64_t limit) {
+  Rule rule;
+  rule.name = "user";
+  rule.limit = limit;
+  rule.interval = 1s;
+  rule.spans = 10;
+  rule.cooldown = 5s;
+  rule.action = Action::drop;
+  rule.algorithm = algorithm;
+  return rule;
+}
+
+Dimension by_header(std::string name) { return {.kind = Dimension::Kind::header, .name = std::move(name)}; }
+
+bool is_bucket(Algorithm algorithm) {
+  return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
+}
+
+/// A data plane with its controller played by the test. All rules have the same windows.
+struct Plane {
+  explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint64_t chunk = 0)
+      : rules(std::move(with)), classifier(rules), quiescence(workers) {
+    for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64);
+    for (const Rule& rule : rules) {
+      logs.push_back(rule.algorithm == Algorithm::sliding_log
+                         ? std::make_unique<LogPool>(rule.limit, rule.interval, 16)
+                         : nullptr);
+      terms.push_back({.limit = rule.limit,
+                       .weight = rule.weight,
+                       .window = 0,
+                       .algorithm = rule.algorithm,
+                       .action = rule.action,
+                       .block = {rule.cooldown, rule.dephase},
+                       .span = rule.interval / rule.spans,
+                       .spans = rule.spans,
+                       .chunk = chunk,
+                       .logs = logs.back().get(),
+                       .bucket = {rule.limit, rule.interval, rule.burst != 0 ? rule.burst : rule.limit}});
+      // As the engine has it for keys of which nothing is known.
+      KeyTerms usual{rule.limit, 0};
+      if (is_bucket(rule.algorithm)) usual = {any, full_price};
+      if (rule.algorithm == Algorithm::shed) usual.factor = admit_all;
+      if (rule.algorithm == Algorithm::strict) usual.allowance = 0;
+      defaults.push_back(usual);
+    }
+    for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(64, rules.size());
+    for (unsigned i = 0; i < workers; ++i)
+      cores.push_back(
+          std::make_unique<WorkerCore>(DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
+                                       std::span(tables).subspan(i * tables_per_worker, tables_per_worker)));
+    table_of_worker.assign(workers, 0);
+    publish();
+    for (auto& core : cores) core->online();
+  }
+
+  /// All workers take it up.
+  void publish(std::vector<KeyState> states = {}) {
+    publish_only(std::move(states));
+    for (auto& core : cores) core->quiescent();
+  }
+  /// None does, until it is quiescent by itself.
+  void publish_only(std::vector<KeyState> states = {}) {
+    auto next = std::make_unique<Publication>();
+    next->generation = published.size() + 1;
+    next->began = {WallTime(1000s) + (window_ends - MonotonicTime(11s)), window_ends - 1s};
+    next->windows.push_back(
+        {.ends = window_ends, .running = pools[0].get(), .ended = pools[1].get(), .settled = settled});
+    next->defaults = defaults;
+    next->table_of_worker = table_of_worker;
+    next->reset_keys(states.size());
+    for (const KeyState& state : states) next->add_key(state);
+    slot.publish(next.get());
+    published.push_back(std::move(next));
+  }
+
+  /// The next window begins; a worker goes on in its old table unless it is among `flipped`.
+  void turn(const std::vector<unsigned>& flipped) {
+    std::swap(pools[1], pools[2]);
+    std::swap(pools[0], pools[1]);
+    window_ends += 1s;
+    for (const unsigned worker : flipped) {
+      table_of_worker[worker] ^= 1;
+      tables[worker * tables_per_worker + table_of_worker[worker]].clear();
+    }
+  }
+
+  bool admits(MonotonicTime now, const std::string& user = "ann", unsigned worker = 0, RuleIndex rule = 0,
+              std::uint32_t weight = 1) {
+    return decide(now, user, worker, rule, weight).verdict == Verdict::admit;
+  }
+  Decision decide(MonotonicTime now, const std::string& user = "ann", unsigned worker = 0, RuleIndex rule = 0,
+                  std::uint32_t weight = 1) {
+    return cores[worker]->admit_key(rule, user, weight, now);
+  }
+  int admitted_of(int requests, MonotonicTime now, unsigned worker = 0) {
+    int admitted = 0;
+    for (int i = 0; i < requests; ++i) admitted += admits(now, "ann", worker);
+    return admitted;
+  }
+  /// By all rules, of a user named in a header.
+  bool admits_request(MonotonicTime now, const std::string& user) {
+    const Header header{"user", user};
+    Request request;
+    request.headers = std::span(&header, 1);
+    return cores[0]->admit(request, now).verdict == Verdict::admit;
+  }
+
+  std::uint64_t key(const std::string& user = "ann", RuleIndex rule = 0) const {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(user);
+    return cores[0]->key_of(rule, bytes.bytes());
+  }
+
+  std::vector<Rule> rules;
+  Classifier classifier;
+  std::vector<RuleTerms> terms;
+  std::vector<KeyTerms> defaults;
+  std::vector<std::unique_ptr<LogPool>> logs;
+  Quiescence quiescence;
+  PublicationSlot slot;
+  std::array<std::unique_ptr<AllowancePool>, 3> pools;
+  bool settled = true;
+  MonotonicTime window_ends{11s};
+  std::vector<std::uint8_t> table_of_worker;
+  std::vector<SpanTable> tables;
+  std::vector<std::unique_ptr<WorkerCore>> cores;
+  std::vector<std::unique_ptr<Publication>> published;
+};
+
+constexpr MonotonicTime start{10s};
+
+// Fixed window.
+
+TEST(FixedWindowWorker, AdmitsTheLimitAndThenNothingUntilTheWindowEnds) {
+  Plane plane({rule_with(Algorithm::fixed_window, 3)});
+  EXPECT_EQ(plane.decide(start).remaining, 2U);
+  EXPECT_EQ(plane.admitted_of(9, start), 2);
+  const Decision refused = plane.decide(start + 300ms);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.remaining, 0U);
+  EXPECT_EQ(refused.retry_after, Duration(700ms));
+  EXPECT_EQ(refused.reset_after, Duration(700ms));
+  plane.turn({0});
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1s), 3);
+}
+
+TEST(FixedWindowWorker, ARefusalBlocksNothingLater) {
+  Plane plane({rule_with(Algorithm::fixed_window, 3)});
+  EXPECT_EQ(plane.admitted_of(9, start), 3);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->refused_at, never);
+  plane.publish({{.key = plane.key(), .terms = {5, 0}}});  // others gave some back
+  EXPECT_EQ(plane.admitted_of(9, start), 2);
+}
+
+// Sliding window.
+
+TEST(SlidingWindowWorker, WhatWasDrawnInTheSpanBeforeIsTakenOffUntilItHasBeenJudged) {
+  Plane plane({rule_with(Algorithm::sliding_window, 5)});
+  EXPECT_EQ(plane.admitted_of(3, start), 3);
+  plane.turn({0});
+  plane.settled = false;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1s), 2);
+  plane.settled = true;
+  plane.publish({{.key = plane.key(), .terms = {4, 0}}});  // one span has left
+  EXPECT_EQ(plane.admitted_of(9, start + 1s), 2);
+}
+
+TEST(SlidingWindowWorker, RetriesWhenItsOldestSpanLeavesIfThatIsEnough) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.publish({{.key = plane.key(), .terms = {0, 0}, .opens_at = start + 300ms, .opens_by = 2}});
+  EXPECT_EQ(plane.decide(start).retry_after, Duration(300ms));
+  EXPECT_EQ(plane.decide(start, "ann", 0, 0, 2).retry_after, Duration(300ms));
+  // For three it takes longer; how long is not known, but no longer than until all spans have left.
+  EXPECT_EQ(plane.decide(start, "ann", 0, 0, 3).retry_after, Duration(1s + 9 * 100ms));
+}
+
+TEST(SlidingWindowWorker, ResetsWhenTheRunningSpanHasLeft) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  EXPECT_EQ(plane.decide(start + 950ms).reset_after, Duration(50ms + 9 * 100ms));
+}
+
+// Token and leaky bucket.
+
+class Bucket : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(Bucket, AdmitsItsBurstAndThenItsRate) {
+  Plane plane({rule_with(GetParam(), 10)});
+  EXPECT_EQ(plane.admitted_of(50, start), 10);
+  EXPECT_FALSE(plane.admits(start + 100ms - 1ns));
+  EXPECT_EQ(plane.admitted_of(50, start + 100ms), 1);
+  EXPECT_EQ(plane.admitted_of(50, start + 600ms), 5);
+}
+
+TEST_P(Bucket, TellsWhatRemainsWhenTheNextTokenComesAndWhenItIsFull) {
+  Plane plane({rule_with(GetParam(), 10)});
+  const Decision first = plane.decide(start, "ann", 0, 0, 4);
+  EXPECT_EQ(first.remaining, 6U);
+  EXPECT_EQ(first.reset_after, Duration(400ms));
+  EXPECT_TRUE(plane.admits(start, "ann", 0, 0, 6));
+  const Decision refused = plane.decide(start);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.retry_after, Duration(100ms));
+  EXPECT_EQ(refused.reset_after, Duration(1s));
+  EXPECT_EQ(plane.decide(start, "ann", 0, 0, 3).retry_after, Duration(300ms));
+}
+
+TEST_P(Bucket, ARequestLargerThanItNeverPasses) {
+  Plane plane({rule_with(GetParam(), 10)});
+  const Decision refused = plane.decide(start, "ann", 0, 0, 11);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.retry_after, Duration::max());
+}
+
+TEST_P(Bucket, AtFourTimesThePriceAQuarterPasses) {
+  Plane plane({rule_with(GetParam(), 40)});
+  plane.publish({{.key = plane.key(), .terms = {any, 4 * full_price}}});
+  const Decision first = plane.decide(start);
+  EXPECT_EQ(first.remaining, 9U);
+  EXPECT_EQ(plane.admitted_of(100, start), 9);
+  EXPECT_EQ(plane.decide(start).retry_after, Duration(100ms));  // four tokens at 40 a second
+  EXPECT_EQ(plane.admitted_of(100, start + 500ms), 5);
+}
+
+TEST_P(Bucket, IsNotFullAgainAfterItsWindowHasTurned) {
+  Plane plane({rule_with(GetParam(), 10)});
+  EXPECT_EQ(plane.admitted_of(50, start + 900ms), 10);
+  plane.turn({0});
+  plane.publish();
+  EXPECT_FALSE(plane.admits(start + 999ms));
+  EXPECT_EQ(plane.admitted_of(50, start + 1400ms), 5);
+  EXPECT_EQ(plane.tables[1].find(plane.key())->admitted, 5U);
+}
+
+TEST_P(Bucket, AWorkerLeftInTheOldWindowFollowsTheBucketToTheNewOne) {
+  Plane plane({rule_with(GetParam(), 10)}, 2);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 0), 3);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 1), 3);
+  plane.turn({0});
+  plane.publish();  // worker 1 has taken it up, but counts in its old table
+  EXPECT_EQ(plane.admitted_of(2, start + 900ms, 0), 2);
+  EXPECT_EQ(plane.admitted_of(50, start + 900ms, 1), 2);
+  EXPECT_FALSE(plane.admits(start + 900ms, "ann", 0));
+}
+
+TEST_P(Bucket, AWorkerThatHasNotHeardOfTheTurnAdmitsNothingFromABucketThatHasMoved) {
+  Plane plane({rule_with(GetParam(), 10)}, 2);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 0), 3);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 1), 3);
+  plane.turn({0});
+  plane.publish_only();
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of(1, start + 900ms, 0), 1);
+  EXPECT_FALSE(plane.admits(start + 900ms, "ann", 1));
+  plane.cores[1]->quiescent();
+  EXPECT_EQ(plane.admitted_of(50, start + 900ms, 1), 3);
+}
+
+TEST_P(Bucket, SeveralWorkersDrawAheadAndTogetherGetTheBurst) {
+  Plane plane({rule_with(GetParam(), 1000)}, 4, 3);
+  EXPECT_EQ(plane.decide(start).remaining, 999U);  // three of them drawn, and still its own to admit
+  std::uint64_t admitted = 1;
+  for (int i = 0; i < 4000; ++i) admitted += plane.admits(start, "ann", static_cast<unsigned>(i % 4));
+  EXPECT_EQ(admitted, 1000U);
+}
+
+TEST_P(Bucket, ARuleThatIsClosedAdmitsNothing) {
+  Plane plane({rule_with(GetParam(), 10)});
+  plane.defaults[0].allowance = 0;
+  plane.publish();
+  const Decision refused = plane.decide(start);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.remaining, 0U);
+  EXPECT_EQ(refused.retry_after, Duration(100ms));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worker, Bucket, ::testing::Values(Algorithm::token_bucket, Algorithm::leaky_bucket),
+                         [](const auto& tested) {
+                           return is_bucket(tested.param) && tested.param == Algorithm::token_bucket
+                                      ? "token"
+                                      : "leaky";
+                         });
+
+// Sliding log.
+
+TEST(SlidingLogWorker, NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows) {
+  Plane plane({rule_with(Algorithm::sliding_log, 3)});
+  EXPECT_TRUE(plane.admits(start + 700ms));
+  EXPECT_TRUE(plane.admits(start + 800ms));
+  EXPECT_TRUE(plane.admits(start + 900ms));
+  plane.turn({0});
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1699ms), 0);
+  EXPECT_EQ(plane.admitted_of(9, start + 1700ms), 1);
+  EXPECT_EQ(plane.admitted_of(9, start + 1850ms), 1);
+}
+
+TEST(SlidingLogWorker, TellsWhatRemainsAndWhenTheOldestOnesLeave) {
+  Plane plane({rule_with(Algorithm::sliding_log, 3)});
+  EXPECT_EQ(plane.decide(start).remaining, 2U);
+  EXPECT_EQ(plane.decide(start + 100ms).remaining, 1U);
+  const Decision third = plane.decide(start + 200ms);
+  EXPECT_EQ(third.remaining, 0U);
+  EXPECT_EQ(third.reset_after, Duration(1s));
+  const Decision refused = plane.decide(start + 300ms);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.retry_after, Duration(700ms));
+  EXPECT_EQ(plane.decide(start + 300ms, "ann", 0, 0, 2).retry_after, Duration(800ms));
+}
+
+TEST(SlidingLogWorker, WorkersInDifferentWindowsWriteTheSameLog) {
+  Plane plane({rule_with(Algorithm::sliding_log, 4)}, 2);
+  EXPECT_TRUE(plane.admits(start + 900ms, "ann", 0));
+  plane.turn({0});
+  plane.publish_only();
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of(2, start + 900ms, 1), 2);
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms, 0), 1);
+  EXPECT_FALSE(plane.admits(start + 900ms, "ann", 1));
+}
+
+// Shed.
+
+TEST(ShedWorker, AdmitsTheFractionToWithinOneRequestAtAnyTime) {
+  for (const double fraction : {0.03, 0.25, 0.5, 0.9}) {
+    SCOPED_TRACE(fraction);
+    Plane plane({rule_with(Algorithm::shed, 100'000)});
+    plane.publish({{.key = plane.key(), .terms = {100'000, fraction_of(fraction, 1)}}});
+    int admitted = 0;
+    for (int offered = 1; offered <= 2000; ++offered) {
+      admitted += plane.admits(start);
+      ASSERT_NEAR(admitted, offered * fraction, 1) << offered;
+    }
+  }
+}
+
+TEST(ShedWorker, OfKeysWithOneRequestEachTheFractionPasses) {
+  Plane plane({rule_with(Algorithm::shed, 1000)});
+  std::vector<KeyState> states;
+  constexpr int keys = 40;
+  for (int i = 0; i < keys; ++i)
+    states.push_back({.key = plane.key("user" + std::to_string(i)), .terms = {1000, admit_all / 4}});
+  int admitted = 0;
+  int windows = 0;
+  for (; windows < 10; ++windows) {
+    plane.turn({0});
+    for (auto& pool : {plane.pools[0].get()}) pool->clear();
+    plane.publish(states);
+    for (int i = 0; i < keys; ++i) admitted += plane.admits(start, "user" + std::to_string(i));
+  }
+  // Of a binomial count: four standard deviations.
+  EXPECT_NEAR(admitted, windows * keys / 4.0, 4 * std::sqrt(windows * keys * 0.25 * 0.75));
+}
+
+TEST(ShedWorker, StopsAtTheAllowanceAndRetriesAfterASpan) {
+  Plane plane({rule_with(Algorithm::shed, 3)});
+  EXPECT_EQ(plane.admitted_of(9, start), 3);
+  EXPECT_EQ(plane.decide(start).retry_after, Duration(100ms));
+}
+
+// Strict.
+
+TEST(StrictWorker, AdmitsWhatIsLeasedAndNothingOfItself) {
+  Plane plane({rule_with(Algorithm::strict, 100)});
+  const Decision without = plane.decide(start);
+  EXPECT_EQ(without.verdict, Verdict::block);
+  EXPECT_EQ(without.retry_after, Duration(100ms));
+  plane.publish({{.key = plane.key(), .terms = {3, 0}, .opens_at = start + 40ms, .opens_by = 100}});
+  EXPECT_EQ(plane.admitted_of(9, start), 3);
+  EXPECT_EQ(plane.decide(start).retry_after, Duration(40ms));
+}
+
+TEST(StrictWorker, ALeaseThatIsLoweredIsObeyedByTheNextRequest) {
+  Plane plane({rule_with(Algorithm::strict, 100)});
+  plane.publish({{.key = plane.key(), .terms = {50, 0}}});
+  EXPECT_EQ(plane.admitted_of(5, start), 5);
+  plane.publish({{.key = plane.key(), .terms = {7, 0}}});
+  EXPECT_EQ(plane.admitted_of(9, start), 2);
+}
+
+TEST(StrictWorker, AKeyThatFindsNoRoomInTheTableDrawsNothingOnItsLease) {
+  Plane plane({rule_with(Algorithm::strict, 100)});
+  for (int i = 0; i < 1000; ++i) plane.admits(start, "user" + std::to_string(i));
+  ASSERT_EQ(plane.tables[0].find(plane.key()), nullptr);
+  plane.publish({{.key = plane.key(), .terms = {50, 0}}});
+  EXPECT_FALSE(plane.admits(start));
+  ASSERT_EQ(plane.tables[0].find(plane.key()), nullptr);
+  EXPECT_EQ(plane.tables[0].overflows()[0].admitted, 0U);
+}
+
+// All of them.
+
+class EveryAlgorithm : public ::testing::TestWithParam<Algorithm> {
+ protected:
+  /// A rule for all requests together, or for each user, with quota where it has to be leased.
+  static void lease(Plane& plane, std::uint64_t quota) {
+    for (std::size_t i = 0; i < plane.rules.size(); ++i)
+      if (plane.rules[i].algorithm == Algorithm::strict) plane.defaults[i].allowance = quota;
+    plane.publish();
+  }
+};
+
+TEST_P(EveryAlgorithm, LookingTakesNothing) {
+  Plane plane({rule_with(GetParam(), 10)});
+  lease(plane, 10);
+  for (int i = 0; i < 20; ++i) {
+    const Decision seen = plane.decide(start, "ann", 0, 0, 0);
+    EXPECT_EQ(seen.verdict, Verdict::admit);
+    EXPECT_EQ(seen.remaining, 10U);
+  }
+  EXPECT_EQ(plane.admitted_of(50, start), 10);
+  const Decision seen = plane.decide(start, "ann", 0, 0, 0);
+  EXPECT_EQ(seen.verdict, Verdict::block);
+  EXPECT_EQ(seen.remaining, 0U);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 50U);
+}
+
+TEST_P(EveryAlgorithm, AParentIsNotChargedForWhatItsChildRefuses) {
+  Rule parent = rule_with(GetParam(), 10);
+  parent.name = "parent";
+  Rule child = rule_with(Algorithm::fixed_window, 2);
+  child.key = {by_header("user")};
+  Plane plane({parent, child});
+  lease(plane, 10);
+  int admitted = 0;
+  for (const std::string user : {"ann", "bob", "cho", "dee"})
+    for (int i = 0; i < 50; ++i) admitted += plane.admits_request(start, user);
+  EXPECT_EQ(admitted, 8);
+  // What is left of the parent is there for others.
+  for (const std::string user : {"eve", "fay", "gil"})
+    for (int i = 0; i < 50; ++i) admitted += plane.admits_request(start, user);
+  EXPECT_EQ(admitted, 10);
+}
+
+TEST_P(EveryAlgorithm, AChildIsNotChargedForWhatItsParentRefuses) {
+  Rule child = rule_with(GetParam(), 10);
+  child.key = {by_header("user")};
+  Rule parent = rule_with(Algorithm::fixed_window, 4);
+  parent.name = "parent";
+  Plane plane({child, parent});
+  lease(plane, 10);
+  int admitted = 0;
+  for (int i = 0; i < 50; ++i) admitted += plane.admits_request(start, "ann");
+  EXPECT_EQ(admitted, 4);
+  const Header header{"user", "ann"};
+  Request request;
+  request.headers = std::span(&header, 1);
+  Classifier::Scratch scratch;
+  KeyBytes bytes;
+  plane.classifier.match(request, scratch);
+  plane.classifier.make_key(0, request, scratch, bytes);
+  const SpanEntry* entry = plane.tables[0].find(plane.cores[0]->key_of(0, bytes.bytes()));
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->admitted, 4U);
+  if (is_bucket(GetParam())) {
+    const BucketTerms& bucket = plane.terms[0].bucket;
+    EXPECT_EQ(bucket.tokens(BucketCell(*entry->cell).available(bucket, start)) + entry->credit, 6U);
+  } else if (GetParam() == Algorithm::sliding_log) {
+    EXPECT_EQ(plane.logs[0]->log(*entry->cell).look(start).remaining, 6U);
+  } else {
+    EXPECT_EQ(entry->cell->drawn.load() - entry->credit, 4U);
+  }
+}
+
+TEST_P(EveryAlgorithm, ObservingRefusesNothingAndCountsWhatItWouldHaveAdmitted) {
+  Rule rule = rule_with(GetParam(), 10);
+  rule.action = Action::observe;
+  Plane plane({rule});
+  lease(plane, 10);
+  EXPECT_EQ(plane.admitted_of(50, start), 50);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->admitted, 10U);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 50U);
+}
+
+TEST_P(EveryAlgorithm, AHeavyRequestTakesItsWeightOrNothing) {
+  Plane plane({rule_with(GetParam(), 10)});
+  lease(plane, 10);
+  EXPECT_TRUE(plane.admits(start, "ann", 0, 0, 7));
+  EXPECT_FALSE(plane.admits(start, "ann", 0, 0, 4));
+  EXPECT_TRUE(plane.admits(start, "ann", 0, 0, 3));
+  EXPECT_EQ(plane.tables[0].find(plane.key())->admitted, 10U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worker, EveryAlgorithm,
+                         ::testing::Values(Algorithm::fixed_window, Algorithm::sliding_window,
+                                           Algorithm::token_bucket, Algorithm::leaky_bucket,
+                                           Algorithm::sliding_log, Algorithm::shed, Algorithm::strict),
+                         [](const auto& tested) {
+                           std::string name(to_string(tested.param));
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A strict limit's quota: claims, their answers, and what goes back. First the arithmetic of one lease, then
+// engines that claim from one counter.
+#include "engine/lease.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_fixture.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr Ordinal first_ordinal = 1000;
+
+Lease lease_of(Ordinal ordinal = 7) {
+  Lease lease;
+  lease.begin(ordinal);
+  return lease;
+}
+
+TEST(Lease, AClaimBelowTheLimitIsGrantedWhole) {
+  Lease lease = lease_of();
+  lease.asked = 30;
+  lease.answered(30, 80, 100);
+  EXPECT_EQ(lease.allowance(), 30U);
+  EXPECT_EQ(lease.owed, 0U);
+  EXPECT_EQ(lease.asked, 0U);
+  EXPECT_FALSE(lease.used_up);
+}
+
+TEST(Lease, TheLastOfTheLimitIsGrantedAndThenItIsUsedUp) {
+  Lease lease = lease_of();
+  lease.answered(30, 100, 100);
+  EXPECT_EQ(lease.allowance(), 30U);
+  EXPECT_EQ(lease.owed, 0U);
+  EXPECT_TRUE(lease.used_up);
+}
+
+TEST(Lease, WhatAClaimGotBeyondTheLimitIsOwedBackAndNotGranted) {
+  Lease lease = lease_of();
+  lease.answered(30, 110, 100);
+  EXPECT_EQ(lease.allowance(), 20U);
+  EXPECT_EQ(lease.owed, 10U);
+  EXPECT_TRUE(lease.used_up);
+}
+
+TEST(Lease, AClaimWhollyBeyondTheLimitGetsNothing) {
+  Lease lease = lease_of();
+  lease.answered(30, 500, 100);
+  EXPECT_EQ(lease.allowance(), 0U);
+  EXPECT_EQ(lease.owed, 30U);
+}
+
+TEST(Lease, AQuestionLearnsTheSumAndClaimsNothing) {
+  Lease lease = lease_of();
+  lease.answered(30, 100, 100);
+  lease.answered(0, 60, 100);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_FALSE(lease.used_up);
+  EXPECT_EQ(lease.total, 60U);
+}
+
+// A batch whose answer was lost is answered again, with the counter as it is by then: others have claimed
+// since.
+TEST(Lease, ARepeatedAnswerWithALargerSumGrantsLessNeverMore) {
+  for (std::uint64_t later = 40; later <= 200; ++later) {
+    Lease at_once = lease_of();
+    at_once.answered(40, 40, 100);
+    Lease repeated = lease_of();
+    repeated.answered(40, later, 100);
+    EXPECT_LE(repeated.granted, at_once.granted);
+    EXPECT_EQ(repeated.granted + repeated.owed, 40U);
+  }
+}
+
+// Whatever the order in which claims are applied: what nodes may admit adds up to no more than the limit.
+TEST(Lease, GrantsOfOneCounterNeverAddUpToMoreThanTheLimit) {
+  for (std::uint64_t limit : {1U, 7U, 100U}) {
+    std::vector<Lease> nodes(5, lease_of());
+    std::uint64_t counter = 0;
+    for (std::uint64_t turn = 0; turn < 60; ++turn) {
+      Lease& lease = nodes[turn * 7 % nodes.size()];
+      const std::uint64_t claim = turn * 13 % (limit + 3);
+      const std::uint64_t back = std::exchange(lease.owed, 0);
+      counter += claim;
+      counter -= std::min(counter, back);
+      lease.answered(claim, counter, limit);
+      std::uint64_t granted = 0;
+      for (const Lease& each : nodes) granted += each.granted;
+      ASSERT_LE(granted, limit) << "turn " << turn;
+    }
+  }
+}
+
+TEST(Lease, ClosingGivesBackWhatWasNotAdmitted) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.admitted = 12;
+  lease.close();
+  EXPECT_EQ(lease.owed, 18U);
+  EXPECT_EQ(lease.allowance(), 12U);
+  lease.close();
+  EXPECT_EQ(lease.owed, 18U);
+}
+
+TEST(Lease, NothingIsGivenBackBeforeAllWorkersHaveTakenTheLowerAllowanceUp) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.lower(10);
+  EXPECT_EQ(lease.allowance(), 10U);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.owed, 0U);
+  lease.admitted = 4;
+  lease.lowered_everywhere();
+  EXPECT_EQ(lease.allowance(), 10U);
+  EXPECT_EQ(lease.owed, 20U);
+}
+
+TEST(Lease, WhatWorkersDrewBeforeTheyHeardOfTheLowerAllowanceStaysTheirs) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.lower(10);
+  lease.admitted = 25;
+  lease.lowered_everywhere();
+  EXPECT_EQ(lease.allowance(), 25U);
+  EXPECT_EQ(lease.owed, 5U);
+}
+
+Rule strict_rule(std::uint64_t limit) {
+  Rule rule = rule_of(limit);
+  rule.algorithm = Algorithm::strict;
+  return rule;
+}
+
+std::uint64_t claimed(const Counters& counters, Ordinal ordinal) {
+  const auto found = counters.find({"login|a", ordinal});
+  return found == counters.end() ? 0 : found->second;
+}
+
+TEST(Strict, AdmitsNothingBeforeTheStoreHasGrantedIt) {
+  EngineNode node(strict_rule(100));
+  Counters counters;
+  EXPECT_EQ(node.state(0ms).allowance, 0U);
+  node.count(0ms, 5, 0);
+  node.step(100ms);
+  EXPECT_EQ(node.state(101ms).allowance, 0U);
+  node.sync(counters, 105ms);
+  EXPECT_GE(node.state(106ms).allowance, 5U);
+  EXPECT_EQ(node.state(106ms).allowance, claimed(counters, first_ordinal));
+}
+
+TEST(Strict, AdmittedRequestsAreNotCountedASecondTimeBesideTheClaims) {
+  EngineNode node(strict_rule(100));
+  Counters counters;
+  node.count(0ms, 5, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  const std::uint64_t before = claimed(counters, first_ordinal);
+  node.count(100ms, 1, 1);
+  node.step(200ms);
+  std::uint64_t claims = 0;
+  for (const EngineNode::Pending& write : node.pending) {
+    EXPECT_NE(write.use, CounterUse::counted);
+    EXPECT_NE(write.use, CounterUse::refused);
+    if (write.use == CounterUse::lease && write.ordinal == first_ordinal) claims += write.delta;
+  }
+  node.sync(counters, 205ms);
+  EXPECT_EQ(claimed(counters, first_ordinal), before + claims);
+}
+
+TEST(Strict, ExcessOfAClaimGoesBackToTheStore) {
+  EngineNode node(strict_rule(100));
+  Counters counters{{{"login|a", first_ordinal}, 95}};  // others
+  node.count(0ms, 40, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_LE(node.state(106ms).allowance, 5U);
+  node.count(100ms, 40, 0);
+  node.step(200ms);
+  node.sync(counters, 205ms);
+  EXPECT_EQ(claimed(counters, first_ordinal), 95 + node.state(206ms).allowance);
+}
+
+TEST(Strict, AsksForNoMoreWhileAClaimIsUnanswered) {
+  EngineNode node(strict_rule(1000));
+  std::uint64_t claims = 0;
+  for (int span = 0; span < 5; ++span) {
+    node.count(span * 100ms, 20, 0);
+    node.step((span + 1) * 100ms);
+  }
+  for (const EngineNode::Pending& write : node.pending)
+    if (write.use == CounterUse::lease && write.delta > 0) ++claims;
+  EXPECT_EQ(claims, 1U);
+}
+
+TEST(Strict, ClaimsForTheNextIntervalBeforeItBegins) {
+  EngineNode node(strict_rule(1000));
+  Counters counters;
+  for (int span = 0; span < 9; ++span) {
+    node.count(span * 100ms, 20, span == 0 ? 0 : 20);
+    node.step((span + 1) * 100ms);
+    node.sync(counters, (span + 1) * 100ms + 5ms);
+  }
+  EXPECT_GT(claimed(counters, first_ordinal + 1), 0U);
+  // It holds from the first packet of that interval on, and not before.
+  EXPECT_EQ(node.state(1000ms).allowance, claimed(counters, first_ordinal + 1));
+}
+
+TEST(Strict, ALeaseHoldsInItsOwnIntervalOnly) {
+  EngineNode node(strict_rule(100));
+  Counters counters;
+  node.count(0ms, 20, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_GT(node.state(999ms).allowance, 0U);
+  EXPECT_EQ(node.state(1000ms).allowance, 0U);
+}
+
+TEST(Strict, WhatAKeyDoesNotUseGoesBackOnceAllWorkersHaveHeardOfIt) {
+  EngineNode node(strict_rule(1000));
+  Counters counters;
+  node.count(0ms, 200, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  const std::uint64_t held = node.state(106ms).allowance;
+  ASSERT_GE(held, 200U);
+  // The demand has gone. First the workers are told; a worker that stands still keeps the quota where it is.
+  Duration now = 100ms;
+  while (node.state(now).allowance == held && now < 900ms) {
+    now += 100ms;
+    node.engine.step(EngineNode::at(now), false, false);
+  }
+  const std::uint64_t lowered = node.state(now).allowance;
+  ASSERT_LT(lowered, held);
+  for (int i = 0; i < 2; ++i) {
+    now += 100ms;
+    node.engine.step(EngineNode::at(now), false, false);
+    node.step(now);
+    node.sync(counters, now + 5ms);
+    EXPECT_EQ(claimed(counters, first_ordinal), held) << "given back while a worker may still draw";
+  }
+  now += 100ms;
+  ASSERT_LT(now, 900ms);
+  node.step(now);
+  node.sync(counters, now + 5ms);
+  EXPECT_LT(claimed(counters, first_ordinal), held);
+  EXPECT_EQ(claimed(counters, first_ordinal), lowered);
+}
+
+TEST(Strict, WhenTheIntervalHasEndedTheStoreHoldsExactlyWhatWasAdmitted) {
+  EngineNode node(strict_rule(1000));
+  Counters counters;
+  std::uint64_t admitted = 0;
+  for (int span = 0; span < 40; ++span) {
+    const std::uint64_t allowed = node.state(span * 100ms).allowance;
+    // At most a tenth of what it holds, so that there is always some left.
+    const std::uint64_t taken = span < 10 ? allowed / 10 : 0;
+    admitted += taken;
+    node.count(span * 100ms, span < 10 ? 20 : 0, taken);
+    node.step((span + 1) * 100ms);
+    node.sync(counters, (span + 1) * 100ms + 5ms);
+  }
+  EXPECT_GT(admitted, 0U);
+  EXPECT_EQ(claimed(counters, first_ordinal), admitted);
+  EXPECT_EQ(claimed(counters, first_ordinal + 1), 0U);
+}
+
+TEST(Strict, ANodeThatStopsGivesBackWhatItHolds) {
+  EngineNode node(strict_rule(1000));
+  Counters counters;
+  node.count(0ms, 50, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  node.count(100ms, 7, 7);
+  node.engine.step(EngineNode::at(150ms), true);
+  node.step(151ms);
+  node.sync(counters, 155ms);
+  EXPECT_EQ(claimed(counters, first_ordinal), 7U);
+}
+
+TEST(Strict, ARefusalRetriesAtTheNextSpanAndAfterTheLimitIsUsedUpInTheNextInterval) {
+  EngineNode node(strict_rule(100));
+  Counters counters;
+  node.count(0ms, 5, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_EQ(node.state(150ms).opens_at, EngineNode::at(200ms).monotonic);
+  counters[{"login|a", first_ordinal}] = 100;
+  node.count(100ms, 90, 5);
+  node.step(200ms);
+  node.sync(counters, 205ms);
+  EXPECT_EQ(node.state(250ms).opens_at, EngineNode::at(1000ms).monotonic);
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What nodes learn of each other's demand, and what each algorithm makes of it: one engine, the others played
+// by the test through the counters.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine_fixture.h"
+#include "limit/share.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr Ordinal first_ordinal = 1000;
+const std::pair<std::string, Ordinal> counter{"login|a", first_ordinal};
+
+Rule rule_with(Algorithm algorithm, std::uint64_t limit = 100) {
+  Rule rule = rule_of(limit);
+  rule.algorithm = algorithm;
+  return rule;
+}
+
+constexpr Algorithm by_shares[] = {Algorithm::fixed_window, Algorithm::sliding_window,
+                                   Algorithm::token_bucket, Algorithm::leaky_bucket, Algorithm::shed};
+
+/// One span's count here, and what others have added to the counter by the time it is answered.
+void count_beside_others(EngineNode& node, Counters& counters, Duration began, std::uint64_t own,
+                         std::uint64_t others) {
+  const SpanClock clock(1s, 10);
+  node.count(began, own);
+  node.step(began + 100ms);
+  counters[{"login|a", clock.ordinal(EngineNode::at(began).wall)}] += others;
+  node.sync(counters, began + 105ms);
+}
+
+std::uint64_t delta_of(const EngineNode& node, CounterUse use, Ordinal ordinal) {
+  std::uint64_t sum = 0;
+  for (const EngineNode::Pending& write : node.pending)
+    if (write.use == use && write.ordinal == ordinal) sum += write.delta;
+  return sum;
+}
+
+bool asked(const EngineNode& node, CounterUse use, Ordinal ordinal) {
+  for (const EngineNode::Pending& write : node.pending)
+    if (write.use == use && write.ordinal == ordinal) return true;
+  return false;
+}
+
+TEST(Step1, CountsOfTwoIntervalsDrainedAtOnceAreWrittenEachToItsOwn) {
+  EngineNode node(rule_of(100));
+  node.count(900ms, 7);
+  node.count(1000ms, 3);
+  node.step(1100ms);
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal), 7U);
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal + 1), 3U);
+}
+
+TEST(Step1, EachSpansCountIsWrittenOnce) {
+  EngineNode node(rule_of(100));
+  node.count(0ms, 7);
+  node.step(100ms);
+  node.count(100ms, 2);
+  node.step(200ms);
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal), 9U);
+}
+
+// Members.
+
+TEST(Members, EveryNodeAddsOneToEachSecondsHeartbeatAndAsksForTheOneBefore) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  node.step(100ms);
+  node.step(900ms);
+  EXPECT_EQ(delta_of(node, CounterUse::members, first_ordinal), 1U);
+  node.step(1000ms);
+  EXPECT_EQ(delta_of(node, CounterUse::members, first_ordinal), 1U);
+  EXPECT_EQ(delta_of(node, CounterUse::members, first_ordinal + 1), 1U);
+}
+
+TEST(Members, RulesThatAskForNoShareSendNoHeartbeat) {
+  EngineNode node(rule_of(100));
+  node.step(1000ms);
+  EXPECT_TRUE(node.pending.empty());
+}
+
+TEST(Members, AreThoseWhoseHeartbeatIsInThePeriodThatIsOver) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters{{{"~nodes", first_ordinal}, 3}};
+  EXPECT_EQ(node.engine.nodes(), 1U);
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  EXPECT_EQ(node.engine.nodes(), 4U);
+}
+
+TEST(Members, ThePeriodThatRunsCanOnlyShowThatThereAreMore) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters{{{"~nodes", first_ordinal}, 3}, {{"~nodes", first_ordinal + 1}, 8}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  EXPECT_EQ(node.engine.nodes(), 9U);
+  EngineNode early(rule_with(Algorithm::fixed_window));
+  Counters few{{{"~nodes", first_ordinal}, 3}};
+  early.step(1000ms);
+  early.sync(few, 1005ms);  // only its own heartbeat is in the second period yet
+  EXPECT_EQ(early.engine.nodes(), 4U);
+}
+
+TEST(Members, WhoHasLeftIsNoMemberFromThePeriodAfterTheNextOn) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters{{{"~nodes", first_ordinal}, 3}, {{"~nodes", first_ordinal + 1}, 1}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  node.step(2000ms);
+  node.sync(counters, 2005ms);
+  EXPECT_EQ(node.engine.nodes(), 2U);
+}
+
+TEST(Members, AKeyWithoutHistoryBeginsWithAnEvenShare) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters{{{"~nodes", first_ordinal}, 3}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  node.count(1000ms, 1);
+  EXPECT_DOUBLE_EQ(node.nodes(), 4);
+}
+
+// A key of which nothing is known.
+
+TEST(Default, IsTheWholeLimitWhileTheStoreTellsOfOthersAndAnEvenPartWhileItIsAway) {
+  for (const Algorithm algorithm : by_shares) {
+    SCOPED_TRACE(to_string(algorithm));
+    EngineNode node(rule_with(algorithm));
+    Counters counters{{{"~nodes", first_ordinal}, 3}};
+    node.step(1000ms);
+    node.sync(counters, 1005ms);
+    const KeyOverride reached = node.engine.default_of(0);
+    node.engine.sync_result(false, EngineNode::at(1100ms));
+    const KeyOverride away = node.engine.default_of(0);
+    if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
+      EXPECT_EQ(reached.factor, full_price);
+      EXPECT_EQ(away.factor, 4 * full_price);
+      EXPECT_GT(away.allowance, 0U);
+    } else {
+      EXPECT_EQ(reached.allowance, 100U);
+      EXPECT_EQ(away.allowance, 25U);
+    }
+  }
+}
+
+TEST(Default, IsAtLeastOneAlsoWhereThereAreMoreNodesThanRequests) {
+  EngineNode node(rule_with(Algorithm::fixed_window, 3));
+  Counters counters{{{"~nodes", first_ordinal}, 9}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  node.engine.sync_result(false, EngineNode::at(1100ms));
+  EXPECT_EQ(node.engine.default_of(0).allowance, 1U);
+}
+
+TEST(Default, PredictiveIsAnEvenPartAtAnyTime) {
+  for (const Algorithm algorithm :
+       {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window}) {
+    SCOPED_TRACE(to_string(algorithm));
+    Rule rule = rule_with(algorithm);
+    rule.early_block = EarlyBlock::predictive;
+    EngineNode node(rule);
+    Counters counters{{{"~nodes", first_ordinal}, 3}};
+    node.step(1000ms);
+    node.sync(counters, 1005ms);
+    EXPECT_EQ(node.engine.default_of(0).allowance, 25U);
+  }
+}
+
+TEST(Default, OpenGoesOnWithTheWholeLimitAndClosedWithNothing) {
+  for (const Algorithm algorithm : by_shares) {
+    SCOPED_TRACE(to_string(algorithm));
+    Rule open = rule_with(algorithm);
+    open.on_store_failure = OnStoreFailure::open;
+    Rule closed = rule_with(algorithm);
+    closed.name = "closed";
+    closed.on_store_failure = OnStoreFailure::closed;
+    EngineNode node({open, closed});
+    const KeyOverride reached = node.engine.default_of(0);
+    node.engine.sync_result(false, EngineNode::at(50ms));
+    EXPECT_EQ(node.engine.default_of(0).allowance, reached.allowance);
+    EXPECT_EQ(node.engine.default_of(0).factor, reached.factor);
+    EXPECT_EQ(node.engine.default_of(1).allowance, 0U);
+  }
+}
+
+// Fixed window.
+
+TEST(FixedWindow, BelowTheLimitOnlyWhatOthersHaveAdmittedIsTakenOff) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  EXPECT_EQ(node.state(106ms).allowance, 90U);
+  EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+TEST(FixedWindow, UnderOverloadANodeHasItsShareOfTheLimit) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 300);
+  EXPECT_NEAR(node.nodes(), 4, 0.1);
+  EXPECT_NEAR(static_cast<double>(node.state(1000ms).allowance), 25, 1);
+}
+
+TEST(FixedWindow, NeverBlocksBeyondTheInterval) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  node.count(0ms, 500, 100);
+  node.step(100ms);
+  counters[counter] += 400;
+  node.sync(counters, 105ms);
+  EXPECT_FALSE(node.blocked(106ms));
+}
+
+TEST(FixedWindow, RefusedRequestsAreToldApartFromWhatWasAdmitted) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  node.count(0ms, 130, 100);
+  node.step(100ms);
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal), 100U);
+  EXPECT_EQ(delta_of(node, CounterUse::refused, first_ordinal), 30U);
+}
+
+TEST(FixedWindow, WhatOthersRefuseIsDemandButNotTakenOffTheLimit) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  node.count(0ms, 11, 10);
+  node.step(100ms);
+  counters[{"login|a|~refused", first_ordinal}] += 300;
+  node.sync(counters, 105ms);
+  EXPECT_GT(node.nodes(), 10);
+  EXPECT_LT(node.state(106ms).allowance, 10U);  // its share of the limit…
+  EXPECT_GT(node.state(106ms).allowance, 0U);   // …though nothing has been admitted elsewhere
+}
+
+TEST(FixedWindow, WithoutTheStoreANodeKeepsToItsShareAlsoBelowTheLimit) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  const double share = 1 / node.nodes();
+  node.engine.sync_result(false, EngineNode::at(150ms));
+  EXPECT_NEAR(static_cast<double>(node.state(1000ms).allowance), 100 * share, 1);
+  node.engine.sync_result(true, EngineNode::at(1050ms));
+  EXPECT_EQ(node.state(1060ms).allowance, 100U);
+}
+
+TEST(FixedWindow, OpenTakesOffWhatIsProvenAndNothingElse) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  rule.on_store_failure = OnStoreFailure::open;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  node.engine.sync_result(false, EngineNode::at(150ms));
+  EXPECT_EQ(node.state(160ms).allowance, 90U);
+  EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+TEST(FixedWindow, PredictiveLeavesOthersTheirShareOfWhatIsLeft) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  rule.early_block = EarlyBlock::predictive;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  const double share = 1 / node.nodes();
+  EXPECT_NEAR(static_cast<double>(node.state(106ms).allowance), 6 + share * (100 - 16), 1);
+}
+
+TEST(FixedWindow, WhatTheSharesGotWrongIsMadeGoodInTheNextIntervals) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 100);
+  const std::uint64_t before = node.state(1000ms).allowance;
+  EXPECT_NEAR(static_cast<double>(before), 50, 1);
+  node.step(1000ms);
+  count_beside_others(node, counters, 1000ms, 100, 100);
+  node.step(2000ms);
+  count_beside_others(node, counters, 2000ms, 100, 100);
+  // Twice the limit has been admitted in a whole contended interval: as far down as a correction goes.
+  EXPECT_NEAR(static_cast<double>(node.state(3000ms).allowance), 40, 1);
+}
+
+// Keys that are near their limit.
+
+TEST(Watched, AKeyNearItsLimitIsAskedForInEverySpanAlsoWhereItHasNotBeenSeen) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 10, 0);
+  count_beside_others(node, counters, 100ms, 10, 0);
+  node.step(300ms);
+  EXPECT_TRUE(asked(node, CounterUse::counted, first_ordinal));
+  EXPECT_TRUE(asked(node, CounterUse::refused, first_ordinal));
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal), 0U);
+}
+
+TEST(Watched, AKeyFarFromItsLimitIsNot) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 1, 0);
+  count_beside_others(node, counters, 100ms, 1, 0);
+  node.step(300ms);
+  EXPECT_TRUE(node.pending.empty());
+}
+
+TEST(Watched, AKeyThatHasGoneQuietIsForgottenInTheEnd) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  for (int span = 0; span < 10; ++span) count_beside_others(node, counters, span * 100ms, 50, 50);
+  for (Duration now = 1100ms; now <= 60s; now += 100ms) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_EQ(node.engine.keys(), 0U);
+}
+
+// Debt.
+
+TEST(Debt, WhatWasAdmittedOverTheLimitIsTakenOffTheNextInterval) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 130, 0);
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_EQ(node.state(1106ms).allowance, 70U);
+}
+
+TEST(Debt, IsPaidByWhatALaterIntervalDoesNotUse) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 130, 0);
+  node.step(1000ms);
+  count_beside_others(node, counters, 1000ms, 90, 0);  // 10 below the limit: 20 are still owed
+  node.step(2000ms);
+  node.step(2100ms);
+  node.sync(counters, 2105ms);
+  EXPECT_EQ(node.state(2106ms).allowance, 80U);
+}
+
+TEST(Debt, WithoutTheOptionNothingIsOwed) {
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 130, 0);
+  node.step(1000ms);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_EQ(node.state(1106ms).allowance, 100U);
+}
+
+TEST(Debt, IsPaidByIntervalsWithoutAnyRequestToo) {
+  Rule rule = rule_with(Algorithm::fixed_window);
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 130, 0);
+  for (Duration now = 200ms; now <= 60s; now += 100ms) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_EQ(node.state(60s).allowance, 100U);
+  EXPECT_EQ(node.engine.keys(), 0U) << "a key that owes keeps its slot for ever";
+}
+
+// Sliding window.
+
+TEST(SlidingWindow, ASpansCountStaysTakenOffUntilItIsNSpansOld) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  node.count(0ms, 30);
+  node.step(100ms);
+  EXPECT_EQ(node.state(100ms).allowance, 70U);
+  EXPECT_EQ(node.state(999ms).allowance, 70U);
+  EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+TEST(SlidingWindow, EachSpanLeavesByItself) {
+  EngineNode node(rule_with(Algorithm::sliding_window, 1000));
+  for (int span = 0; span < 5; ++span) {
+    node.count(span * 100ms, 10);
+    node.step((span + 1) * 100ms);
+  }
+  for (int span = 10; span < 15; ++span)
+    EXPECT_EQ(node.state(span * 100ms).allowance, 1000U - 10 * static_cast<unsigned>(14 - span)) << span;
+}
+
+TEST(SlidingWindow, WhatOthersAdmittedIsInTheWindowToo) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  EXPECT_EQ(node.state(106ms).allowance, 84U);
+  EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+TEST(SlidingWindow, WhatOthersAdmittedBeforeTheKeyWasSeenHereIsAskedFor) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  Counters counters{{{"login|a", first_ordinal - 1}, 100}};
+  count_beside_others(node, counters, 0ms, 1, 0);
+  // Ten in each of its spans; eight of them are still in the window of the second span.
+  EXPECT_EQ(node.state(106ms).allowance, 100U - 1 - 80);
+}
+
+TEST(SlidingWindow, OpensWhenTheOldestSpanLeavesAndByWhatWasAdmittedInIt) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  node.count(100ms, 30);
+  node.step(200ms);
+  node.count(200ms, 70);
+  node.step(300ms);
+  const KeyOverride state = node.state(350ms);
+  EXPECT_EQ(state.allowance, 0U);
+  EXPECT_EQ(state.opens_at, EngineNode::at(1100ms).monotonic);
+  EXPECT_EQ(state.opens_by, 30U);
+}
+
+TEST(SlidingWindow, UnderOverloadANodeHasItsShareOfTheWindow) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 300);
+  EXPECT_EQ(node.state(200ms).allowance, 0U);
+  EXPECT_NEAR(static_cast<double>(node.state(1000ms).allowance), 25, 1);
+}
+
+TEST(SlidingWindow, WhatItHoldsIsAsOldAsItWasWhenTheWallClockIsSet) {
+  EngineNode node(rule_with(Algorithm::sliding_window));
+  node.count(0ms, 30);
+  node.step(100ms);
+  // Half a second forward between two steps.
+  const auto set = [](Duration since_start) {
+    return Instant{EngineNode::at(since_start + 500ms).wall, EngineNode::at(since_start).monotonic};
+  };
+  node.engine.step(set(200ms));
+  const auto allowance = [&](Instant now) {
+    std::uint64_t found = 100;
+    node.engine.for_each_override(now, [&](const KeyOverride& override) { found = override.allowance; });
+    return found;
+  };
+  EXPECT_EQ(allowance(set(200ms)), 70U);
+  EXPECT_EQ(allowance(set(999ms)), 70U);
+  EXPECT_EQ(allowance(set(1000ms)), 100U);
+}
+
+// Buckets.
+
+TEST(BucketRule, ATokenCostsTheWholePriceWhileTheKeyIsBelowItsLimit) {
+  EngineNode node(rule_with(Algorithm::token_bucket));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  EXPECT_EQ(node.state(106ms).factor, full_price);
+}
+
+TEST(BucketRule, WhatOthersAdmittedIsChargedOnce) {
+  EngineNode node(rule_with(Algorithm::token_bucket));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  ASSERT_EQ(node.engine.charges().size(), 1U);
+  EXPECT_EQ(node.engine.charges()[0].key, EngineNode::key_of());
+  EXPECT_EQ(node.engine.charges()[0].tokens, 10U);
+  EXPECT_EQ(node.engine.charges()[0].scale, 1);
+  node.engine.clear_charges();
+  count_beside_others(node, counters, 100ms, 1, 0);
+  for (const BucketCharge& charge : node.engine.charges()) EXPECT_EQ(charge.tokens, 0U);
+}
+
+TEST(BucketRule, UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore) {
+  EngineNode node(rule_with(Algorithm::token_bucket));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 300);
+  EXPECT_NEAR(static_cast<double>(node.state(106ms).factor), 4.0 * full_price, 0.1 * full_price);
+  node.engine.clear_charges();
+  count_beside_others(node, counters, 100ms, 100, 300);
+  for (const BucketCharge& charge : node.engine.charges()) EXPECT_EQ(charge.tokens, 0U);
+}
+
+TEST(BucketRule, WhenItsShareGrowsWhatTheNodeHasSavedUpIsScaledToTheNewPrice) {
+  EngineNode node(rule_with(Algorithm::token_bucket));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 300);
+  const TokenPrice before = node.state(106ms).factor;
+  node.engine.clear_charges();
+  count_beside_others(node, counters, 100ms, 400, 0);
+  const TokenPrice after = node.state(206ms).factor;
+  ASSERT_LT(after, before);
+  ASSERT_EQ(node.engine.charges().size(), 1U);
+  EXPECT_DOUBLE_EQ(node.engine.charges()[0].scale, static_cast<double>(after) / static_cast<double>(before));
+}
+
+TEST(BucketRule, ABucketThatOthersHadEmptiedBeforeIsNotFullHere) {
+  Rule rule = rule_with(Algorithm::token_bucket);
+  rule.burst = 40;
+  EngineNode node(rule);
+  Counters counters{{{"login|a", first_ordinal - 1}, 95}};
+  count_beside_others(node, counters, 0ms, 1, 0);
+  ASSERT_EQ(node.engine.charges().size(), 1U);
+  EXPECT_EQ(node.engine.charges()[0].tokens, 40U);
+}
+
+TEST(BucketRule, WithoutTheStoreATokenCostsTheInverseOfTheShare) {
+  EngineNode node(rule_with(Algorithm::leaky_bucket));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 10);
+  node.engine.sync_result(false, EngineNode::at(150ms));
+  EXPECT_NEAR(static_cast<double>(node.state(160ms).factor), node.nodes() * full_price, 1);
+}
+
+TEST(Warmup, AColdBucketsTokenCostsThreeAndAWarmOnesOne) {
+  Rule rule = rule_with(Algorithm::token_bucket);
+  rule.warmup = 1s;
+  EngineNode node(rule);
+  EXPECT_NEAR(static_cast<double>(node.engine.default_of(0).factor), 3.0 * full_price, 1);
+  TokenPrice before = node.engine.default_of(0).factor;
+  for (int span = 0; span < 5; ++span) {
+    node.count(span * 100ms, 10);
+    node.step((span + 1) * 100ms);
+    EXPECT_LT(node.state((span + 1) * 100ms).factor, before) << span;
+    before = node.state((span + 1) * 100ms).factor;
+  }
+  EXPECT_EQ(before, full_price);
+}
+
+TEST(Warmup, ABucketThatIsNotUsedGrowsColdAgain) {
+  Rule rule = rule_with(Algorithm::token_bucket);
+  rule.warmup = 1s;
+  EngineNode node(rule);
+  for (int span = 0; span < 10; ++span) {
+    node.count(span * 100ms, 10);
+    node.step((span + 1) * 100ms);
+  }
+  EXPECT_EQ(node.state(1000ms).factor, full_price);
+  node.step(2000ms);
+  node.count(2000ms, 1);
+  node.step(2100ms);
+  EXPECT_GT(node.state(2100ms).factor, 2 * full_price);
+}
+
+// Shed.
+
+TEST(ShedRule, AdmitsAllBelowTheLimitAndTheLimitsPartOfTheDemandAboveIt) {
+  EngineNode node(rule_with(Algorithm::shed));
+  Counters counters;
+  EXPECT_EQ(node.engine.default_of(0).factor, admit_all);
+  count_beside_others(node, counters, 0ms, 6, 10);
+  EXPECT_EQ(node.state(106ms).factor, admit_all);
+  count_beside_others(node, counters, 100ms, 50, 150);
+  // 216 in two spans are 1080 in an interval.
+  EXPECT_NEAR(static_cast<double>(node.state(206ms).factor) / static_cast<double>(admit_all), 100.0 / 1080,
+              0.001);
+}
+
+TEST(ShedRule, StopsAtTheLimitWhateverTheEstimate) {
+  EngineNode node(rule_with(Algorithm::shed));
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 6, 60);
+  EXPECT_EQ(node.state(106ms).allowance, 40U);
+}
+
+// Cooldown.
+
+TEST(Dephase, BlocksOfSeveralKeysEndAtTimesOfTheirOwn) {
+  Rule rule = rule_of(10);
+  rule.dephase = 1s;
+  EngineNode node(rule);
+  const MonotonicTime refused = EngineNode::at(50ms).monotonic;
+  std::vector<MonotonicTime> ends;
+  for (int i = 0; i < 50; ++i) node.count(0ms, 20, 10, refused, "key" + std::to_string(i));
+  node.step(100ms);
+  for (int i = 0; i < 50; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ends.push_back(node.state(100ms, key).blocked_until);
+    EXPECT_GE(ends.back(), refused + 1s);
+    EXPECT_LE(ends.back(), refused + 2s);
+    EXPECT_EQ(ends.back(), refused + BlockTerms({1s, 1s}).length(EngineNode::key_of(key)));
+  }
+  std::sort(ends.begin(), ends.end());
+  EXPECT_GT(std::unique(ends.begin(), ends.end()) - ends.begin(), 40);
+}
+
+TEST(Predictive, CooldownLeavesOthersTheirShareOfWhatIsLeft) {
+  Rule rule = rule_of(100);
+  rule.early_block = EarlyBlock::predictive;
+  EngineNode node(rule);
+  Counters counters{{{"~nodes", first_ordinal}, 3}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  counters[{"login|a", first_ordinal + 1}] = 20;
+  node.count(1000ms, 8);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  // 8 + (100 − 28) / 4 nodes
+  EXPECT_NEAR(static_cast<double>(node.state(1106ms).allowance), 26, 1);
+}
+
+TEST(Predictive, ARefusalOnAnEstimateBlocksAsItWasAskedTo) {
+  Rule rule = rule_of(100);
+  rule.early_block = EarlyBlock::predictive;
+  EngineNode node(rule);
+  node.count(0ms, 30, 25, EngineNode::at(42ms).monotonic);
+  node.step(100ms);
+  EXPECT_TRUE(node.blocked(100ms));
+  EXPECT_TRUE(node.engine.pardoned().empty());
+}
+
+// The sliding log is exact on each node, and strict's claims are its counts.
+
+TEST(SlidingLogRule, EachNodeHasTheLimitAndTheStoreIsToldForTheFiguresOnly) {
+  EngineNode node(rule_with(Algorithm::sliding_log));
+  Counters counters{{{"login|a", first_ordinal}, 500}};
+  node.count(0ms, 30);
+  node.step(100ms);
+  EXPECT_EQ(delta_of(node, CounterUse::counted, first_ordinal), 30U);
+  node.sync(counters, 105ms);
+  EXPECT_EQ(node.state(106ms).allowance, 100U);
+  EXPECT_FALSE(node.blocked(106ms));
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/bucket_cell.h"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr MonotonicTime start{100s};
+constexpr std::uint64_t key = 0x9ae16a3b2f90404f;
+constexpr BucketTerms ten_a_second(10, 1s, 10);
+
+/// A cell and its bucket.
+struct Cell {
+  AllowanceCell cell;
+  BucketCell bucket{cell};
+
+  std::uint64_t tokens(MonotonicTime now) const {
+    return ten_a_second.tokens(bucket.available(ten_a_second, now));
+  }
+  BucketCell::Draw draw(std::uint64_t need, MonotonicTime now = start, TokenPrice price = full_price,
+                        std::uint64_t more = 0) {
+    return bucket.draw(key, need, more, price, ten_a_second, now);
+  }
+};
+
+TEST(BucketCell, ABucketNeverTouchedIsFull) {
+  Cell cell;
+  EXPECT_FALSE(cell.bucket.begun());
+  EXPECT_EQ(cell.tokens(start), 10U);
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_TRUE(cell.bucket.begun());
+  EXPECT_EQ(cell.tokens(start), 10U);
+}
+
+TEST(BucketCell, GivesWhatItHoldsAndThenItsRate) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(cell.draw(7).taken, 7U);
+  const BucketCell::Draw refused = cell.draw(4);
+  EXPECT_EQ(refused.taken, 0U);
+  EXPECT_FALSE(refused.closed);
+  EXPECT_EQ(ten_a_second.tokens(refused.available), 3U);
+  EXPECT_EQ(cell.draw(4, start + 100ms).taken, 4U);
+  EXPECT_EQ(cell.draw(1, start + 199ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 200ms).taken, 1U);
+}
+
+TEST(BucketCell, NeverHoldsMoreThanItsCapacity) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  cell.draw(10);
+  EXPECT_EQ(cell.tokens(start + 1h), 10U);
+  EXPECT_EQ(cell.draw(10, start + 1h).taken, 10U);
+  EXPECT_EQ(cell.draw(1, start + 1h).taken, 0U);
+}
+
+TEST(BucketCell, AClockThatIsBehindFindsLessNotMore) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(cell.draw(10, start + 500ms).taken, 10U);
+  EXPECT_EQ(cell.draw(1, start).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 599ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 600ms).taken, 1U);
+}
+
+TEST(BucketCell, ItsLevelMovesToTheNextPoolAndTheOldCellIsClosed) {
+  Cell old;
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  old.draw(6);
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start);
+  EXPECT_EQ(next.tokens(start), 4U);
+  const BucketCell::Draw late = old.draw(1);
+  EXPECT_EQ(late.taken, 0U);
+  EXPECT_TRUE(late.closed);
+  EXPECT_EQ(next.draw(4).taken, 4U);
+}
+
+TEST(BucketCell, WhatItGainedMeanwhileMovesWithIt) {
+  Cell old;
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  old.draw(10);
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start + 300ms);
+  EXPECT_EQ(next.tokens(start + 300ms), 3U);
+}
+
+TEST(BucketCell, MovesOnceHoweverManyWorkersMeetIt) {
+  Cell old;
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  old.draw(6);
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start);
+  EXPECT_EQ(next.draw(3).taken, 3U);
+  for (int worker = 0; worker < 3; ++worker) next.bucket.take_over(&old.cell, ten_a_second, start);
+  EXPECT_EQ(next.tokens(start), 1U);
+}
+
+TEST(BucketCell, AKeyTheOldPoolDoesNotKnowIsClosedThereToo) {
+  Cell old;
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start);
+  EXPECT_EQ(next.draw(10).taken, 10U);
+  // A worker still in the old window, at its first touch of the key.
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_FALSE(old.bucket.begun());
+  EXPECT_TRUE(old.draw(1).closed);
+}
+
+TEST(BucketCell, AtAPriceATokenCostsSoMany) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(cell.draw(1, start, 4 * full_price).taken, 1U);
+  EXPECT_EQ(cell.draw(1, start, 4 * full_price).taken, 1U);
+  EXPECT_EQ(cell.draw(1, start, 4 * full_price).taken, 0U);
+  EXPECT_EQ(cell.tokens(start), 2U);
+  EXPECT_EQ(cell.draw(1, start + 200ms, 4 * full_price).taken, 1U);
+}
+
+TEST(BucketCell, WhatCostsMoreThanItHoldsPassesInSoManyOfItsFillingsThatItComesToThePrice) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  int admitted = 0;
+  for (int second = 0; second < 400; ++second)
+    for (const Duration part : {0ms, 300ms, 900ms})
+      admitted += cell.draw(1, start + second * 1s + part, 40 * full_price).taken > 0;
+  EXPECT_NEAR(admitted, 100, 2);
+}
+
+TEST(BucketCell, ARequestLargerThanTheBurstNeverPassesAtAnyPrice) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  for (const TokenPrice price : {full_price, 40 * full_price})
+    for (int second = 0; second < 50; ++second)
+      EXPECT_EQ(cell.draw(11, start + second * 1s, price).taken, 0U);
+}
+
+TEST(BucketCell, DrawsAheadWhileThatLeavesHalf) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(cell.draw(1, start, full_price, 3).taken, 4U);
+  EXPECT_EQ(cell.draw(1, start, full_price, 3).taken, 1U);
+  EXPECT_EQ(cell.draw(5, start, full_price, 3).taken, 5U);
+  EXPECT_EQ(cell.draw(1, start, full_price, 3).taken, 0U);
+}
+
+TEST(BucketCell, WhatIsGivenBackCanBeDrawnAgainAtThePriceItWasDrawnAt) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  cell.draw(2, start, 4 * full_price);
+  cell.bucket.give_back(1, 4 * full_price, ten_a_second);
+  EXPECT_EQ(cell.tokens(start), 6U);
+}
+
+TEST(BucketCell, AChargeTakesWhatIsNotThereAndIsPaidOffByTheRate) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  cell.bucket.charge(15, ten_a_second, start);
+  EXPECT_EQ(cell.tokens(start), 0U);
+  EXPECT_EQ(cell.draw(1, start + 599ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 600ms).taken, 1U);
+}
+
+TEST(BucketCell, ADebtIsAtMostOneBucket) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  for (int i = 0; i < 5; ++i) cell.bucket.charge(1'000'000'000'000, ten_a_second, start);
+  EXPECT_EQ(cell.draw(1, start + 1099ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 1100ms).taken, 1U);
+}
+
+TEST(BucketCell, AChargeIsNotMadeTwiceWhenTheBucketHasMoved) {
+  Cell old;
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start);
+  old.bucket.charge(5, ten_a_second, start);
+  EXPECT_EQ(next.tokens(start), 10U);
+  EXPECT_TRUE(old.draw(1).closed);
+}
+
+TEST(BucketCell, IsScaledUpToFullAndDownToNothing) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  cell.draw(2);
+  cell.bucket.scale(0.5, ten_a_second, start);
+  EXPECT_EQ(cell.tokens(start), 4U);
+  cell.bucket.scale(100, ten_a_second, start);
+  EXPECT_EQ(cell.tokens(start), 10U);
+  cell.bucket.scale(0, ten_a_second, start);
+  EXPECT_EQ(cell.tokens(start), 0U);
+}
+
+TEST(BucketCell, ScalingLeavesADebtWhatItIs) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  cell.bucket.charge(15, ten_a_second, start);
+  cell.bucket.scale(4, ten_a_second, start);
+  EXPECT_EQ(cell.draw(1, start + 599ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 600ms).taken, 1U);
+}
+
+TEST(BucketCell, PricesBeyondWhatAWordHoldsAreCutToWhatNeverPasses) {
+  constexpr std::uint64_t dearest =
+      BucketCell::priced(BucketTerms::max_burst * BucketTerms::unit, 1ULL << 40);
+  EXPECT_EQ(dearest, BucketTerms::max_burst * BucketTerms::unit);
+  EXPECT_EQ(BucketCell::priced(1000, full_price) % BucketTerms::unit, 0U);
+  EXPECT_EQ(BucketCell::priced(1001, full_price + 1) % BucketTerms::unit, 0U);
+}
+
+}  // namespace
+}  // namespace weir
