@@ -446,7 +446,7 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     ended.lowering = false;
     ended.close();
     write_lease(rule, slot, ended, 0);
-    if (ended.asked == 0) ended = Lease();
+    ended = Lease();  // a claim still on its way goes back when its answer comes, and keeps nothing here
   }
 
   const std::uint64_t demand = slot.span_offered;

@@ -8,8 +8,8 @@ namespace weir {
 namespace {
 
 // KEYS: the marker, then the counters. ARGV: the batch's number, the marker's life in milliseconds, then for
-// each counter what to add (or, below zero, to take off) and its life in milliseconds. Answer: for each counter its value, or nil where
-// there is none, or the error it gave.
+// each counter what to add (or, below zero, to take off) and its life in milliseconds. Answer: for each
+// counter its value, or nil where there is none, or the error it gave.
 //
 // What Redis refuses must be refused before the first counter is touched, so the marker is written with the
 // same commands first. Errors of single counters after that (of another type, overflow) are answers, not
@@ -96,8 +96,8 @@ BatchCommand::BatchCommand(std::string_view verb, std::string_view script_word, 
   words_.push_back(milliseconds(marker_life));
   for (const OutboxEntry& entry : batch.entries) {
     // The difference fits: both are at most 2^63 - 1.
-    words_.push_back(std::to_string(static_cast<std::int64_t>(entry.delta) -
-                                    static_cast<std::int64_t>(entry.returned)));
+    words_.push_back(
+        std::to_string(static_cast<std::int64_t>(entry.delta) - static_cast<std::int64_t>(entry.returned)));
     words_.push_back(milliseconds(entry.time_to_live));
   }
 }

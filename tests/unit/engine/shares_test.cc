@@ -618,5 +618,21 @@ TEST(SlidingLogRule, EachNodeHasTheLimitAndTheStoreIsToldForTheFiguresOnly) {
   EXPECT_FALSE(node.blocked(106ms));
 }
 
+TEST(Strict, AKeyWhoseClaimIsNeverAnsweredIsForgottenLikeAnyOther) {
+  Rule rule;
+  rule.name = "login";
+  rule.limit = 100;
+  rule.interval = 1s;
+  rule.spans = 10;
+  rule.cooldown = 1s;
+  rule.algorithm = Algorithm::strict;
+  EngineNode node(rule);
+  node.count(0ms, 1, 0);
+  node.step(100ms);
+  ASSERT_EQ(node.engine.keys(), 1U);
+  for (int span = 2; span < 400; ++span) node.step(span * 100ms);
+  EXPECT_EQ(node.engine.keys(), 0U);
+}
+
 }  // namespace
 }  // namespace weir::testing
