@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "weir/config.h"
 #include "weir/request.h"
 #include "weir/rule.h"
 
@@ -126,6 +127,16 @@ std::string_view to_string(OnStoreFailure what) noexcept {
       return "open";
     case OnStoreFailure::closed:
       return "closed";
+  }
+  return "?";
+}
+
+std::string_view to_string(StoreLayout layout) noexcept {
+  switch (layout) {
+    case StoreLayout::hash:
+      return "hash";
+    case StoreLayout::plain:
+      return "plain";
   }
   return "?";
 }

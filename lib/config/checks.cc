@@ -55,13 +55,18 @@ void check_node(const NodeConfig& node, Findings& findings) {
 void check_store(const StoreConfig& store, Findings& findings) {
   // The store takes the address apart; here only what it begins with is known. It may hold a password: never
   // shown.
-  constexpr std::array<std::string_view, 3> schemes{"memory://", "redis://", "redis+unix://"};
+  constexpr std::array<std::string_view, 8> schemes{
+      "memory://",         "redis://",           "rediss://",        "redis+unix://",
+      "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"};
   if (std::ranges::none_of(schemes, [&](std::string_view scheme) { return store.url.starts_with(scheme); }))
     findings.add("store.url",
-                 "url must be memory://, redis://[user:password@]host[:port][/db] or "
-                 "redis+unix://[user:password@]/path/to.sock[?db=N]");
+                 "url must be memory://, redis://[user:password@]host[:port][/db], "
+                 "redis+unix://[user:password@]/path/to.sock[?db=N], "
+                 "redis+sentinel://host[:port],…/master[/db] or redis+cluster://host[:port],…; with TLS rediss… "
+                 "instead of redis…");
   check_range("store", "timeout", store.timeout, timeout_range, findings);
   check_range("store", "reconnect", store.reconnect, reconnect_range, findings);
+  check_range("store", "backlog", store.backlog, backlog_range, findings);
   const auto is_prefix_character = [](char c) { return is_name_character(c) || c == ':'; };
   if (store.prefix.empty() || store.prefix.size() > max_prefix_length ||
       !std::ranges::all_of(store.prefix, is_prefix_character))
@@ -242,6 +247,9 @@ void check_algorithm(const std::string& path, const Rule& rule, Findings& findin
     else
       check_range(path, "cooldown", rule.cooldown, cooldown_range, findings);
   }
+  if (!(rule.hold_back >= 0 && rule.hold_back <= max_hold_back) && !findings.faulty(path + ".hold_back"))
+    findings.add(path + ".hold_back", "hold_back must be a number from 0 to 0.5, the part of the limit that nodes "
+                                      "may keep back from each other");
   // 0 is a program's way to leave it out.
   if (rule.burst != 0) check_range(path, "burst", rule.burst, burst_range, findings);
   check_range(path, "warmup", rule.warmup, warmup_range, findings);

@@ -11,6 +11,10 @@ constexpr std::array with_blocks{Algorithm::cooldown};
 constexpr std::array with_burst{Algorithm::token_bucket, Algorithm::leaky_bucket};
 constexpr std::array with_warmup{Algorithm::token_bucket};
 constexpr std::array with_debt{Algorithm::cooldown, Algorithm::fixed_window, Algorithm::shed};
+constexpr std::array with_hold_back{
+    Algorithm::cooldown,     Algorithm::fixed_window, Algorithm::sliding_window,
+    Algorithm::token_bucket, Algorithm::leaky_bucket, Algorithm::sliding_log,
+    Algorithm::shed};
 constexpr std::array with_penalty{Algorithm::cooldown, Algorithm::fixed_window};
 
 std::string word(Algorithm algorithm) { return std::string(to_string(algorithm)); }
@@ -60,6 +64,10 @@ std::string_view without_debt(Algorithm algorithm) {
 
 std::string foreign_key(std::string_view key, Algorithm algorithm) {
   if (key == "burst") return belongs_to(key, with_burst, algorithm);
+  if (key == "hold_back" && !one_of(with_hold_back, algorithm))
+    return "hold_back leaves counts untold for a while, and " + word(algorithm) +
+           " is exact because all of its claims are told: leave hold_back out";
+  if (key == "hold_back") return {};
   if (key == "warmup") return belongs_to(key, with_warmup, algorithm);
   return belongs_to(key, with_blocks, algorithm);
 }
@@ -75,6 +83,7 @@ void check_combinations(const std::string& path, const Rule& rule, Findings& fin
   if (rule.local_rule != LocalRule::cumulative) add("local_rule", foreign_key("local_rule", algorithm));
   if (rule.burst != 0) add("burst", foreign_key("burst", algorithm));
   if (rule.warmup != Duration{0}) add("warmup", foreign_key("warmup", algorithm));
+  if (rule.hold_back != Rule().hold_back) add("hold_back", foreign_key("hold_back", algorithm));
   if (rule.penalize) add("penalize", belongs_to("penalize", with_penalty, algorithm));
   if (rule.debt && !one_of(with_debt, algorithm))
     add("debt", "debt belongs to " + named(with_debt) + "; " + word(algorithm) + " needs none, because " +

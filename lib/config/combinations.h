@@ -13,8 +13,8 @@
 namespace weir {
 
 /// The keys that mean nothing at all outside of some algorithms, whatever their value.
-inline constexpr std::array<std::string_view, 5> keys_of_some_algorithms{"cooldown", "dephase", "local_rule",
-                                                                         "burst", "warmup"};
+inline constexpr std::array<std::string_view, 6> keys_of_some_algorithms{"cooldown", "dephase", "local_rule",
+                                                                         "burst",    "warmup",  "hold_back"};
 
 /// Why a rule of this algorithm cannot have the key, and what to do; empty: it can.
 /// @param key  one of keys_of_some_algorithms

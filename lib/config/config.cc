@@ -54,12 +54,22 @@ void read_node(const toml::table& table, NodeConfig& node, Findings& findings) {
   reader.finish();
 }
 
+constexpr std::array store_layouts{StoreLayout::hash, StoreLayout::plain};
+
 void read_store(const toml::table& table, StoreConfig& store, Findings& findings) {
   TableReader reader(table, "store", "[store]", findings);
   reader.text("url", store.url);
   reader.duration("timeout", store.timeout);
   reader.duration("reconnect", store.reconnect);
   reader.text("prefix", store.prefix);
+  reader.word<StoreLayout>("layout", store_layouts, store.layout);
+  reader.integer("backlog", backlog_range, store.backlog);
+  reader.text("password_file", store.password_file);
+  reader.text("password_env", store.password_env);
+  reader.text("ca_file", store.ca_file);
+  reader.text("certificate_file", store.certificate_file);
+  reader.text("private_key_file", store.private_key_file);
+  reader.text("server_name", store.server_name);
   reader.finish();
 }
 

@@ -45,6 +45,7 @@ inline constexpr DurationRange idle_sleep_range{Duration{0}, std::chrono::second
 inline constexpr DurationRange statistics_range{Duration{0}, std::chrono::hours{24}};
 inline constexpr DurationRange timeout_range{std::chrono::milliseconds{1}, std::chrono::seconds{10}};
 inline constexpr DurationRange reconnect_range{std::chrono::milliseconds{10}, std::chrono::seconds{60}};
+inline constexpr IntegerRange backlog_range{1024, 64 * 1024 * 1024};
 inline constexpr IntegerRange descriptors_range{64, 32768};
 inline constexpr IntegerRange queues_range{0, 1024};
 inline constexpr IntegerRange port_id_range{0, 65534};

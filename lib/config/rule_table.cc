@@ -48,6 +48,18 @@ Match read_match(const toml::table& table, const std::string& path, Findings& fi
   return match;
 }
 
+/// A part of the limit. Its range is checked with the other values.
+void read_hold_back(TableReader& reader, Rule& rule) {
+  const toml::node* node = reader.take("hold_back");
+  if (node == nullptr) return;
+  if (const auto* fraction = node->as_floating_point())
+    rule.hold_back = fraction->get();
+  else if (const auto* whole = node->as_integer())
+    rule.hold_back = static_cast<double>(whole->get());
+  else
+    reader.wrong_type(reader.path_of("hold_back"), "hold_back", "a number from 0 to 0.5", type_name(*node));
+}
+
 /// A key that is written down is meant, also with the value it would have without.
 void refuse_foreign_keys(const TableReader& reader, Algorithm algorithm, Findings& findings) {
   if (findings.faulty(reader.path_of("algorithm"))) return;
@@ -90,6 +102,7 @@ Rule read_rule(const toml::table& table, std::size_t index, Findings& findings) 
   reader.integer("burst", burst_range, rule.burst);
   reader.duration("warmup", rule.warmup);
   reader.word<EarlyBlock>("early_block", early_blocks, rule.early_block);
+  read_hold_back(reader, rule);
   reader.boolean("debt", rule.debt);
   reader.duration("dephase", rule.dephase);
   reader.integer("weight", weight_range, rule.weight);

@@ -9,6 +9,7 @@
 #include "base/key_bytes.h"
 #include "node/node_core.h"
 #include "store/memory/memory_store.h"
+#include "store/redis/redis_access.h"
 #include "store/redis/redis_store.h"
 #include "store/redis/redis_url.h"
 
@@ -18,7 +19,7 @@ namespace {
 constexpr unsigned max_workers = 255;
 
 std::unique_ptr<Store> make_store(const RedisUrl& url, const StoreConfig& config) {
-  if (url.transport == RedisUrl::Transport::memory)
+  if (url.mode == RedisUrl::Mode::memory)
     return make_memory_store(std::make_shared<MemoryCounters>());
   return make_redis_store(url, config);
 }
@@ -50,6 +51,9 @@ ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& opt
                          std::to_string(max_workers)};
   const RedisUrlResult url = parse_redis_url(config.store.url);
   if (!url) return {nullptr, "store.url: " + url.error};
+  // Files are read again for every connection; a mistake is better told now.
+  if (const RedisAccess access = read_access(url.url, config.store); !access.error.empty())
+    return {nullptr, "store: " + access.error};
   // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are values.
   try {
     auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));

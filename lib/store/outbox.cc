@@ -2,11 +2,17 @@
 #include "store/outbox.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
 namespace weir {
 namespace {
+
+constexpr std::size_t least_index = 64;
+constexpr std::size_t most_spare = 4 * store_partitions;
+/// Entries that are done with are moved out of the way when they are this many, and half of all.
+constexpr std::size_t forget_at = 4096;
 
 std::uint64_t fnv1a(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -17,15 +23,83 @@ std::uint64_t fnv1a(std::string_view text) noexcept {
   return hash;
 }
 
+/// The partition is the hash's low bits, the same for all of a group: the index takes others.
+std::size_t slot_of(std::uint64_t hash, std::size_t slots) noexcept {
+  return (hash * 0x9e3779b97f4a7c15 >> 32) & (slots - 1);
+}
+
 }  // namespace
 
 std::uint32_t partition_of(std::string_view name) noexcept {
   return static_cast<std::uint32_t>(fnv1a(name) % store_partitions);
 }
 
-std::size_t Outbox::CounterIdHash::operator()(const CounterId& id) const noexcept {
-  // Odd multiplier: successive ordinals of one name must not collide.
-  return std::hash<std::string_view>{}(id.name) + static_cast<std::uint64_t>(id.ordinal) * 0x9e3779b97f4a7c15;
+std::size_t Outbox::GroupIdHash::operator()(const OutboxGroupId& id) const noexcept {
+  return (static_cast<std::uint64_t>(id.ordinal) * store_partitions + id.partition) * 0x9e3779b97f4a7c15 ^
+         static_cast<std::uint64_t>(id.interval.count());
+}
+
+OutboxEntry* Outbox::Group::find(std::string_view name, std::uint64_t hash) noexcept {
+  if (index.empty()) return nullptr;
+  for (std::size_t slot = slot_of(hash, index.size()); index[slot] != 0;
+       slot = (slot + 1) & (index.size() - 1)) {
+    const std::size_t position = index[slot] - 1;
+    OutboxEntry& entry = entries[position];
+    if (position >= out_end && entry.hash == hash &&
+        std::string_view(names).substr(entry.name_at, entry.name_size) == name)
+      return &entry;
+  }
+  return nullptr;
+}
+
+OutboxEntry& Outbox::Group::append(std::string_view name, std::uint64_t hash) {
+  if ((entries.size() + 1) * 2 > index.size()) reindex(std::max(least_index, index.size() * 2));
+  OutboxEntry& entry = entries.emplace_back();
+  entry.hash = hash;
+  entry.name_at = static_cast<std::uint32_t>(names.size());
+  entry.name_size = static_cast<std::uint32_t>(name.size());
+  names.append(name);
+  std::size_t slot = slot_of(hash, index.size());
+  while (index[slot] != 0) slot = (slot + 1) & (index.size() - 1);
+  index[slot] = static_cast<std::uint32_t>(entries.size());
+  return entry;
+}
+
+void Outbox::Group::reindex(std::size_t slots) {
+  index.assign(slots, 0);
+  for (std::size_t position = out_end; position < entries.size(); ++position) {
+    std::size_t slot = slot_of(entries[position].hash, slots);
+    while (index[slot] != 0) slot = (slot + 1) & (slots - 1);
+    index[slot] = static_cast<std::uint32_t>(position + 1);
+  }
+}
+
+void Outbox::Group::forget_done() {
+  if (out_begin < forget_at || out_begin * 2 < entries.size()) return;
+  const std::size_t names_done = out_begin < entries.size() ? entries[out_begin].name_at : names.size();
+  entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(out_begin));
+  names.erase(0, names_done);
+  for (OutboxEntry& entry : entries) entry.name_at -= static_cast<std::uint32_t>(names_done);
+  out_end -= out_begin;
+  out_begin = 0;
+  reindex(std::max(least_index, std::bit_ceil(entries.size() * 2 + 2)));
+}
+
+void Outbox::Group::clear() noexcept {
+  entries.clear();
+  names.clear();
+  std::ranges::fill(index, 0);
+  out_begin = out_end = 0;
+  out_sequence = 0;
+  time_to_live = Duration{};
+  expires = MonotonicTime::min();
+  queued = false;
+}
+
+std::uint64_t Outbox::Group::weight() const noexcept {
+  std::uint64_t sum = 0;
+  for (std::size_t i = out_begin; i < entries.size(); ++i) sum += entries[i].delta;
+  return sum;
 }
 
 void Outbox::submit(std::span<const CounterWrite> writes, MonotonicTime now) {
@@ -38,92 +112,124 @@ void Outbox::submit(std::span<const CounterWrite> writes, MonotonicTime now) {
   }
 }
 
-void Outbox::add(const CounterWrite& write) {
-  Partition& partition = partitions_[partition_of(write.name)];
-  auto found = partition.index.find({write.name, write.ordinal});
-  if (found == partition.index.end()) {
-    OutboxEntry& entry = partition.waiting.emplace_back();
-    entry.name = write.name;
-    entry.ordinal = write.ordinal;
-    entry.expires = write.expires;
-    const auto last = std::prev(partition.waiting.end());
-    found = partition.index.emplace(CounterId{last->name, last->ordinal}, last).first;
+Outbox::Group& Outbox::group_for(const OutboxGroupId& id) {
+  std::unique_ptr<Group>& group = groups_[id];
+  if (group == nullptr && !spare_.empty()) {
+    group = std::move(spare_.back());
+    spare_.pop_back();
   }
-  OutboxEntry& entry = *found->second;
+  if (group == nullptr) group = std::make_unique<Group>();
+  return *group;
+}
+
+Outbox::Groups::iterator Outbox::drop(Groups::iterator group) {
+  entries_ -= group->second->entries.size() - group->second->out_begin;
+  if (spare_.size() < most_spare) {
+    group->second->clear();
+    spare_.push_back(std::move(group->second));
+  }
+  return groups_.erase(group);
+}
+
+void Outbox::queue(const OutboxGroupId& id, Group& group) {
+  if (std::exchange(group.queued, true)) return;
+  ready_[id.partition].push_back(id);
+}
+
+void Outbox::add(const CounterWrite& write) {
+  const std::uint64_t hash = fnv1a(write.name);
+  const OutboxGroupId id{static_cast<std::uint32_t>(hash % store_partitions), write.interval, write.ordinal};
+  const auto known = groups_.find(id);
+  OutboxEntry* found = known == groups_.end() ? nullptr : known->second->find(write.name, hash);
+  if (found == nullptr && entries_ >= max_entries_) {
+    expired_ += write.delta;
+    return;
+  }
+  Group& group = known == groups_.end() ? group_for(id) : *known->second;
+  if (found == nullptr) {
+    found = &group.append(write.name, hash);
+    ++entries_;
+  }
+  OutboxEntry& entry = *found;
   entry.key = write.key;
   entry.tag = write.tag;
   entry.returned += std::min(write.returned, max_delta - entry.returned);
+  entry.raised_to = std::max(entry.raised_to, std::min(write.raised_to, max_delta));
   const std::uint64_t taken = std::min(write.delta, max_delta - entry.delta);
   entry.delta += taken;
   expired_ += write.delta - taken;
-  entry.time_to_live = std::max(entry.time_to_live, write.time_to_live);
-  entry.expires = std::max(entry.expires, write.expires);
-  partition.earliest = std::min(partition.earliest, write.expires);
+  group.time_to_live = std::max(group.time_to_live, write.time_to_live);
+  group.expires = std::max(group.expires, write.expires);
+  if (group.out_sequence == 0) queue(id, group);
 }
 
 void Outbox::expire(MonotonicTime now) {
-  for (Partition& partition : partitions_) {
-    expire_out(partition, now);
-    if (partition.earliest <= now) expire_waiting(partition, now);
-  }
-}
-
-void Outbox::expire_out(Partition& partition, MonotonicTime now) {
-  if (partition.out.entries.empty() || partition.out.expires > now) return;
-  for (const OutboxEntry& entry : partition.out.entries) expired_ += entry.delta;
-  partition.out.entries.clear();
-}
-
-void Outbox::expire_waiting(Partition& partition, MonotonicTime now) {
-  partition.earliest = MonotonicTime::max();
-  for (auto entry = partition.waiting.begin(); entry != partition.waiting.end();) {
-    if (entry->expires > now) {
-      partition.earliest = std::min(partition.earliest, entry->expires);
-      ++entry;
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    if (group->second->expires > now) {
+      ++group;
       continue;
     }
-    expired_ += entry->delta;
-    partition.index.erase({entry->name, entry->ordinal});
-    entry = partition.waiting.erase(entry);
+    expired_ += group->second->weight();
+    group = drop(group);
   }
 }
 
-const OutboxBatch* Outbox::next(std::uint32_t index) {
-  Partition& partition = partitions_[index];
-  OutboxBatch& out = partition.out;
-  if (!out.entries.empty()) return &out;
-  if (partition.waiting.empty()) return nullptr;
-  out.partition = index;
-  out.sequence = ++partition.last_sequence;
-  out.expires = MonotonicTime::min();
-  while (!partition.waiting.empty() && out.entries.size() < batch_entries_) {
-    OutboxEntry& first = partition.waiting.front();
-    out.expires = std::max(out.expires, first.expires);
-    partition.index.erase({first.name, first.ordinal});
-    out.entries.push_back(std::move(first));
-    partition.waiting.pop_front();
+MonotonicTime Outbox::next_expiry() const noexcept {
+  MonotonicTime next = MonotonicTime::max();
+  for (const auto& [id, group] : groups_) next = std::min(next, group->expires);
+  return next;
+}
+
+OutboxBatch Outbox::view(const OutboxGroupId& id, const Group& group) const {
+  return {.group = id,
+          .sequence = group.out_sequence,
+          .time_to_live = group.time_to_live,
+          .entries = std::span(group.entries).subspan(group.out_begin, group.out_end - group.out_begin),
+          .names = group.names};
+}
+
+std::optional<OutboxBatch> Outbox::next(std::uint32_t partition) {
+  std::deque<OutboxGroupId>& ready = ready_[partition];
+  while (!ready.empty()) {
+    const OutboxGroupId id = ready.front();
+    ready.pop_front();
+    const auto found = groups_.find(id);
+    // A group that has expired is gone; what has taken its name since is queued by itself.
+    if (found == groups_.end() || !std::exchange(found->second->queued, false)) continue;
+    Group& group = *found->second;
+    if (group.out_sequence == 0) {
+      group.out_end = std::min(group.out_begin + batch_entries_, group.entries.size());
+      group.out_sequence = ++last_sequence_;
+    }
+    return view(id, group);
   }
-  return &out;
+  return std::nullopt;
 }
 
-bool Outbox::ready() const noexcept {
-  return std::ranges::any_of(partitions_, [](const Partition& partition) {
-    return !partition.out.entries.empty() || !partition.waiting.empty();
-  });
+void Outbox::retry(const OutboxGroupId& id, std::uint64_t sequence) {
+  const auto found = groups_.find(id);
+  if (found != groups_.end() && found->second->out_sequence == sequence) queue(id, *found->second);
 }
 
-std::size_t Outbox::answer(std::uint32_t index, std::uint64_t sequence,
+std::optional<OutboxBatch> Outbox::out(const OutboxGroupId& id, std::uint64_t sequence) const {
+  const auto found = groups_.find(id);
+  if (found == groups_.end() || found->second->out_sequence != sequence) return std::nullopt;
+  return view(id, *found->second);
+}
+
+std::size_t Outbox::answer(const OutboxGroupId& id, std::uint64_t sequence,
                            std::span<const OutboxOutcome> outcomes, std::vector<CounterReply>& replies) {
-  OutboxBatch& out = partitions_[index].out;
-  if (out.entries.empty() || out.sequence != sequence) return 0;
-  assert(outcomes.size() == out.entries.size());
+  const auto found = groups_.find(id);
+  if (found == groups_.end() || found->second->out_sequence != sequence) return 0;
+  Group& group = *found->second;
+  assert(outcomes.size() == group.out_end - group.out_begin);
   std::size_t refused = 0;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    const OutboxEntry& entry = out.entries[i];
+    const OutboxEntry& entry = group.entries[group.out_begin + i];
     if (outcomes[i].applied) {
       applied_ += entry.delta;
       replies.push_back({.key = entry.key,
-                         .ordinal = entry.ordinal,
+                         .ordinal = id.ordinal,
                          .delta = entry.delta,
                          .total = outcomes[i].total,
                          .returned = entry.returned,
@@ -133,15 +239,16 @@ std::size_t Outbox::answer(std::uint32_t index, std::uint64_t sequence,
       ++refused;
     }
   }
-  out.entries.clear();
+  entries_ -= group.out_end - group.out_begin;
+  group.out_begin = group.out_end;
+  group.out_sequence = 0;
+  if (group.out_begin == group.entries.size()) {
+    drop(found);
+    return refused;
+  }
+  group.forget_done();
+  queue(id, group);
   return refused;
-}
-
-std::size_t Outbox::entries() const noexcept {
-  std::size_t sum = 0;
-  for (const Partition& partition : partitions_)
-    sum += partition.out.entries.size() + partition.waiting.size();
-  return sum;
 }
 
 }  // namespace weir

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// The shared counters, as the controller sees them: one counter per key and ordinal, named
-/// "prefix:{partition}:rule|value:ordinal". A store never blocks its caller.
+/// The shared counters, as the controller sees them: one counter per key, length of interval and ordinal. A
+/// store never blocks its caller.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,16 +18,20 @@
 namespace weir {
 
 /// "Add `delta` to the counter of this key and ordinal, take `returned` off it, and tell me the sum." Both 0
-/// only read.
+/// only read. Or: "raise the counter to `raised_to`": a maximum instead of a sum; a counter is one or the
+/// other.
 struct CounterWrite {
   std::uint64_t key = 0;  ///< the caller's handle for the key, returned in the reply
   std::string_view name;  ///< "rule|value"; read during submit() only
   Ordinal ordinal = 0;
+  Duration interval{};  ///< that the ordinal counts, > 0: the same ordinal of another interval is another counter
   std::uint64_t delta = 0;
-  Duration time_to_live{};  ///< from the write that creates the counter; ≥ 2 intervals + 2 spans
+  /// From the write that creates the counter; ≥ 2 intervals + 2 spans. The same for all writes of one interval.
+  Duration time_to_live{};
   MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
   std::uint64_t returned = 0;  ///< what was claimed of it before and not used
-  std::uint8_t tag = 0;        ///< the caller's mark, returned in the reply
+  std::uint64_t raised_to = 0;  ///< not 0: the counter is to be at least this; `delta` and `returned` are 0
+  std::uint8_t tag = 0;         ///< the caller's mark, returned in the reply
 };
 
 /// The store's answer to one write.
@@ -38,6 +43,14 @@ struct CounterReply {
   std::uint64_t total = 0;     ///< the counter's value after it
   std::uint64_t returned = 0;  ///< taken off it with this reply, exactly once
   std::uint8_t tag = 0;        ///< of the write
+};
+
+/// What the store's clock said, once. Nodes that share a store agree on ordinals by it.
+struct StoreTime {
+  MonotonicTime asked{};     ///< the store's clock was read after this …
+  MonotonicTime answered{};  ///< … and before this, by the clock of submit()'s `now`
+  WallTime wall{};           ///< what it said
+  std::uint64_t number = 0;  ///< 1, 2, …: which answers have been seen already
 };
 
 /// How the store is doing. Weights, not requests, where it counts counts.
@@ -69,6 +82,9 @@ class Store {
   virtual void on_ready(std::function<void()> wake) = 0;
 
   virtual StoreFigures figures() const = 0;
+
+  /// The latest answer about the store's clock. Nothing: none yet, or the store has no clock of its own.
+  virtual std::optional<StoreTime> time() const { return std::nullopt; }
 
   /// Tries for at most `patience` of real time to get everything pending acknowledged; replies are to be
   /// collected afterwards. @return true when nothing is pending.

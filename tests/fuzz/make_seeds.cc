@@ -77,6 +77,21 @@ std::vector<std::string> keys() {
   return all;
 }
 
+std::vector<std::string> redis_inputs() {
+  using namespace std::string_literals;
+  return {"redis://u:p%40@[::1]:7000/3"s,
+          "rediss+sentinel://:p@a,b:1/my-master/2"s,
+          "redis+cluster://a:7000,b"s,
+          "redis+unix://u:p@/run/r.sock?db=1"s,
+          "+OK\r\n:42\r\n$-1\r\n-MOVED 3999 127.0.0.1:6381\r\n-ASK 1 ::1:7\r\n"s,
+          "*1\r\n*3\r\n:0\r\n:5460\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n"s,
+          "*2\r\n$10\r\n1763739000\r\n$6\r\n250000\r\n*2\r\n$1\r\nh\r\n$4\r\n6379\r\n"s,
+          "*3\r\n$6\r\nmaster\r\n:1\r\n*0\r\n*3\r\n:1\r\n$2\r\n17\r\n-WRONGTYPE x\r\n"s,
+          "$7\r\n\x93\x01\xcd\x01\x00\xc2\x05\r\n"s,
+          "\x93\x01\xd9\x02"
+          "17\xd3\xff\xff\xff\xff\xff\xff\xff\x00"s};
+}
+
 void write(const std::filesystem::path& folder, const std::vector<std::string>& inputs) {
   std::filesystem::create_directories(folder);
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -95,6 +110,7 @@ int main(int argc, char** argv) {
   write(root / "http1", payloads());
   write(root / "classifier", classifier_inputs());
   write(root / "key_name", keys());
+  write(root / "redis", redis_inputs());
   std::ofstream(root / "done");
   return 0;
 }

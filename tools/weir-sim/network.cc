@@ -10,7 +10,7 @@ namespace {
 
 // As in the Redis client.
 constexpr std::size_t batch_entries = 512;
-constexpr Duration marker_margin = std::chrono::minutes{1};
+constexpr std::size_t max_entries = 16'000'000;
 
 }  // namespace
 
@@ -28,19 +28,11 @@ void Network::free_if_idle(std::uint32_t index) {
   Round& round = rounds_[index];
   if (round.client != nullptr || round.under_way) return;
   round.batches.clear();
-  round.copies.clear();
-  round.marker_lives.clear();
   free_.push_back(index);
 }
 
 void Network::let_go(std::uint32_t index) {
-  Round& round = rounds_[index];
-  round.client = nullptr;
-  if (round.under_way) {
-    // The client will change its batches; the copies in the network stay as they are.
-    for (const OutboxBatch* batch : round.batches) round.copies.push_back(*batch);
-  }
-  round.batches.clear();
+  rounds_[index].client = nullptr;
   free_if_idle(index);
 }
 
@@ -59,8 +51,7 @@ void Network::arrive(std::uint32_t index, Duration at) {
   const bool waited_for = round.client != nullptr;
   round.outcomes.resize(std::max(round.outcomes.size(), round.arriving));
   for (std::size_t i = 0; i < round.arriving; ++i)
-    server_.apply(round.sender, waited_for ? *round.batches[i] : round.copies[i], round.marker_lives[i], at,
-                  round.outcomes[i]);
+    server_.apply(round.sender, round.batches[i].view(), at, round.outcomes[i]);
   if (waited_for && round.answering > 0) {
     round.under_way = true;
     events_.push(at + round.back, EventQueue::Kind::answer, index);
@@ -88,7 +79,7 @@ StoreClient::StoreClient(Network& network, std::uint32_t sender, const NodeClock
       round_trip_(round_trip),
       cuts_(std::move(cuts)),
       random_(random),
-      outbox_(batch_entries) {
+      outbox_(batch_entries, max_entries) {
   figures_.error = "not connected yet";
   connect(network_.now);
 }
@@ -131,8 +122,16 @@ void StoreClient::connect(Duration now) {
   set_deadline(now + draw_round_trip());
 }
 
+// What has been answered already is not out any more, and so is not tried again.
+void StoreClient::let_go() {
+  for (const Network::Sent& batch : network_.round(round_).batches)
+    outbox_.retry(batch.group, batch.sequence);
+  network_.let_go(round_);
+}
+
 bool StoreClient::lose(Duration now, const char* why, std::uint64_t failures) {
   const bool was_up = std::exchange(figures_.up, false);
+  if (state_ == State::waiting) let_go();
   figures_.failures += failures;
   figures_.error = why;
   network_.failures += failures;
@@ -149,7 +148,10 @@ void StoreClient::submit(const std::vector<CounterWrite>& writes, MonotonicTime 
 
 void StoreClient::send(Duration now) {
   outbox_.expire(local(now));
-  if (!outbox_.ready()) {
+  std::vector<Network::Sent> batches;
+  for (std::uint32_t partition = 0; partition < store_partitions; ++partition)
+    while (const std::optional<OutboxBatch> batch = outbox_.next(partition)) batches.emplace_back(*batch);
+  if (batches.empty()) {
     state_ = State::idle;
     set_deadline(Duration::max());
     return;
@@ -158,12 +160,7 @@ void StoreClient::send(Duration now) {
   Network::Round& round = network_.round(round_);
   round.client = this;
   round.sender = sender_;
-  for (std::uint32_t partition = 0; partition < store_partitions; ++partition) {
-    if (const OutboxBatch* batch = outbox_.next(partition); batch != nullptr) {
-      round.batches.push_back(batch);
-      round.marker_lives.push_back(std::max(batch->expires - local(now), Duration{}) + marker_margin);
-    }
-  }
+  round.batches = std::move(batches);
   const std::size_t count = round.batches.size();
   round.arriving = random_.chance(network_.spec().loss_request) ? random_.below(count) : count;
   round.answering = round.arriving;
@@ -186,7 +183,7 @@ void StoreClient::send(Duration now) {
 bool StoreClient::answered(std::uint32_t index, Duration now) {
   Network::Round& round = network_.round(index);
   for (std::size_t i = 0; i < round.answering; ++i) {
-    outbox_.answer(round.batches[i]->partition, round.batches[i]->sequence, round.outcomes[i], replies_);
+    outbox_.answer(round.batches[i].group, round.batches[i].sequence, round.outcomes[i], replies_);
     ++figures_.batches;
   }
   figures_.up = true;
@@ -219,9 +216,7 @@ bool StoreClient::timer(Duration now) {
       return changed;
     }
     case State::waiting: {
-      const Network::Round& round = network_.round(round_);
-      const std::uint64_t unanswered = std::max<std::size_t>(round.batches.size(), 1);
-      network_.let_go(round_);
+      const std::uint64_t unanswered = std::max<std::size_t>(network_.round(round_).batches.size(), 1);
       return lose(now, "no answer in time", unanswered);
     }
     case State::pausing:
@@ -251,11 +246,16 @@ bool StoreClient::flush(Duration) {
   const Duration now = network_.now;
   if (cut_off(now)) return outbox_.pending() == 0;
   outbox_.expire(local(now));
+  if (state_ == State::waiting) {
+    let_go();
+    state_ = State::idle;
+    set_deadline(Duration::max());
+  }
   std::vector<OutboxOutcome> outcomes;
   for (std::uint32_t partition = 0; partition < store_partitions; ++partition) {
-    while (const OutboxBatch* batch = outbox_.next(partition)) {
-      network_.server().apply(sender_, *batch, marker_margin, now, outcomes);
-      outbox_.answer(partition, batch->sequence, outcomes, replies_);
+    while (const std::optional<OutboxBatch> batch = outbox_.next(partition)) {
+      network_.server().apply(sender_, *batch, now, outcomes);
+      outbox_.answer(batch->group, batch->sequence, outcomes, replies_);
     }
   }
   return outbox_.pending() == 0;

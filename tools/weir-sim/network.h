@@ -30,13 +30,34 @@ class Network {
  public:
   Network(const StoreSpec& spec, EventQueue& events) : spec_(spec), events_(events) {}
 
+  /// A batch as it was sent: the outbox goes on changing its own.
+  struct Sent {
+    OutboxGroupId group;
+    std::uint64_t sequence = 0;
+    Duration time_to_live{};
+    std::vector<OutboxEntry> entries;
+    std::string names;
+
+    explicit Sent(const OutboxBatch& batch)
+        : group(batch.group),
+          sequence(batch.sequence),
+          time_to_live(batch.time_to_live),
+          entries(batch.entries.begin(), batch.entries.end()),
+          names(batch.names) {}
+    OutboxBatch view() const {
+      return {.group = group,
+              .sequence = sequence,
+              .time_to_live = time_to_live,
+              .entries = entries,
+              .names = names};
+    }
+  };
+
   /// A round on its way.
   struct Round {
     StoreClient* client = nullptr;  ///< nullptr: nobody waits for it any more
     std::uint32_t sender = 0;
-    std::vector<const OutboxBatch*> batches;  ///< the client's, as long as it waits
-    std::vector<OutboxBatch> copies;          ///< in their place afterwards
-    std::vector<Duration> marker_lives;
+    std::vector<Sent> batches;
     std::size_t arriving = 0;   ///< how many of the batches reach the server
     std::size_t answering = 0;  ///< how many of its answers reach the client
     Duration back{};            ///< how long the answers take
@@ -115,6 +136,7 @@ class StoreClient final : public Store {
   Duration draw_round_trip() noexcept;
   void set_deadline(Duration at);
   void connect(Duration now);
+  void let_go();
   bool lose(Duration now, const char* why, std::uint64_t failures);
   void send(Duration now);
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,17 +24,16 @@ class Server {
   NameId intern(std::string_view name);
 
   /// Applies a batch as the script does, at most once per sender and number; later copies only read.
-  /// @param sender       of the batch, one number per store object
-  /// @param marker_life  of the sender's marker, from `now` on
-  void apply(std::uint64_t sender, const OutboxBatch& batch, Duration marker_life, Duration now,
+  /// @param sender  of the batch, one number per store object
+  void apply(std::uint64_t sender, const OutboxBatch& batch, Duration now,
              std::vector<OutboxOutcome>& outcomes);
 
   /// Forgets every counter and marker, as after a restart without persistence.
   void wipe();
 
   /// What has been added to a name's counters, less what was given back; never wiped, never expired.
-  const OrdinalCounts& ledger(NameId name) const noexcept { return names_[name].ledger; }
-  std::size_t names() const noexcept { return names_.size(); }
+  const OrdinalCounts& ledger(NameId name) const noexcept { return ledgers_[name]; }
+  std::size_t names() const noexcept { return ledgers_.size(); }
 
   /// Added by one sender to the names below `known`, less what it gave back.
   std::int64_t added_by(std::uint64_t sender) const noexcept;
@@ -44,19 +42,23 @@ class Server {
   std::uint64_t operations() const noexcept { return operations_; }
 
  private:
-  struct Counter {
-    Ordinal ordinal;
-    std::int64_t value;
-    Duration dies;
-  };
-  struct Name {
-    std::vector<Counter> counters;  // those alive, oldest first, and some that have died
-    OrdinalCounts ledger;
-  };
-  struct Marker {
-    std::uint64_t sequence = 0;
+  /// One hash of the store: the counters of a group, and beside them, living and dying with them, the number
+  /// of each sender's last batch.
+  struct Group {
     Duration dies{};
+    std::unordered_map<NameId, std::int64_t> counters;
+    std::unordered_map<std::uint64_t, std::uint64_t> markers;  // by sender
   };
+  struct GroupHash {
+    std::size_t operator()(const OutboxGroupId& id) const noexcept {
+      const auto interval = static_cast<std::uint64_t>(id.interval.count());
+      return std::hash<std::uint64_t>{}(
+          (static_cast<std::uint64_t>(id.ordinal) * 1'000'003 + interval) * store_partitions + id.partition);
+    }
+  };
+
+  void bury(Duration now);
+
   struct Hash {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const noexcept {
@@ -65,11 +67,12 @@ class Server {
   };
 
   std::unordered_map<std::string, NameId, Hash, std::equal_to<>> ids_;
-  std::vector<Name> names_;
-  std::unordered_map<std::uint64_t, Marker> markers_;  // by sender and partition
-  std::unordered_map<std::uint64_t, std::uint64_t>
-      wiped_;                           // the same places: the highest number a wipe has taken
+  std::vector<OrdinalCounts> ledgers_;  // by name
+  std::unordered_map<OutboxGroupId, Group, GroupHash> groups_;
+  /// What a wipe has taken: by group, of each sender the highest number.
+  std::unordered_map<OutboxGroupId, std::unordered_map<std::uint64_t, std::uint64_t>, GroupHash> wiped_;
   std::vector<std::int64_t> added_by_;  // by sender
+  Duration buried_{};
   NameId known_ = 0;
   std::uint64_t operations_ = 0;
 };

@@ -381,7 +381,7 @@ class Simulation {
       if (next.monotonic - now.monotonic > soon) break;
     }
     for (std::size_t rule = 0; rule < rules_.size(); ++rule)
-      incarnation.ordinals[rule] = clocks_of_rules_[rule].ordinal(now.wall);
+      incarnation.ordinals[rule] = clocks_of_rules_[rule].ordinal(incarnation.core->time(now).wall);
     incarnation.due = std::max(clock.when(next.monotonic), at + Duration{1});
     set_timer(index);
   }
@@ -529,7 +529,7 @@ class Simulation {
     const std::uint64_t offered =
         faulty ? std::numeric_limits<std::uint64_t>::max() : meters_[rule].largest_blind_demand();
     const std::uint64_t nodes = scenario_.nodes + arrivals_of_nodes_ + scenario_.clocks.jumps.size();
-    const double bound = static_cast<double>(cooldown_overshoot_bound(rules_[rule].limit, nodes, offered));
+    const double bound = static_cast<double>(cooldown_overshoot_bound(rules_[rule].limit, nodes, offered, rules_[rule].hold_back));
     summary.cooldown_bound_pct = 100 * bound / static_cast<double>(rules_[rule].limit);
     // The bound speaks of the intervals that the nodes' clocks make; those of true time are others where
     // clocks are off.

@@ -24,14 +24,34 @@ struct NodeConfig {
   Duration statistics = std::chrono::seconds{1};  ///< weir-filter: period of the statistics line; 0: none
 };
 
+/// How counts lie in the store.
+enum class StoreLayout : std::uint8_t {
+  hash,   ///< one Redis hash per partition, interval and ordinal: exactly once, in every mode
+  plain,  ///< "rule|value:ordinal" per counter, for gateways in other languages; not with a cluster
+};
+
+/// As the configuration has it: "hash".
+WEIR_API std::string_view to_string(StoreLayout) noexcept;
+
 /// `[store]`
 struct StoreConfig {
-  /// "memory://" (this node alone), "redis://[user:password@]host[:port][/db]" or
-  /// "redis+unix://[user:password@]/path/to.sock[?db=N]".
+  /// "memory://" (this node alone), "redis://[user:password@]host[:port][/db]",
+  /// "redis+unix://[user:password@]/path/to.sock[?db=N]", "redis+sentinel://host[:port],…/master[/db]" or
+  /// "redis+cluster://host[:port],…"; "rediss" instead of "redis" for TLS.
   std::string url = "memory://";
   Duration timeout = std::chrono::milliseconds{50};     ///< a sync that took longer has failed; 1 ms … 10 s
   Duration reconnect = std::chrono::milliseconds{200};  ///< pause between attempts to connect; 10 ms … 60 s
   std::string prefix = "weir";                          ///< first part of every name in the store
+  StoreLayout layout = StoreLayout::hash;
+  /// The most counters that wait for a store that is away or slow; what comes beyond is given up, and counted
+  /// as expired; 1024 … 64 Mi.
+  std::uint32_t backlog = 4 << 20;
+  std::string password_file;     ///< holds the password, alone on its line; read anew for every connection
+  std::string password_env;      ///< name of the environment's variable that holds it
+  std::string ca_file;           ///< TLS: PEM of those whose signature is believed; empty: the system's
+  std::string certificate_file;  ///< TLS: PEM of this node's own certificate, where the server wants one
+  std::string private_key_file;  ///< TLS: PEM of its key
+  std::string server_name;       ///< TLS: what the server's certificate must be made out to; empty: the URL's host
 };
 
 /// `[ports]`: weir-filter only.

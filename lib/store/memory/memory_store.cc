@@ -8,16 +8,19 @@
 namespace weir {
 namespace {
 
-std::string counter_name(std::string_view name, Ordinal ordinal) {
-  std::string result(name);
+std::string counter_name(const MemoryCounters::Id& id) {
+  std::string result(id.name);
   result += ':';
-  result += std::to_string(ordinal);
+  result += std::to_string(id.interval.count());
+  result += ':';
+  result += std::to_string(id.ordinal);
   return result;
 }
 
 class MemoryStore final : public Store {
  public:
-  explicit MemoryStore(std::shared_ptr<MemoryCounters> counters) : counters_(std::move(counters)) {}
+  MemoryStore(std::shared_ptr<MemoryCounters> counters, std::function<WallTime()> clock)
+      : counters_(std::move(counters)), clock_(std::move(clock)) {}
 
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
     for (const CounterWrite& write : writes) {
@@ -25,8 +28,10 @@ class MemoryStore final : public Store {
         expired_ += write.delta;
         continue;
       }
+      const MemoryCounters::Id id{write.name, write.interval, write.ordinal};
       const std::uint64_t total =
-          counters_->add(write.name, write.ordinal, write.delta, write.time_to_live, now, write.returned);
+          write.raised_to > 0 ? counters_->raise(id, write.raised_to, write.time_to_live, now)
+                              : counters_->add(id, write.delta, write.time_to_live, now, write.returned);
       replies_.push_back({.key = write.key,
                           .ordinal = write.ordinal,
                           .delta = write.delta,
@@ -37,6 +42,7 @@ class MemoryStore final : public Store {
     }
     if (writes.empty()) return;
     ++batches_;
+    if (clock_) time_ = {.asked = now, .answered = now, .wall = clock_(), .number = batches_};
     if (wake_ && !replies_.empty()) wake_();
   }
 
@@ -56,12 +62,18 @@ class MemoryStore final : public Store {
     return figures;
   }
 
+  std::optional<StoreTime> time() const override {
+    return time_.number > 0 ? std::optional(time_) : std::nullopt;
+  }
+
   bool flush(Duration /*patience*/) override { return true; }
 
  private:
   std::shared_ptr<MemoryCounters> counters_;
+  std::function<WallTime()> clock_;
   std::vector<CounterReply> replies_;
   std::function<void()> wake_;
+  StoreTime time_;
   std::uint64_t batches_ = 0;
   std::uint64_t applied_ = 0;
   std::uint64_t expired_ = 0;
@@ -69,33 +81,43 @@ class MemoryStore final : public Store {
 
 }  // namespace
 
-std::uint64_t MemoryCounters::add(std::string_view name, Ordinal ordinal, std::uint64_t delta,
-                                  Duration time_to_live, MonotonicTime now,
+MemoryCounters::Counter& MemoryCounters::living(const Id& id, Duration time_to_live, MonotonicTime now) {
+  std::string name = counter_name(id);
+  const auto [found, created] = counters_.try_emplace(name);
+  if (created) {
+    found->second.dies = now + time_to_live;
+    deaths_.emplace(found->second.dies, std::move(name));
+  }
+  return found->second;
+}
+
+std::uint64_t MemoryCounters::add(const Id& id, std::uint64_t delta, Duration time_to_live, MonotonicTime now,
                                   std::uint64_t returned) {
   const std::lock_guard lock(mutex_);
   bury(now);
-  std::string full_name = counter_name(name, ordinal);
   if (delta == 0) {
-    const auto found = counters_.find(full_name);
+    const auto found = counters_.find(counter_name(id));
     if (found == counters_.end()) return 0;
     found->second.value -= std::min(found->second.value, returned);
     return found->second.value;
   }
-  const auto [found, created] = counters_.try_emplace(full_name);
-  Counter& counter = found->second;
-  if (created) {
-    counter.dies = now + time_to_live;
-    deaths_.emplace(counter.dies, std::move(full_name));
-  }
+  Counter& counter = living(id, time_to_live, now);
   const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - counter.value;
   counter.value += delta < room ? delta : room;
   counter.value -= std::min(counter.value, returned);
   return counter.value;
 }
 
-std::uint64_t MemoryCounters::read(std::string_view name, Ordinal ordinal, MonotonicTime now) {
-  return add(name, ordinal, 0, {}, now);
+std::uint64_t MemoryCounters::raise(const Id& id, std::uint64_t to, Duration time_to_live,
+                                    MonotonicTime now) {
+  const std::lock_guard lock(mutex_);
+  bury(now);
+  Counter& counter = living(id, time_to_live, now);
+  counter.value = std::max(counter.value, to);
+  return counter.value;
 }
+
+std::uint64_t MemoryCounters::read(const Id& id, MonotonicTime now) { return add(id, 0, {}, now); }
 
 std::size_t MemoryCounters::size(MonotonicTime now) {
   const std::lock_guard lock(mutex_);
@@ -110,8 +132,9 @@ void MemoryCounters::bury(MonotonicTime now) {
   }
 }
 
-std::unique_ptr<Store> make_memory_store(std::shared_ptr<MemoryCounters> counters) {
-  return std::make_unique<MemoryStore>(std::move(counters));
+std::unique_ptr<Store> make_memory_store(std::shared_ptr<MemoryCounters> counters,
+                                         std::function<WallTime()> clock) {
+  return std::make_unique<MemoryStore>(std::move(counters), std::move(clock));
 }
 
 }  // namespace weir

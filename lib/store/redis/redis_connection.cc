@@ -12,44 +12,30 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <system_error>
-#include <vector>
 
 namespace weir {
 namespace {
 
 using std::chrono::steady_clock;
 
+constexpr std::size_t read_size = 64 * 1024;
+/// What has been sent is moved out of the way when it is this much.
+constexpr std::size_t compact_at = 256 * 1024;
+
 std::string system_message(int number) { return std::generic_category().message(number); }
 
-struct AddressesFree {
-  void operator()(addrinfo* addresses) const noexcept { freeaddrinfo(addresses); }
-};
-using Addresses = std::unique_ptr<addrinfo, AddressesFree>;
+bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-Addresses resolve(const RedisUrl& url, std::string& why) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int result = getaddrinfo(url.host.c_str(), std::to_string(url.port).c_str(), &hints, &found);
-  if (result != 0) why = result == EAI_SYSTEM ? system_message(errno) : gai_strerror(result);
-  return Addresses(result == 0 ? found : nullptr);
-}
-
-timespec to_timespec(std::chrono::nanoseconds duration) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
-  return {static_cast<time_t>(seconds.count()), static_cast<long>((duration - seconds).count())};
-}
-
-void drain(int event) {
-  std::uint64_t count = 0;
-  // An eventfd that was empty already is as good.
-  [[maybe_unused]] const ssize_t size = read(event, &count, sizeof count);
+void append_number(std::string& output, char mark, std::size_t number) {
+  std::array<char, 24> text;
+  text[0] = mark;
+  char* end = std::to_chars(text.data() + 1, text.data() + text.size() - 2, number).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  output.append(text.data(), end);
 }
 
 }  // namespace
@@ -59,16 +45,17 @@ void Descriptor::reset() noexcept {
   number_ = -1;
 }
 
-bool wait_for_event(int event, steady_clock::time_point deadline) {
-  for (;;) {
-    const auto left = deadline - steady_clock::now();
-    if (left <= left.zero()) return false;
-    const timespec timeout = to_timespec(left);
-    pollfd descriptor{event, POLLIN, 0};
-    if (ppoll(&descriptor, 1, &timeout, nullptr) <= 0) continue;
-    drain(event);
-    return true;
+void append_command(std::string& output, std::span<const std::string_view> words) {
+  append_number(output, '*', words.size());
+  for (const std::string_view word : words) {
+    append_number(output, '$', word.size());
+    output.append(word);
+    output.append("\r\n");
   }
+}
+
+void RedisConnection::AddressesFree::operator()(addrinfo* addresses) const noexcept {
+  freeaddrinfo(addresses);
 }
 
 RedisConnection::~RedisConnection() {
@@ -78,107 +65,214 @@ RedisConnection::~RedisConnection() {
   setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
-bool RedisConnection::fail(std::string message) {
+void RedisConnection::fail(std::string message) {
   if (error_.empty()) error_ = std::move(message);
-  return false;
 }
 
-bool RedisConnection::open(const RedisUrl& url, std::chrono::nanoseconds timeout) {
-  std::string why;
-  if (url.transport == RedisUrl::Transport::unix_socket) {
+void RedisConnection::open(const RedisEndpoint& endpoint, std::shared_ptr<const TlsContext> tls,
+                           std::chrono::nanoseconds timeout) {
+  endpoint_ = endpoint;
+  tls_ = std::move(tls);
+  if (endpoint.host.empty()) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (url.path.size() >= sizeof address.sun_path)
+    if (endpoint.path.size() >= sizeof address.sun_path)
       return fail("cannot connect: the socket's path is too long");
-    std::memcpy(address.sun_path, url.path.data(), url.path.size());
+    std::memcpy(address.sun_path, endpoint.path.data(), endpoint.path.size());
     open_deadline_ = steady_clock::now() + timeout;
-    if (connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof address, open_deadline_, why))
-      return true;
-    return fail("cannot connect: " + why);
+    return begin(reinterpret_cast<const sockaddr*>(&address), sizeof address);
   }
-  const Addresses addresses = resolve(url, why);
-  if (addresses == nullptr) return fail("cannot resolve the host's name: " + why);
-  std::vector<const addrinfo*> list;
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next)
-    list.push_back(address);
-  open_deadline_ = steady_clock::now() + timeout;
-  for (std::size_t i = 0; i < list.size() && !interrupted_; ++i) {
-    // An address that does not answer leaves the later ones their part of the time.
-    const TimePoint now = steady_clock::now();
-    const auto part = (open_deadline_ - now) / static_cast<std::int64_t>(list.size() - i);
-    if (connect_to(list[i]->ai_addr, list[i]->ai_addrlen, now + part, why)) return true;
-  }
-  return fail("cannot connect: " + why);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int result =
+      getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (result != 0)
+    return fail("cannot resolve the host's name: " +
+                (result == EAI_SYSTEM ? system_message(errno) : std::string(gai_strerror(result))));
+  addresses_.reset(found);
+  address_ = found;
+  const TimePoint now = steady_clock::now();
+  open_deadline_ = now + timeout;
+  try_address(now);
 }
 
-bool RedisConnection::connect_to(const sockaddr* address, unsigned length, TimePoint deadline,
-                                 std::string& why) {
+void RedisConnection::try_address(TimePoint now) {
+  std::int64_t left = 0;
+  for (const addrinfo* address = address_; address != nullptr; address = address->ai_next) ++left;
+  // An address that does not answer leaves the later ones their part of the time.
+  address_deadline_ = left > 1 ? now + (open_deadline_ - now) / left : TimePoint::max();
+  begin(address_->ai_addr, address_->ai_addrlen);
+}
+
+void RedisConnection::begin(const sockaddr* address, unsigned length) {
+  const TimePoint now = steady_clock::now();
   socket_ = Descriptor(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket_) {
-    why = system_message(errno);
-    return false;
-  }
+  if (!socket_) return next_address(now, system_message(errno));
   const int on = 1;
   if (address->sa_family != AF_UNIX) {
     setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   }
-  int error = connect(socket_.get(), address, length) == 0 ? 0 : errno;
-  if (error == EINPROGRESS || error == EINTR) {
-    error = 0;
-    for (;;) {
-      const Ready ready = wait(POLLOUT, deadline);
-      if (ready == Ready::event && !interrupted_) continue;
-      if (ready != Ready::socket) error = interrupted_ ? ECANCELED : ETIMEDOUT;
-      break;
-    }
-    socklen_t size = sizeof error;
-    if (error == 0 && getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-  }
-  if (error == 0) return true;
+  state_ = State::connecting;
+  if (connect(socket_.get(), address, length) == 0) return connected();
+  if (errno == EINPROGRESS || errno == EINTR) return;
   // EAGAIN: the backlog of a unix socket is full.
-  why = error == EAGAIN ? "the server does not take new connections" : system_message(error);
+  next_address(now, errno == EAGAIN ? "the server does not take new connections" : system_message(errno));
+}
+
+void RedisConnection::next_address(TimePoint now, const std::string& why) {
   socket_.reset();
-  return false;
+  if (address_ != nullptr) address_ = address_->ai_next;
+  if (address_ == nullptr) return fail("cannot connect: " + why);
+  try_address(now);
 }
 
-RedisConnection::Ready RedisConnection::wait(short events, std::optional<TimePoint> deadline) {
-  for (;;) {
-    timespec timeout{};
-    if (deadline) {
-      const auto left = *deadline - steady_clock::now();
-      if (left <= left.zero()) return Ready::no;
-      timeout = to_timespec(left);
-    }
-    std::array<pollfd, 2> descriptors{{{socket_.get(), events, 0}, {interruption_.event, POLLIN, 0}}};
-    const int ready = ppoll(descriptors.data(), descriptors.size(), deadline ? &timeout : nullptr, nullptr);
-    if (ready < 0 && errno != EINTR) return Ready::no;
-    if (ready <= 0) continue;
-    if (descriptors[1].revents != 0) {
-      drain(interruption_.event);
-      interrupted_ = interrupted_ || interruption_.should_stop();
-      if (interrupted_ || descriptors[0].revents == 0) return Ready::event;
-    }
-    return Ready::socket;
+void RedisConnection::connected() {
+  addresses_.reset();
+  address_ = nullptr;
+  address_deadline_ = TimePoint::max();
+  if (tls_ == nullptr) {
+    state_ = State::open;
+    return flush();
+  }
+  state_ = State::handshaking;
+  session_.emplace(*tls_, socket_.get(), endpoint_.host);
+  shake_hands();
+}
+
+void RedisConnection::shake_hands() {
+  const TlsSession::Step step = session_->handshake();
+  tls_wants_write_ = step.progress == TlsSession::Progress::wants_write;
+  switch (step.progress) {
+    case TlsSession::Progress::done:
+      state_ = State::open;
+      return flush();
+    case TlsSession::Progress::wants_read:
+    case TlsSession::Progress::wants_write:
+      return;
+    case TlsSession::Progress::closed:
+      return fail("the server closed the connection during the TLS handshake: does it expect TLS?");
+    case TlsSession::Progress::failed:
+      return fail(session_->error());
   }
 }
 
-void RedisConnection::send(std::span<const std::string_view> words) {
-  std::vector<const char*> pointers;
-  std::vector<std::size_t> lengths;
-  pointers.reserve(words.size());
-  lengths.reserve(words.size());
-  for (const std::string_view word : words) {
-    pointers.push_back(word.data());
-    lengths.push_back(word.size());
+RedisConnection::TimePoint RedisConnection::next_tick() const noexcept { return address_deadline_; }
+
+short RedisConnection::events() const noexcept {
+  switch (state_) {
+    case State::closed:
+      return 0;
+    case State::connecting:
+      return POLLOUT;
+    case State::handshaking:
+      return tls_wants_write_ ? POLLOUT : POLLIN;
+    case State::open:
+      break;
   }
-  char* command = nullptr;
-  const auto size =
-      redisFormatCommandArgv(&command, static_cast<int>(words.size()), pointers.data(), lengths.data());
-  if (size < 0) throw std::bad_alloc();
-  const std::unique_ptr<char, void (*)(char*)> owner(command, redisFreeCommand);
-  output_.append(command, static_cast<std::size_t>(size));
-  ++awaited_;
+  return sent_ < output_.size() || tls_wants_write_ ? POLLIN | POLLOUT : POLLIN;
+}
+
+void RedisConnection::tick(TimePoint now) {
+  if (failed() || now < address_deadline_) return;
+  next_address(now, system_message(ETIMEDOUT));
+}
+
+void RedisConnection::ready(TimePoint now) {
+  if (failed()) return;
+  if (state_ == State::connecting) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    if (error != 0) return next_address(now, system_message(error));
+    return connected();
+  }
+  if (state_ == State::handshaking) return shake_hands();
+  if (state_ != State::open) return;
+  read_input();
+  flush();
+}
+
+std::optional<std::size_t> RedisConnection::transmit(std::string_view bytes) {
+  if (session_) {
+    const TlsSession::Step step = session_->write(bytes);
+    tls_wants_write_ = step.progress == TlsSession::Progress::wants_write;
+    if (step.progress == TlsSession::Progress::done) return step.bytes;
+    if (step.progress == TlsSession::Progress::closed) fail("connection closed by the server");
+    if (step.progress == TlsSession::Progress::failed) fail("connection lost: " + session_->error());
+    return std::nullopt;
+  }
+  const ssize_t size = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (size >= 0) return static_cast<std::size_t>(size);
+  if (is_for_later(errno)) return std::nullopt;
+  // What the server said before it closed, such as "max number of clients reached", explains more.
+  const int error = errno;
+  read_input();
+  fail("connection lost: " + system_message(error));
+  return std::nullopt;
+}
+
+void RedisConnection::flush() {
+  if (state_ != State::open) return;
+  while (!failed() && sent_ < output_.size()) {
+    const auto size = transmit(std::string_view(output_).substr(sent_));
+    if (!size) break;
+    sent_ += *size;
+  }
+  if (sent_ == output_.size()) {
+    output_.clear();
+    sent_ = 0;
+  } else if (sent_ >= compact_at) {
+    output_.erase(0, sent_);
+    sent_ = 0;
+  }
+}
+
+std::optional<std::size_t> RedisConnection::receive(std::span<char> into) {
+  if (session_) {
+    const TlsSession::Step step = session_->read(into);
+    if (step.progress == TlsSession::Progress::wants_write) tls_wants_write_ = true;
+    if (step.progress == TlsSession::Progress::done) return step.bytes;
+    if (step.progress == TlsSession::Progress::closed) fail("connection closed by the server");
+    if (step.progress == TlsSession::Progress::failed) fail("connection lost: " + session_->error());
+    return std::nullopt;
+  }
+  const ssize_t size = recv(socket_.get(), into.data(), into.size(), 0);
+  if (size > 0) return static_cast<std::size_t>(size);
+  if (size == 0) {
+    fail("connection closed by the server");
+  } else if (!is_for_later(errno)) {
+    fail("connection lost: " + system_message(errno));
+  }
+  return std::nullopt;
+}
+
+void RedisConnection::read_input() {
+  std::array<char, read_size> buffer;
+  // Until there is no more: TLS may hold bytes that the descriptor knows nothing of.
+  while (!failed()) {
+    const auto size = receive(buffer);
+    if (!size || !take_in({buffer.data(), *size})) return;
+    if (!session_ && *size < buffer.size()) return;
+  }
+}
+
+bool RedisConnection::take_in(std::string_view bytes) {
+  reader_.feed(bytes);
+  while (std::optional<RedisReply> reply = reader_.next()) {
+    if (replies_.size() < awaited_) {
+      replies_.push_back(std::move(*reply));
+      continue;
+    }
+    fail(reply->is_error() ? "the server said: " + reply->text
+                           : std::string("the server answered what was not asked"));
+    return false;
+  }
+  if (reader_.failed()) fail("what the server answers is not Redis' protocol");
+  return !failed();
 }
 
 std::optional<RedisReply> RedisConnection::take() {
@@ -187,69 +281,6 @@ std::optional<RedisReply> RedisConnection::take() {
   replies_.pop_front();
   --awaited_;
   return reply;
-}
-
-bool RedisConnection::pump(TimePoint deadline) {
-  while (replies_.empty()) {
-    if (!error_.empty() || !flush_output()) return false;
-    const short events = sent_ < output_.size() ? POLLIN | POLLOUT : POLLIN;
-    switch (wait(events, deadline)) {
-      case Ready::no:
-        return fail("no answer in time");
-      case Ready::event:
-        if (interrupted_) return fail("the store is being closed");
-        continue;
-      case Ready::socket:
-        break;
-    }
-    if (!read_input()) return false;
-  }
-  return true;
-}
-
-bool RedisConnection::idle() {
-  // What the server says unasked, its farewell included, is an error in read_input().
-  return wait(POLLIN, std::nullopt) != Ready::socket || read_input();
-}
-
-bool RedisConnection::flush_output() {
-  while (sent_ < output_.size()) {
-    const ssize_t size = ::send(socket_.get(), output_.data() + sent_, output_.size() - sent_, MSG_NOSIGNAL);
-    if (size > 0) {
-      sent_ += static_cast<std::size_t>(size);
-      continue;
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
-    if (errno == EINTR) continue;
-    // What the server said before it closed, such as "max number of clients reached", explains more.
-    const int error = errno;
-    read_input();
-    return fail("connection lost: " + system_message(error));
-  }
-  output_.clear();
-  sent_ = 0;
-  return true;
-}
-
-bool RedisConnection::read_input() {
-  std::array<char, 16 * 1024> buffer;
-  const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
-  if (size == 0) return fail("connection closed by the server");
-  if (size < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return true;
-    return fail("connection lost: " + system_message(errno));
-  }
-  reader_.feed({buffer.data(), static_cast<std::size_t>(size)});
-  while (std::optional<RedisReply> reply = reader_.next()) {
-    if (replies_.size() < awaited_) {
-      replies_.push_back(std::move(*reply));
-      continue;
-    }
-    return fail(reply->is_error() ? "the server said: " + reply->text
-                                  : std::string("the server answered what was not asked"));
-  }
-  if (reader_.failed()) return fail("what the server answers is not Redis' protocol");
-  return true;
 }
 
 }  // namespace weir

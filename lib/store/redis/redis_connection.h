@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// One connection to Redis: commands out, replies in, in order, and nothing waits beyond its deadline.
-/// hiredis writes and reads the protocol; the socket is ours, because both of its versions would resolve
-/// names, try addresses and time out in ways of their own.
+/// One connection to Redis: commands out, replies in, in order, and never a wait: who owns it polls its
+/// descriptor. hiredis reads the protocol; the socket is ours, because both of its versions would resolve
+/// names, try addresses and time out in ways of their own, and only one of them knows TLS.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,7 +18,9 @@
 
 #include "store/redis/redis_reply.h"
 #include "store/redis/redis_url.h"
+#include "store/redis/tls.h"
 
+struct addrinfo;
 struct sockaddr;
 
 namespace weir {
@@ -45,59 +47,85 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Waits for an eventfd until `deadline`, and drains it. False: the deadline has passed.
-bool wait_for_event(int event, std::chrono::steady_clock::time_point deadline);
-
-/// Lets another thread end a wait: an event and the question whether to give up.
-struct Interruption {
-  int event = -1;                     ///< an eventfd; drained by whoever waits
-  std::function<bool()> should_stop;  ///< asked after the event
-};
+/// Appends a command in Redis' protocol.
+void append_command(std::string& output, std::span<const std::string_view> words);
 
 /// One thread at a time. Errors are sticky: after one, only destruction is left.
 class RedisConnection {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit RedisConnection(Interruption interruption) : interruption_(std::move(interruption)) {}
+  RedisConnection() = default;
   ~RedisConnection();
   RedisConnection(const RedisConnection&) = delete;
   RedisConnection& operator=(const RedisConnection&) = delete;
 
-  /// Resolves the name (in its own time), then connects within `timeout`, which all addresses share.
-  bool open(const RedisUrl& url, std::chrono::nanoseconds timeout);
+  /// Resolves the name (in its own time, the one thing here that may wait) and begins to connect, to one
+  /// address after the other, which share `timeout`.
+  /// @param tls  nullptr: none. Kept while the connection lives
+  void open(const RedisEndpoint& endpoint, std::shared_ptr<const TlsContext> tls,
+            std::chrono::nanoseconds timeout);
 
   /// When the timeout of open() ends: what follows at once, such as logging in, is to be done by then too.
   TimePoint open_deadline() const noexcept { return open_deadline_; }
+  /// When tick() is wanted at the latest.
+  TimePoint next_tick() const noexcept;
 
-  /// Queues a command. pump() sends it.
-  void send(std::span<const std::string_view> words);
+  /// What to poll. −1 once there is an error.
+  int descriptor() const noexcept { return error_.empty() ? socket_.get() : -1; }
+  short events() const noexcept;
 
-  /// The next reply that has arrived whole; none: pump() again, unless there is an error().
+  /// Does what the descriptor is ready for.
+  void ready(TimePoint now);
+  /// An address that has not answered in time leaves the rest of it to the next one.
+  void tick(TimePoint now);
+
+  /// Commands that are appended here (append_command) are sent in this order; `replies` of them are awaited.
+  std::string& output() noexcept { return output_; }
+  void await(std::size_t replies) noexcept { awaited_ += replies; }
+  void send(std::span<const std::string_view> words) {
+    append_command(output_, words);
+    await(1);
+  }
+  /// Sends what can be sent at once.
+  void flush();
+
+  /// The next reply that has arrived whole.
   std::optional<RedisReply> take();
 
-  /// Sends and receives until a reply has arrived whole, or something is wrong: then false, and error() says
-  /// what.
-  bool pump(TimePoint deadline);
-
-  /// Nothing is asked: waits until the event, or the loss of the connection (false).
-  bool idle();
-
-  /// Replies that are still to come.
+  /// Replies that are still to come or to be taken.
   std::size_t awaited() const noexcept { return awaited_; }
   const std::string& error() const noexcept { return error_; }
-  bool interrupted() const noexcept { return interrupted_; }
+  bool failed() const noexcept { return !error_.empty(); }
+  /// Gives up.
+  void fail(std::string message);
 
  private:
-  bool fail(std::string message);
-  bool connect_to(const sockaddr* address, unsigned length, TimePoint deadline, std::string& why);
-  enum class Ready : std::uint8_t { no, socket, event };
-  /// Waits for `events` of the socket or the interruption; drains the event.
-  Ready wait(short events, std::optional<TimePoint> deadline);
-  bool flush_output();
-  bool read_input();
+  enum class State : std::uint8_t { closed, connecting, handshaking, open };
+  struct AddressesFree {
+    void operator()(addrinfo* addresses) const noexcept;
+  };
 
-  Interruption interruption_;
+  void try_address(TimePoint now);
+  void begin(const sockaddr* address, unsigned length);
+  void next_address(TimePoint now, const std::string& why);
+  void connected();
+  void shake_hands();
+  void read_input();
+  bool take_in(std::string_view bytes);
+  /// Bytes moved, or nothing: later, or failed.
+  std::optional<std::size_t> receive(std::span<char> into);
+  std::optional<std::size_t> transmit(std::string_view bytes);
+
+  State state_ = State::closed;
+  RedisEndpoint endpoint_;
+  std::shared_ptr<const TlsContext> tls_;
+  std::optional<TlsSession> session_;
+  bool tls_wants_write_ = false;
+  std::unique_ptr<addrinfo, AddressesFree> addresses_;
+  const addrinfo* address_ = nullptr;  // being tried
+  TimePoint address_deadline_ = TimePoint::max();
+  TimePoint open_deadline_{};
   Descriptor socket_;
   std::string output_;
   std::size_t sent_ = 0;  // bytes of output_
@@ -105,8 +133,6 @@ class RedisConnection {
   std::deque<RedisReply> replies_;
   std::size_t awaited_ = 0;
   std::string error_;
-  bool interrupted_ = false;
-  TimePoint open_deadline_{};
 };
 
 }  // namespace weir

@@ -48,9 +48,11 @@ void* create_string(const redisReadTask* task, char* text, std::size_t length) n
 /// `Count` is int in hiredis 0.14 and size_t in 1.x.
 template <typename Count>
 void* create_array(const redisReadTask* task, Count elements) noexcept {
-  if (task->parent != nullptr || task->type != REDIS_REPLY_ARRAY) return nullptr;
-  if (std::cmp_less(elements, 0) || std::cmp_greater(elements, RedisReplyReader::max_elements))
+  if (task->type != REDIS_REPLY_ARRAY) return nullptr;
+  auto& total = *static_cast<std::size_t*>(task->privdata);
+  if (std::cmp_less(elements, 0) || std::cmp_greater(elements, RedisReplyReader::max_elements - total))
     return nullptr;
+  total += static_cast<std::size_t>(elements);
   RedisReply* reply = place(task);
   if (reply == nullptr) return nullptr;
   reply->type = RedisReply::Type::array;
@@ -95,6 +97,7 @@ RedisReplyReader::RedisReplyReader() {
   static redisReplyObjectFunctions functions = make_functions();
   reader_.reset(redisReaderCreateWithFunctions(&functions));
   if (reader_ == nullptr) throw std::bad_alloc();
+  reader_->privdata = &elements_;
 }
 
 bool RedisReplyReader::feed(std::string_view bytes) {
@@ -113,6 +116,7 @@ std::optional<RedisReply> RedisReplyReader::next() {
     return std::nullopt;
   }
   if (object == nullptr) return std::nullopt;
+  elements_ = 0;
   const std::unique_ptr<RedisReply> reply(static_cast<RedisReply*>(object));
   return std::move(*reply);
 }

@@ -17,7 +17,7 @@
 
 namespace weir {
 
-/// One reply. Arrays hold no arrays: no command of ours answers so.
+/// One reply.
 struct RedisReply {
   enum class Type : std::uint8_t { nil, status, error, string, integer, array };
   Type type = Type::nil;
@@ -33,11 +33,14 @@ struct RedisReply {
 /// Bytes in, replies out.
 class RedisReplyReader {
  public:
-  /// The most elements of an array, and the most bytes of one reply.
-  static constexpr std::size_t max_elements = 4096;
-  static constexpr std::size_t max_bytes = std::size_t{1} << 20;
+  /// The most elements of one reply, all its arrays together, and its most bytes. (The map of a cluster's
+  /// slots can be large.)
+  static constexpr std::size_t max_elements = 65536;
+  static constexpr std::size_t max_bytes = std::size_t{4} << 20;
 
   RedisReplyReader();
+  RedisReplyReader(const RedisReplyReader&) = delete;
+  RedisReplyReader& operator=(const RedisReplyReader&) = delete;
 
   /// Takes bytes as they come from the network. False: they are not the protocol, or out of bounds.
   bool feed(std::string_view bytes);
@@ -53,6 +56,7 @@ class RedisReplyReader {
     void operator()(redisReader* reader) const noexcept { redisReaderFree(reader); }
   };
   std::unique_ptr<redisReader, Free> reader_;
+  std::size_t elements_ = 0;  // of the reply that is being read
   bool failed_ = false;
 };
 

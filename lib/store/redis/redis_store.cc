@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "store/redis/redis_store.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -18,28 +19,32 @@
 #include <thread>
 #include <utility>
 
+#include "store/inbox.h"
 #include "store/outbox.h"
-#include "store/redis/batch_script.h"
-#include "store/redis/redis_connection.h"
+#include "store/redis/batch_command.h"
+#include "store/redis/redis_access.h"
+#include "store/redis/redis_servers.h"
+#include "store/redis/redis_topology.h"
 
 namespace weir {
 namespace {
 
 using std::chrono::steady_clock;
+using TimePoint = steady_clock::time_point;
 
 /// Counters of one script call: long enough to amortise the call, short enough not to hold up Redis' other
 /// clients.
 constexpr std::size_t batch_entries = 512;
-/// What a marker outlives its batch by: more than any difference in the pace of two clocks.
-constexpr Duration marker_margin = std::chrono::minutes{1};
-constexpr std::size_t max_error_length = 200;
-constexpr std::size_t digest_length = 40;
+/// How often every server is asked for its time: it tells a silent loss of the connection too.
+constexpr Duration time_period = std::chrono::seconds{1};
+/// The longest pause of a partition whose server has asked for one.
+constexpr Duration most_partition_pause = std::chrono::milliseconds{20};
 constexpr const char* nonsense = "the server's answer is not what Redis answers";
 
 std::string random_instance() {
   std::random_device random;
   std::string text;
-  for (int word = 0; word < 4; ++word) {
+  while (text.size() < instance_length) {
     std::uint32_t value = random();
     for (int digit = 0; digit < 8; ++digit, value >>= 4) text += "0123456789abcdef"[value & 15];
   }
@@ -62,22 +67,39 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+timespec to_timespec(Duration duration) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  return {static_cast<time_t>(seconds.count()), static_cast<long>((duration - seconds).count())};
+}
+
+/// Whether a server asks for patience with one partition, while a cluster changes.
+bool is_for_later(const RedisReply& error) {
+  return error.is_error("TRYAGAIN") || error.is_error("CLUSTERDOWN") || error.is_error("MASTERDOWN");
+}
+
 class RedisStore final : public Store {
  public:
   RedisStore(const RedisUrl& url, const StoreConfig& config)
       : url_(url),
-        timeout_(config.timeout),
-        reconnect_(config.reconnect),
-        prefix_(config.prefix),
-        instance_(random_instance()),
-        event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        command_(config.layout, config.prefix, random_instance()),
+        terms_{.access = [url, config] { return read_access(url, config); },
+               .timeout = config.timeout,
+               .reconnect = config.reconnect,
+               .database = url.database,
+               .script = command_.script(),
+               .probe = config.layout == StoreLayout::hash ? config.prefix + ":{0}:~" : std::string()},
+        servers_(make_servers(url, terms_)),
+        event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        inbox_(config.backlog),
+        outbox_(batch_entries, config.backlog) {
     if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
-    figures_.error = "not connected yet";
+    shared_.error = "not connected yet";
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { run(); });
   }
 
   ~RedisStore() override {
+    // Release and acquire: the thread that ends has seen all that was done before.
     stop_.store(true, std::memory_order_release);
     interrupt();
     thread_.join();
@@ -89,7 +111,7 @@ class RedisStore final : public Store {
     {
       const std::lock_guard lock(mutex_);
       callers_lead_ = now.time_since_epoch() - steady_clock::now().time_since_epoch();
-      outbox_.submit(writes, now);
+      inbox_.submit(writes, now);
     }
     if (!writes.empty()) interrupt();
   }
@@ -107,11 +129,15 @@ class RedisStore final : public Store {
 
   StoreFigures figures() const override {
     const std::lock_guard lock(mutex_);
-    StoreFigures figures = figures_;
-    figures.pending = outbox_.pending();
-    figures.applied = outbox_.applied();
-    figures.expired = outbox_.expired();
+    StoreFigures figures = shared_;
+    figures.expired += inbox_.expired();
+    figures.pending = inbox_.submitted() - figures.applied - figures.expired;
     return figures;
+  }
+
+  std::optional<StoreTime> time() const override {
+    const std::lock_guard lock(mutex_);
+    return time_;
   }
 
   bool flush(Duration patience) override {
@@ -119,10 +145,14 @@ class RedisStore final : public Store {
     std::unique_lock lock(mutex_);
     hurry_ = true;
     interrupt();
-    return changed_.wait_until(lock, deadline, [this] { return outbox_.pending() == 0; });
+    return changed_.wait_until(lock, deadline, [this] {
+      return inbox_.submitted() == shared_.applied + shared_.expired + inbox_.expired();
+    });
   }
 
  private:
+  // ---- What both sides call.
+
   bool stopping() const noexcept { return stop_.load(std::memory_order_acquire); }
 
   void interrupt() noexcept {
@@ -131,222 +161,322 @@ class RedisStore final : public Store {
     [[maybe_unused]] const ssize_t size = write(event_.get(), &one, sizeof one);
   }
 
-  /// The caller's monotonic time, carried on by ours: the caller may live in a time of its own. @pre mutex_
-  /// is held
-  MonotonicTime callers_now() const {
-    return MonotonicTime(steady_clock::now().time_since_epoch() + callers_lead_);
-  }
+  // ---- The I/O thread's own.
 
   void run() {
     while (!stopping()) {
-      {
-        RedisConnection connection({event_.get(), [this] { return stopping(); }});
-        if (greet(connection)) serve(connection);
+      const TimePoint now = steady_clock::now();
+      take_in();
+      servers_->advance(now, rest());
+      hear(now);
+      ask_time(now);
+      send_batches(now);
+      for (const auto& link : servers_->links()) link->flush();
+      tell();
+      wait();
+    }
+  }
+
+  /// A pause that differs from node to node: those that lost the store together do not all come back at once.
+  Duration rest() {
+    const auto most = terms_.reconnect.count();
+    return Duration{most - static_cast<Duration::rep>(random_() % static_cast<std::uint64_t>(most / 4 + 1))};
+  }
+
+  /// The caller's monotonic time, carried on by ours: the caller may live in a time of its own.
+  MonotonicTime callers(TimePoint at) const { return MonotonicTime(at.time_since_epoch() + lead_); }
+
+  void take_in() {
+    bool hurry = false;
+    {
+      const std::lock_guard lock(mutex_);
+      lead_ = callers_lead_;
+      hurry = std::exchange(hurry_, false);
+      inbox_.swap(arrived_);
+    }
+    if (hurry)
+      for (const auto& link : servers_->links()) link->hurry();
+    outbox_.submit(arrived_.writes(), arrived_.time());
+    arrived_.clear();
+    outbox_.expire(callers(steady_clock::now()));
+  }
+
+  void ask_time(TimePoint now) {
+    ask_time_at_ = now + time_period;
+    for (std::uint32_t i = 0; i < store_partitions; ++i) {
+      RedisLink* link = servers_->link_of(i);
+      if (link == nullptr || !link->time_due(now, time_period)) continue;
+      static constexpr std::array<std::string_view, 1> words{"TIME"};
+      link->ask({.what = Asked::What::time}, words, now);
+    }
+  }
+
+  /// Whether batches may go to this server now.
+  bool takes_batches(const RedisLink* link) const {
+    return link != nullptr && link->up() && !refusals_.contains(link);
+  }
+
+  void send_batches(TimePoint now) {
+    for (std::uint32_t i = 0; i < store_partitions; ++i) {
+      const std::uint32_t partition = (first_ + i) % store_partitions;
+      RedisLink* link = servers_->link_of(partition);
+      if (!takes_batches(link) || now < not_before_[partition]) continue;
+      while (const auto batch = outbox_.next(partition)) send(*link, *batch, false, now);
+    }
+    std::erase_if(detours_, [&](const Detour& detour) {
+      RedisLink* link = servers_->link_to(detour.to);
+      const auto batch = outbox_.out(detour.group, detour.sequence);
+      if (link == nullptr || !batch) return true;
+      if (!takes_batches(link)) {
+        // Another server may have become the right one meanwhile.
+        if (now < detour.until) return false;
+        outbox_.retry(detour.group, detour.sequence);
+        return true;
       }
-      pause();
-    }
+      static constexpr std::array<std::string_view, 1> words{"ASKING"};
+      link->ask({.what = Asked::What::nothing}, words, now);
+      send(*link, *batch, true, now);
+      return true;
+    });
   }
 
-  /// Connects, logs in, and makes the script known.
-  bool greet(RedisConnection& connection) {
-    if (!connection.open(url_, timeout_)) return lost(connection, connection.error(), 1);
-    const std::string database = std::to_string(url_.database);
-    std::vector<std::string_view> steps;
-    const auto ask = [&](std::initializer_list<std::string_view> words) {
-      steps.push_back(*words.begin());
-      connection.send({words.begin(), words.size()});
-    };
-    if (!url_.password.empty()) {
-      if (url_.user.empty())
-        ask({"AUTH", url_.password});
-      else
-        ask({"AUTH", url_.user, url_.password});
-    }
-    if (url_.database != 0) ask({"SELECT", database});
-    ask({"SCRIPT", "LOAD", batch_script()});
-
-    for (const std::string_view step : steps) {
-      if (!connection.pump(connection.open_deadline())) return lost(connection, connection.error(), 1);
-      const std::optional<RedisReply> reply = connection.take();
-      if (reply->is_error()) return lost(connection, std::string(step) + ": " + reply->text, 1);
-      digest_ = reply->text;
-    }
-    if (digest_.size() != digest_length) return lost(connection, nonsense, 1);
-    return true;
+  void send(RedisLink& link, const OutboxBatch& batch, bool redirected, TimePoint now) {
+    const bool by_digest = !std::erase(without_script_, &link);
+    command_.append(link.output(), batch, by_digest ? "EVALSHA" : "EVAL",
+                    by_digest ? link.digest() : command_.script());
+    link.asked({.what = Asked::What::batch,
+                .group = batch.group,
+                .sequence = batch.sequence,
+                .by_digest = by_digest,
+                .redirected = redirected},
+               now);
   }
 
-  /// Sends batches as they become ready, until the connection is lost.
-  void serve(RedisConnection& connection) {
-    bool script_known = true;
-    while (!stopping()) {
-      const Round round = next_round();
-      if (round.batches.empty()) {
-        set_up();
-        if (!connection.idle()) {
-          lost(connection, connection.error(), 1);
-          return;
+  /// Takes what the servers have answered, and what has become of them.
+  void hear(TimePoint now) {
+    const Servers::Links& links = servers_->links();
+    // By position: a server's answer may tell of others.
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      RedisLink& link = *links[i];
+      while (const auto answer = link.take(now)) {
+        switch (answer->asked.what) {
+          case Asked::What::batch:
+            hear_batch(link, *answer, now);
+            break;
+          case Asked::What::time:
+            hear_time(link, *answer, now);
+            break;
+          case Asked::What::slots:
+          case Asked::What::master:
+            servers_->answered(link, *answer, now);
+            break;
+          case Asked::What::greeting:
+          case Asked::What::nothing:
+            break;
         }
-        continue;
       }
-      for (const OutboxBatch* batch : round.batches) {
-        // Batches are sent until they expire; after that the marker is of no use.
-        const Duration marker_life = std::max(batch->expires - round.now, Duration{0}) + marker_margin;
-        const BatchCommand command(script_known ? "EVALSHA" : "EVAL", script_known ? digest_ : batch_script(),
-                                   *batch, prefix_, instance_, marker_life);
-        connection.send(command.words());
-      }
-      if (!receive(connection, round.batches, script_known)) return;
+      // What stands behind a refused batch has been answered too: now the link can rest.
+      if (const auto refusal = refusals_.find(&link); refusal != refusals_.end() && link.awaited() == 0)
+        link.give_up(refusal->second, now);
     }
+    for (std::size_t i = 0; i < links.size(); ++i)
+      if (const auto unanswered = links[i]->failed()) lose(*links[i], *unanswered, now);
+    servers_->sweep();
   }
 
-  /// What goes out together.
-  struct Round {
-    std::vector<const OutboxBatch*> batches;
-    MonotonicTime now;  // the caller's
-  };
-
-  Round next_round() {
-    Round round;
-    {
-      const std::lock_guard lock(mutex_);
-      hurry_ = false;
-      round.now = callers_now();
-      outbox_.expire(round.now);
-      for (std::uint32_t i = 0; i < store_partitions; ++i)
-        if (const OutboxBatch* batch = outbox_.next((first_ + i) % store_partitions); batch != nullptr)
-          round.batches.push_back(batch);
-    }
-    changed_.notify_all();
-    return round;
-  }
-
-  /// Takes the answers of what has been sent. False: the connection has been given up.
-  bool receive(RedisConnection& connection, const std::vector<const OutboxBatch*>& batches,
-               bool& script_known) {
-    const auto sent_at = steady_clock::now();
-    const bool by_digest = std::exchange(script_known, true);
-    std::string refusal;
-    std::size_t answered = 0;
-    bool news = false;
-    // From answer to answer: what stands behind others in the pipeline has not been slow itself.
-    auto deadline = sent_at + timeout_;
-    while (answered < batches.size()) {
-      std::optional<RedisReply> reply = connection.take();
-      if (!reply) {
-        if (std::exchange(news, false)) announce(true);
-        if (connection.pump(deadline)) continue;
-        first_ = batches[answered]->partition + 1;
-        return lost(connection, connection.error(), batches.size() - answered);
-      }
-      const OutboxBatch& batch = *batches[answered++];
-      const auto now = steady_clock::now();
-      deadline = now + timeout_;
-      if (by_digest && reply->is_error("NOSCRIPT")) {
-        script_known = false;
-      } else if (reply->is_error()) {
-        if (refusal.empty()) refusal = std::move(reply->text);
-        const std::lock_guard lock(mutex_);
+  void hear_batch(RedisLink& link, const Answer& answer, TimePoint now) {
+    const Asked& asked = answer.asked;
+    const auto batch = outbox_.out(asked.group, asked.sequence);
+    if (!answer.reply.is_error()) {
+      if (!batch) return;  // expired meanwhile
+      const auto outcomes = command_.outcomes(answer.reply, batch->entries.size());
+      if (!outcomes) {
         ++figures_.failures;
-      } else if (const auto outcomes = batch_outcomes(*reply, batch.entries.size())) {
-        apply(batch, *outcomes, now - sent_at);
-        news = true;
-      } else {
-        first_ = batch.partition + 1;
-        return lost(connection, nonsense, batches.size() - answered + 1);
+        first_ = asked.group.partition + 1;
+        outbox_.retry(asked.group, asked.sequence);
+        return link.give_up(nonsense, now);
       }
+      if (outbox_.answer(asked.group, asked.sequence, *outcomes, fresh_) != 0) ++figures_.failures;
+      ++figures_.batches;
+      figures_.round_trip = now - asked.at;
+      trouble_.clear();
+      return;
     }
-    if (news) announce(true);
-    return refusal.empty() || lost(connection, refusal, 0);
+    if (asked.by_digest && answer.reply.is_error("NOSCRIPT")) {
+      without_script_.push_back(&link);
+      return outbox_.retry(asked.group, asked.sequence);
+    }
+    const auto redirection = parse_redirection(answer.reply, link.endpoint());
+    if (redirection && url_.mode == RedisUrl::Mode::cluster) {
+      if (redirection->kind == Redirection::Kind::moved) {
+        servers_->moved(asked.group.partition, redirection->to);
+        return outbox_.retry(asked.group, asked.sequence);
+      }
+      detours_.push_back({asked.group, asked.sequence, redirection->to, now + terms_.timeout});
+      return;
+    }
+    ++figures_.failures;
+    outbox_.retry(asked.group, asked.sequence);
+    if (is_for_later(answer.reply)) {
+      not_before_[asked.group.partition] = now + std::min(terms_.reconnect, most_partition_pause);
+      if (!answer.reply.is_error("TRYAGAIN")) trouble_ = answer.reply.text;
+      return servers_->failed(link, now);
+    }
+    std::string why = answer.reply.text;
+    if (redirection) why += " (this server is one of a cluster: begin the URL with redis+cluster://)";
+    refusals_.try_emplace(&link, std::move(why));
   }
 
-  void apply(const OutboxBatch& batch, const std::vector<OutboxOutcome>& outcomes, Duration round_trip) {
-    const std::lock_guard lock(mutex_);
-    figures_.up = true;
-    figures_.error.clear();
-    ++figures_.batches;
-    figures_.round_trip = round_trip;
-    if (outbox_.answer(batch.partition, batch.sequence, outcomes, replies_) != 0) ++figures_.failures;
+  void hear_time(RedisLink& link, const Answer& answer, TimePoint now) {
+    if (answer.reply.is_error()) {
+      ++figures_.failures;
+      refusals_.try_emplace(&link, "TIME: " + answer.reply.text);
+      return;
+    }
+    const auto said = parse_time(answer.reply);
+    if (!said) return link.give_up(nonsense, now);
+    // The masters of a cluster have clocks of their own: one of them counts, for all nodes the same.
+    if (servers_->link_of(0) != &link) return;
+    fresh_time_ = {.asked = callers(answer.asked.at),
+                   .answered = callers(now),
+                   .wall = WallTime(*said),
+                   .number = fresh_time_.number + 1};
   }
 
-  void set_up() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (figures_.up) return;
-      figures_.up = true;
-      figures_.error.clear();
+  void lose(RedisLink& link, const std::deque<Asked>& unanswered, TimePoint now) {
+    std::uint64_t lost = 0;
+    for (const Asked& asked : unanswered) {
+      if (asked.what != Asked::What::batch) continue;
+      if (lost++ == 0) first_ = asked.group.partition + 1;
+      outbox_.retry(asked.group, asked.sequence);
     }
-    announce(true);
+    // Without a reason it was given up for a better one.
+    if (!link.error().empty()) {
+      figures_.failures += std::max<std::uint64_t>(lost, refusals_.contains(&link) ? 0 : 1);
+      if (serves(link))
+        trouble_ = url_.mode == RedisUrl::Mode::single ? link.error()
+                                                       : link.endpoint().describe() + ": " + link.error();
+    }
+    refusals_.erase(&link);
+    std::erase(without_script_, &link);
+    servers_->failed(link, now);
   }
 
-  /// Notes why the store is down. Always false, for its callers to pass on.
-  bool lost(const RedisConnection& connection, const std::string& why, std::uint64_t failures) {
-    if (connection.interrupted()) return false;
-    bool was_up = false;
-    {
-      const std::lock_guard lock(mutex_);
-      was_up = std::exchange(figures_.up, false);
-      figures_.failures += failures;
-      figures_.error = url_.describe() + ": " + presentable(why);
-    }
-    announce(was_up);
+  bool serves(const RedisLink& link) {
+    for (std::uint32_t i = 0; i < store_partitions; ++i)
+      if (servers_->link_of(i) == &link) return true;
     return false;
   }
 
-  /// A server's words, fit for a log line: no control characters, and nothing of the password.
-  std::string presentable(std::string text) const {
-    if (!url_.password.empty())
-      for (std::size_t at = 0; (at = text.find(url_.password, at)) != std::string::npos;)
-        text.replace(at, url_.password.size(), "***"), at += 3;
-    std::ranges::replace_if(
-        text, [](char c) { return c < ' ' || c > '~'; }, '?');
-    if (text.size() > max_error_length) text.resize(max_error_length);
-    return text;
+  /// Whether every partition can be reached, and nothing has gone wrong since a batch did well.
+  bool serving() {
+    for (std::uint32_t i = 0; i < store_partitions; ++i)
+      if (const RedisLink* link = servers_->link_of(i); link == nullptr || !link->up()) return false;
+    if (outbox_.empty()) trouble_.clear();
+    return trouble_.empty();
   }
 
-  void announce(bool wake) {
+  /// Shows the other side what has become of its writes.
+  void tell() {
+    const bool up = serving();
+    const std::string error = up ? std::string() : why_down();
+    bool wake = false;
+    {
+      const std::lock_guard lock(mutex_);
+      wake = !fresh_.empty() || shared_.up != up;
+      replies_.insert(replies_.end(), fresh_.begin(), fresh_.end());
+      shared_ = figures_;
+      shared_.applied = outbox_.applied();
+      shared_.expired = outbox_.expired();
+      shared_.up = up;
+      shared_.error = error;
+      if (fresh_time_.number != 0) time_ = fresh_time_;
+    }
+    fresh_.clear();
     changed_.notify_all();
     if (!wake) return;
     const std::lock_guard lock(wake_mutex_);
     if (wake_) wake_();
   }
 
-  /// Waits until it is time to connect again.
-  void pause() {
-    const auto deadline = steady_clock::now() + reconnect_;
-    while (!stopping()) {
-      {
-        const std::lock_guard lock(mutex_);
-        outbox_.expire(callers_now());
-        if (std::exchange(hurry_, false)) return;
-      }
-      changed_.notify_all();
-      if (!wait_for_event(event_.get(), deadline)) return;
-    }
+  std::string why_down() const {
+    std::string why = trouble_.empty() ? servers_->trouble() : trouble_;
+    if (why.empty()) why = "not connected yet";
+    return url_.describe() + ": " + presentable(std::move(why), {});
   }
 
+  void wait() {
+    std::vector<pollfd>& polled = polled_;
+    polled.clear();
+    polled.push_back({event_.get(), POLLIN, 0});
+    for (const auto& link : servers_->links()) polled.push_back({link->descriptor(), link->events(), 0});
+    TimePoint until = std::min(servers_->wake_at(), ask_time_at_);
+    if (!outbox_.empty()) {
+      const MonotonicTime expiry = outbox_.next_expiry();
+      if (expiry != MonotonicTime::max())
+        until = std::min(until, TimePoint(expiry.time_since_epoch() - lead_));
+      for (const TimePoint at : not_before_)
+        if (at != TimePoint{}) until = std::min(until, at);
+      for (const Detour& detour : detours_) until = std::min(until, detour.until);
+    }
+    const TimePoint before = steady_clock::now();
+    const timespec timeout = to_timespec(until > before ? Duration{until - before} : Duration{});
+    const int ready = ppoll(polled.data(), polled.size(), &timeout, nullptr);
+    const TimePoint now = steady_clock::now();
+    for (TimePoint& at : not_before_)
+      if (at <= now) at = TimePoint{};
+    if (ready <= 0) return;
+    if (polled[0].revents != 0) {
+      std::uint64_t count = 0;
+      // An eventfd that was empty already is as good.
+      [[maybe_unused]] const ssize_t size = read(event_.get(), &count, sizeof count);
+    }
+    for (std::size_t i = 1; i < polled.size(); ++i)
+      if (polled[i].revents != 0) servers_->links()[i - 1]->ready(now);
+  }
+
+  /// A batch that is to be sent elsewhere for once.
+  struct Detour {
+    OutboxGroupId group;
+    std::uint64_t sequence;
+    RedisEndpoint to;
+    TimePoint until;  // then the usual way again
+  };
+
   const RedisUrl url_;
-  const Duration timeout_;
-  const Duration reconnect_;
-  const std::string prefix_;
-  const std::string instance_;
-  const Descriptor event_;  // written by any thread, read by the I/O thread
+  const BatchCommand command_;
+  const LinkTerms terms_;
+  const std::unique_ptr<Servers> servers_;  // the I/O thread's own
+  const Descriptor event_;                  // written by any thread, read by the I/O thread
   std::atomic<bool> stop_{false};
 
-  // The I/O thread's own.
-  std::string digest_;  // of the script, as Redis computes it
-  std::uint32_t first_ =
-      0;  // partition to begin with, so that a bad one does not keep those behind it waiting
-
-  // Between the controller and the I/O thread. Held for computing only, never across I/O. The batch that is
-  // out is the exception: it does not change while it is out, and only the I/O thread ends that, so it reads
-  // it without the lock.
+  // Between the controller and the I/O thread. Held for moments only, never across I/O.
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // pending counts have become fewer
-  Outbox outbox_{batch_entries};
+  Inbox inbox_;
   std::vector<CounterReply> replies_;
-  StoreFigures figures_;  // but for pending, applied and expired
+  StoreFigures shared_;
+  std::optional<StoreTime> time_;
   Duration callers_lead_{};
   bool hurry_ = false;  // flush() asks for an attempt now
+
+  // The I/O thread's own.
+  Arrivals arrived_;
+  Outbox outbox_;
+  Duration lead_{};
+  std::vector<CounterReply> fresh_;
+  StoreTime fresh_time_;
+  StoreFigures figures_;  // but for pending, applied, expired, up and error
+  std::string trouble_;   // what went wrong last, until a batch does well
+  std::unordered_map<const RedisLink*, std::string> refusals_;  // who has refused something, and is to rest
+  std::vector<const RedisLink*> without_script_;                // who has lost it
+  std::array<TimePoint, store_partitions> not_before_{};
+  std::vector<Detour> detours_;
+  std::uint32_t first_ =
+      0;  // partition to begin with, so that a bad one does not keep those behind it waiting
+  TimePoint ask_time_at_ = TimePoint::min();
+  std::vector<pollfd> polled_;
+  std::minstd_rand random_{std::random_device{}()};
 
   std::mutex
       wake_mutex_;  // held while the function runs, so that on_ready() returns when the old one is out of use

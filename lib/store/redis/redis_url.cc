@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -12,10 +13,31 @@ namespace weir {
 namespace {
 
 constexpr std::string_view memory_scheme = "memory://";
-constexpr std::string_view tcp_scheme = "redis://";
 constexpr std::string_view unix_scheme = "redis+unix://";
 constexpr std::size_t max_path = sizeof(sockaddr_un::sun_path) - 1;
 constexpr std::size_t max_host = 253;
+constexpr std::size_t max_endpoints = 64;
+constexpr std::uint16_t sentinel_port = 26379;
+
+struct Scheme {
+  std::string_view text;
+  RedisUrl::Mode mode;
+  bool tls;
+};
+constexpr std::array schemes{
+    Scheme{"redis://", RedisUrl::Mode::single, false},
+    Scheme{"rediss://", RedisUrl::Mode::single, true},
+    Scheme{"redis+sentinel://", RedisUrl::Mode::sentinel, false},
+    Scheme{"rediss+sentinel://", RedisUrl::Mode::sentinel, true},
+    Scheme{"redis+cluster://", RedisUrl::Mode::cluster, false},
+    Scheme{"rediss+cluster://", RedisUrl::Mode::cluster, true},
+};
+
+std::string_view scheme_of(const RedisUrl& url) {
+  return std::ranges::find_if(
+             schemes, [&](const Scheme& scheme) { return scheme.mode == url.mode && scheme.tls == url.tls; })
+      ->text;
+}
 
 RedisUrlResult failure(std::string message) { return {{}, std::move(message)}; }
 
@@ -57,16 +79,17 @@ std::optional<Number> number(std::string_view text) {
 
 std::string parse_credentials(std::string_view text, RedisUrl& url) {
   const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos)
-    return "before '@' there must be \"user:password\", or \":password\" without a user";
+  const bool with_password = colon != std::string_view::npos;
   const auto user = percent_decoded(text.substr(0, colon));
-  const std::string_view encoded_password = text.substr(colon + 1);
+  const std::string_view encoded_password = with_password ? text.substr(colon + 1) : std::string_view{};
   if (encoded_password.find(':') != std::string_view::npos)
     return "a ':' within the user or the password must be written %3A";
   const auto password = percent_decoded(encoded_password);
   if (!user || !password)
     return "a '%' in the user or the password must be followed by two hexadecimal digits";
-  if (password->empty()) return "the password before '@' is empty";
+  if (with_password && password->empty()) return "the password before '@' is empty";
+  if (!with_password && user->empty())
+    return "before '@' there must be \"user:password\", \":password\" or \"user\"";
   url.user = *user;
   url.password = *password;
   return {};
@@ -79,7 +102,8 @@ bool is_host_character(char c) {
 
 bool is_ipv6_character(char c) { return hex_digit(c) >= 0 || c == ':' || c == '.'; }
 
-std::string parse_authority(std::string_view text, RedisUrl& url) {
+/// "host[:port]"
+std::string parse_endpoint(std::string_view text, RedisEndpoint& endpoint) {
   std::string_view host;
   std::string_view rest;
   if (text.starts_with('[')) {
@@ -103,11 +127,43 @@ std::string parse_authority(std::string_view text, RedisUrl& url) {
       return "the host may only have letters, digits, '.', '-' and '_'";
   }
   if (host.size() > max_host) return "the host is longer than 253 characters";
-  url.host = host;
+  endpoint.host = host;
   if (rest.empty()) return {};
   const auto port = number<std::uint16_t>(rest.substr(1));
   if (!port || *port == 0) return "the port must be a number from 1 to 65535";
-  url.port = *port;
+  endpoint.port = *port;
+  return {};
+}
+
+/// "host[:port]", in modes other than single several of them, with commas between.
+std::string parse_authority(std::string_view text, RedisUrl& url) {
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    if (more && url.mode == RedisUrl::Mode::single)
+      return "several hosts are for redis+sentinel:// and redis+cluster://; redis:// has one";
+    if (url.endpoints.size() == max_endpoints)
+      return "there are more than " + std::to_string(max_endpoints) + " hosts; name some of them";
+    RedisEndpoint endpoint;
+    if (url.mode == RedisUrl::Mode::sentinel) endpoint.port = sentinel_port;
+    if (std::string error = parse_endpoint(text.substr(0, comma), endpoint); !error.empty()) return error;
+    url.endpoints.push_back(std::move(endpoint));
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return {};
+}
+
+bool is_master_character(char c) { return is_host_character(c) || c == ':'; }
+
+/// What follows the sentinels: "/master[/database]".
+std::string parse_master(std::string_view& text, RedisUrl& url) {
+  const std::size_t slash = text.find('/');
+  const std::string_view name = text.substr(0, slash);
+  if (name.empty()) return "the master's name is missing: redis+sentinel://host,host,host/mymaster";
+  if (!std::ranges::all_of(name, is_master_character))
+    return "the master's name may only have letters, digits, '.', '-', '_' and ':'";
+  url.master = name;
+  text.remove_prefix(slash == std::string_view::npos ? text.size() : slash + 1);
   return {};
 }
 
@@ -118,9 +174,10 @@ std::string parse_database(std::string_view text, RedisUrl& url) {
   return {};
 }
 
-RedisUrlResult parse_tcp(std::string_view text) {
+RedisUrlResult parse_tcp(std::string_view text, const Scheme& scheme) {
   RedisUrl url;
-  url.transport = RedisUrl::Transport::tcp;
+  url.mode = scheme.mode;
+  url.tls = scheme.tls;
   // The last '@', so that one left bare in a password is told as a mistake there, and not shown as part of
   // the host.
   if (const std::size_t at = text.rfind('@'); at != std::string_view::npos) {
@@ -136,15 +193,20 @@ RedisUrlResult parse_tcp(std::string_view text) {
   const std::size_t slash = text.find('/');
   if (std::string error = parse_authority(text.substr(0, slash), url); !error.empty())
     return failure(std::move(error));
-  if (slash != std::string_view::npos && slash + 1 < text.size())
-    if (std::string error = parse_database(text.substr(slash + 1), url); !error.empty())
-      return failure(std::move(error));
+  text.remove_prefix(slash == std::string_view::npos ? text.size() : slash + 1);
+  if (url.mode == RedisUrl::Mode::sentinel)
+    if (std::string error = parse_master(text, url); !error.empty()) return failure(std::move(error));
+  if (!text.empty() && url.mode == RedisUrl::Mode::cluster)
+    return failure("a cluster has no databases: nothing may follow the hosts");
+  if (!text.empty())
+    if (std::string error = parse_database(text, url); !error.empty()) return failure(std::move(error));
   return {std::move(url), {}};
 }
 
 RedisUrlResult parse_unix(std::string_view text) {
   RedisUrl url;
-  url.transport = RedisUrl::Transport::unix_socket;
+  url.mode = RedisUrl::Mode::single;
+  RedisEndpoint& endpoint = url.endpoints.emplace_back();
   if (!text.starts_with('/')) {
     const std::size_t at = text.find('@');
     if (at == std::string_view::npos)
@@ -164,7 +226,7 @@ RedisUrlResult parse_unix(std::string_view text) {
   if (path->size() < 2) return failure("the socket's path is missing: redis+unix:///run/redis.sock");
   if (path->size() > max_path)
     return failure("the socket's path is longer than " + std::to_string(max_path) + " bytes");
-  url.path = *path;
+  endpoint.path = *path;
   if (query != std::string_view::npos) {
     const std::string_view option = text.substr(query + 1);
     if (!option.starts_with("db=")) return failure("after '?' only \"db=number\" is known");
@@ -183,31 +245,33 @@ RedisUrlResult parse_redis_url(std::string_view text) {
     if (text != memory_scheme) return failure("memory:// stands alone, without host or path");
     return {};
   }
-  if (text.starts_with(tcp_scheme)) return parse_tcp(text.substr(tcp_scheme.size()));
   if (text.starts_with(unix_scheme)) return parse_unix(text.substr(unix_scheme.size()));
-  if (text.starts_with("rediss://"))
-    return failure("rediss:// (TLS) is not in this version yet; use redis://");
-  return failure("the URL must begin with memory://, redis:// or redis+unix://");
+  for (const Scheme& scheme : schemes)
+    if (text.starts_with(scheme.text)) return parse_tcp(text.substr(scheme.text.size()), scheme);
+  return failure(
+      "the URL must begin with memory://, redis://, rediss:// (TLS), redis+unix://, redis+sentinel:// or "
+      "redis+cluster://");
+}
+
+std::string RedisEndpoint::describe() const {
+  std::string text = path;
+  if (!host.empty())
+    text = (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + std::to_string(port);
+  std::ranges::replace_if(
+      text, [](char c) { return !is_plain(c); }, '?');
+  return text;
 }
 
 std::string RedisUrl::describe() const {
-  std::string text;
-  switch (transport) {
-    case Transport::memory:
-      return std::string(memory_scheme);
-    case Transport::tcp:
-      text = tcp_scheme;
-      text += host.find(':') == std::string::npos ? host : '[' + host + ']';
-      text += ':' + std::to_string(port);
-      break;
-    case Transport::unix_socket:
-      text = unix_scheme;
-      text += path;
-      break;
+  if (mode == Mode::memory) return std::string(memory_scheme);
+  const bool unix_socket = endpoints.front().host.empty();
+  std::string text(unix_socket ? unix_scheme : scheme_of(*this));
+  for (const RedisEndpoint& endpoint : endpoints) {
+    if (&endpoint != endpoints.data()) text += ',';
+    text += endpoint.describe();
   }
-  if (database != 0) text += (transport == Transport::tcp ? "/" : "?db=") + std::to_string(database);
-  std::ranges::replace_if(
-      text, [](char c) { return !is_plain(c); }, '?');
+  if (mode == Mode::sentinel) text.append("/").append(master);
+  if (database != 0) text.append(unix_socket ? "?db=" : "/").append(std::to_string(database));
   return text;
 }
 

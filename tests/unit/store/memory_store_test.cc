@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <thread>
 
 namespace weir {
@@ -16,8 +17,17 @@ using ::testing::SizeIs;
 constexpr MonotonicTime start{1000s};
 
 CounterWrite write(std::string_view name, Ordinal ordinal, std::uint64_t delta) {
-  return {
-      .key = 7, .name = name, .ordinal = ordinal, .delta = delta, .time_to_live = 3s, .expires = start + 3s};
+  return {.key = 7,
+          .name = name,
+          .ordinal = ordinal,
+          .interval = 1s,
+          .delta = delta,
+          .time_to_live = 3s,
+          .expires = start + 3s};
+}
+
+MemoryCounters::Id id(std::string_view name, Ordinal ordinal, Duration interval = 1s) {
+  return {name, interval, ordinal};
 }
 
 TEST(MemoryStore, AddsAndRepliesWithTheSum) {
@@ -62,13 +72,58 @@ TEST(MemoryStore, ADeltaOfNothingOnlyReads) {
 
 TEST(MemoryStore, ACounterLivesAsLongAsItsFirstWriteSaid) {
   const auto counters = std::make_shared<MemoryCounters>();
-  EXPECT_EQ(counters->add("a", 1, 2, 3s, start), 2u);
-  EXPECT_EQ(counters->add("a", 1, 2, 100s, start + 2s), 4u);
-  EXPECT_EQ(counters->read("a", 1, start + 3s - 1ns), 4u);
-  EXPECT_EQ(counters->read("a", 1, start + 3s), 0u);
+  EXPECT_EQ(counters->add(id("a", 1), 2, 3s, start), 2u);
+  EXPECT_EQ(counters->add(id("a", 1), 2, 100s, start + 2s), 4u);
+  EXPECT_EQ(counters->read(id("a", 1), start + 3s - 1ns), 4u);
+  EXPECT_EQ(counters->read(id("a", 1), start + 3s), 0u);
   EXPECT_EQ(counters->size(start + 3s), 0u);
-  EXPECT_EQ(counters->add("a", 1, 1, 3s, start + 3s), 1u) << "and then begins anew";
-  EXPECT_EQ(counters->read("a", 1, start + 5s), 1u);
+  EXPECT_EQ(counters->add(id("a", 1), 1, 3s, start + 3s), 1u) << "and then begins anew";
+  EXPECT_EQ(counters->read(id("a", 1), start + 5s), 1u);
+}
+
+TEST(MemoryStore, TheSameOrdinalOfAnotherIntervalIsAnotherCounter) {
+  MemoryCounters counters;
+  counters.add(id("a", 1, 1s), 2, 3s, start);
+  counters.add(id("a", 1, 60s), 5, 3s, start);
+  EXPECT_EQ(counters.read(id("a", 1, 1s), start), 2u);
+  EXPECT_EQ(counters.read(id("a", 1, 60s), start), 5u);
+}
+
+TEST(MemoryStore, RaisingKeepsTheLargestAndCreatesTheCounterWithItsTimeToLive) {
+  const auto counters = std::make_shared<MemoryCounters>();
+  const auto store = make_memory_store(counters);
+  std::vector<CounterReply> replies;
+  for (const std::uint64_t to : {50u, 40u, 60u}) {
+    CounterWrite raise = write("a", 1, 0);
+    raise.raised_to = to;
+    store->submit({raise}, start);
+  }
+  store->collect(replies);
+  ASSERT_THAT(replies, SizeIs(3));
+  EXPECT_EQ(replies[0].total, 50u);
+  EXPECT_EQ(replies[1].total, 50u);
+  EXPECT_EQ(replies[2].total, 60u);
+  EXPECT_EQ(counters->read(id("a", 1), start + 3s - 1ns), 60u);
+  EXPECT_EQ(counters->read(id("a", 1), start + 3s), 0u);
+  EXPECT_EQ(store->figures().applied, 0u) << "what is raised is no weight";
+}
+
+TEST(MemoryStore, TellsTheTimeOnlyWhereItHasAClock) {
+  const auto without = make_memory_store(std::make_shared<MemoryCounters>());
+  without->submit({write("a", 1, 1)}, start);
+  EXPECT_FALSE(without->time().has_value());
+  WallTime wall(5000s);
+  const auto store = make_memory_store(std::make_shared<MemoryCounters>(), [&] { return wall; });
+  EXPECT_FALSE(store->time().has_value()) << "nothing has been asked yet";
+  store->submit({write("a", 1, 1)}, start);
+  wall += 1s;
+  store->submit({write("a", 1, 1)}, start + 1s);
+  const std::optional<StoreTime> time = store->time();
+  ASSERT_TRUE(time.has_value());
+  EXPECT_EQ(time->wall, WallTime(5001s));
+  EXPECT_EQ(time->asked, start + 1s);
+  EXPECT_EQ(time->answered, start + 1s);
+  EXPECT_EQ(time->number, 2u);
 }
 
 TEST(MemoryStore, ExpiredWritesAreCountedAndNotApplied) {
@@ -107,8 +162,8 @@ TEST(MemoryStore, WakesItsCallerWhenThereAreReplies) {
 
 TEST(MemoryStore, ACounterStopsAtItsLargestValue) {
   MemoryCounters counters;
-  counters.add("a", 1, ~std::uint64_t{0} - 1, 3s, start);
-  EXPECT_EQ(counters.add("a", 1, 5, 3s, start), ~std::uint64_t{0});
+  counters.add(id("a", 1), ~std::uint64_t{0} - 1, 3s, start);
+  EXPECT_EQ(counters.add(id("a", 1), 5, 3s, start), ~std::uint64_t{0});
 }
 
 TEST(MemoryStore, CountersMayBeUsedByManyThreads) {
@@ -124,7 +179,7 @@ TEST(MemoryStore, CountersMayBeUsedByManyThreads) {
   for (std::thread& thread : running) thread.join();
   std::uint64_t sum = 0;
   for (Ordinal ordinal = 0; ordinal < 7; ++ordinal)
-    sum += counters->read("a", ordinal, start) + counters->read("b", ordinal, start);
+    sum += counters->read(id("a", ordinal), start) + counters->read(id("b", ordinal), start);
   EXPECT_EQ(sum, std::uint64_t{threads} * rounds * 3);
 }
 

@@ -7,8 +7,6 @@
 #include <random>
 #include <string>
 
-#include "store/redis/batch_script.h"
-
 namespace weir {
 namespace {
 
@@ -50,13 +48,35 @@ TEST(RedisReplyReader, ReadsRepliesThatComeByteByByte) {
 
 TEST(RedisReplyReader, RefusesWhatIsNotTheProtocolOrOutOfBounds) {
   for (const char* text :
-       {"HTTP/1.1 400 Bad Request\r\n", "*1000000000\r\n", "*4097\r\n", "*1\r\n*1\r\n:1\r\n", "*-7\r\n",
+       {"HTTP/1.1 400 Bad Request\r\n", "*1000000000\r\n", "*65537\r\n", "*2\r\n*65535\r\n", "*-7\r\n",
         "$-7\r\nx", ":12x\r\n", "*99999999999999999999\r\n"}) {
     RedisReplyReader reader;
     reader.feed(text);
     EXPECT_FALSE(reader.next()) << text;
     EXPECT_TRUE(reader.failed()) << text;
     EXPECT_FALSE(reader.feed("+OK\r\n")) << "for good";
+  }
+}
+
+TEST(RedisReplyReader, ReadsArraysWithinArrays) {
+  RedisReplyReader reader;
+  ASSERT_TRUE(reader.feed("*1\r\n*3\r\n:0\r\n:5460\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n:1\r\n"));
+  const auto reply = reader.next();
+  ASSERT_TRUE(reply);
+  ASSERT_THAT(reply->elements, SizeIs(1));
+  ASSERT_THAT(reply->elements[0].elements, SizeIs(3));
+  EXPECT_EQ(reply->elements[0].elements[2].elements[0].text, "127.0.0.1");
+  EXPECT_EQ(reply->elements[0].elements[2].elements[1].integer, 7000);
+  EXPECT_EQ(reader.next()->integer, 1);
+}
+
+TEST(RedisReplyReader, CountsTheElementsOfEachReplyByItself) {
+  RedisReplyReader reader;
+  std::string array = "*40000\r\n";
+  for (int i = 0; i < 40000; ++i) array += ":1\r\n";
+  for (int i = 0; i < 3; ++i) {
+    reader.feed(array);
+    ASSERT_TRUE(reader.next()) << i;
   }
 }
 
@@ -84,67 +104,6 @@ TEST(RedisReplyReader, SurvivesAnyBytes) {
     while (const auto reply = reader.next())
       ASSERT_LE(reply->elements.size(), RedisReplyReader::max_elements);
   }
-}
-
-RedisReply integer(std::int64_t value) {
-  RedisReply reply;
-  reply.type = Type::integer;
-  reply.integer = value;
-  return reply;
-}
-
-RedisReply text(Type type, std::string value) {
-  RedisReply reply;
-  reply.type = type;
-  reply.text = std::move(value);
-  return reply;
-}
-
-TEST(BatchOutcomes, AreOnePerEntry) {
-  RedisReply reply;
-  reply.type = Type::array;
-  reply.elements = {integer(5),
-                    RedisReply{},
-                    text(Type::string, "9007199254740993"),
-                    text(Type::error, "WRONGTYPE x"),
-                    text(Type::string, "abc"),
-                    integer(-3)};
-  const auto outcomes = batch_outcomes(reply, 6);
-  ASSERT_TRUE(outcomes);
-  ASSERT_THAT(*outcomes, SizeIs(6));
-  EXPECT_TRUE((*outcomes)[0].applied);
-  EXPECT_EQ((*outcomes)[0].total, 5u);
-  EXPECT_EQ((*outcomes)[1].total, 0u) << "nothing there is nothing counted";
-  EXPECT_EQ((*outcomes)[2].total, 9007199254740993u) << "beyond what a double holds";
-  EXPECT_FALSE((*outcomes)[3].applied);
-  EXPECT_FALSE((*outcomes)[4].applied);
-  EXPECT_EQ((*outcomes)[5].total, 0u);
-}
-
-TEST(BatchOutcomes, OfAnotherFormAreNone) {
-  RedisReply reply;
-  EXPECT_FALSE(batch_outcomes(reply, 0)) << "nil";
-  reply.type = Type::array;
-  reply.elements = {integer(1)};
-  EXPECT_FALSE(batch_outcomes(reply, 2)) << "too few";
-  EXPECT_FALSE(batch_outcomes(reply, 0)) << "too many";
-  reply.elements = {text(Type::status, "OK")};
-  EXPECT_FALSE(batch_outcomes(reply, 1));
-  EXPECT_FALSE(batch_outcomes(integer(1), 1));
-}
-
-TEST(BatchCommand, NamesCountersByPartitionNameAndOrdinal) {
-  using namespace std::chrono_literals;
-  OutboxBatch batch;
-  batch.partition = 3;
-  batch.sequence = 12;
-  batch.entries.resize(2);
-  batch.entries[0] = {.key = 1, .name = "login|10.0.0.1", .ordinal = 170, .delta = 5, .time_to_live = 1500us};
-  batch.entries[1] = {.key = 2, .name = "all", .ordinal = -1, .time_to_live = 2s};
-  const BatchCommand command("EVALSHA", "digest", batch, "weir", "beef", 90s);
-  EXPECT_THAT(command.words(), ::testing::ElementsAre("EVALSHA", "digest", "3", "weir:{3}:applied:beef",
-                                                      "weir:{3}:login|10.0.0.1:170", "weir:{3}:all:-1", "12",
-                                                      "90000", "5", "2", "0", "2000"));
 }
 
 }  // namespace

@@ -28,9 +28,8 @@ std::string error(std::string_view text) {
 
 RedisUrl tcp(std::string host, std::uint16_t port = 6379, std::uint32_t database = 0) {
   RedisUrl url;
-  url.transport = RedisUrl::Transport::tcp;
-  url.host = std::move(host);
-  url.port = port;
+  url.mode = RedisUrl::Mode::single;
+  url.endpoints = {{.host = std::move(host), .port = port}};
   url.database = database;
   return url;
 }
@@ -68,13 +67,13 @@ TEST(RedisUrl, DecodesPercentSigns) {
   const RedisUrl url = good("redis://a%40b:%3a%2F%25%20@h");
   EXPECT_EQ(url.user, "a@b");
   EXPECT_EQ(url.password, ":/% ");
-  EXPECT_EQ(good("redis+unix:///tmp/a%20b").path, "/tmp/a b");
+  EXPECT_EQ(good("redis+unix:///tmp/a%20b").endpoints.at(0).path, "/tmp/a b");
 }
 
 TEST(RedisUrl, NamesAUnixSocket) {
   RedisUrl url;
-  url.transport = RedisUrl::Transport::unix_socket;
-  url.path = "/run/redis.sock";
+  url.mode = RedisUrl::Mode::single;
+  url.endpoints.emplace_back().path = "/run/redis.sock";
   EXPECT_EQ(good("redis+unix:///run/redis.sock"), url);
   url.database = 4;
   EXPECT_EQ(good("redis+unix:///run/redis.sock?db=4"), url);
@@ -83,10 +82,63 @@ TEST(RedisUrl, NamesAUnixSocket) {
   EXPECT_EQ(good("redis+unix://u:p@/run/redis.sock?db=4"), url);
 }
 
+TEST(RedisUrl, MayNameAUserWhosePasswordComesFromElsewhere) {
+  EXPECT_EQ(good("redis://weir@h").user, "weir");
+  EXPECT_EQ(good("redis://weir@h").password, "");
+  EXPECT_EQ(good("redis+unix://weir@/run/r.sock").user, "weir");
+  EXPECT_THAT(error("redis://@h"), HasSubstr("before '@'"));
+}
+
+TEST(RedisUrl, AsksForTlsWithASecondS) {
+  EXPECT_FALSE(good("redis://h").tls);
+  RedisUrl url = tcp("h");
+  url.tls = true;
+  EXPECT_EQ(good("rediss://h"), url);
+  EXPECT_TRUE(good("rediss+sentinel://h/m").tls);
+  EXPECT_TRUE(good("rediss+cluster://h").tls);
+}
+
+TEST(RedisUrl, NamesSentinelsAndTheMasterTheyWatch) {
+  const RedisUrl url = good("redis+sentinel://u:p@s1,s2:26380,[::1]/my-master/2");
+  EXPECT_EQ(url.mode, RedisUrl::Mode::sentinel);
+  ASSERT_EQ(url.endpoints.size(), 3u);
+  EXPECT_EQ(url.endpoints[0], (RedisEndpoint{.host = "s1", .port = 26379}));
+  EXPECT_EQ(url.endpoints[1], (RedisEndpoint{.host = "s2", .port = 26380}));
+  EXPECT_EQ(url.endpoints[2], (RedisEndpoint{.host = "::1", .port = 26379}));
+  EXPECT_EQ(url.master, "my-master");
+  EXPECT_EQ(url.database, 2u);
+  EXPECT_EQ(url.user, "u");
+  EXPECT_EQ(good("redis+sentinel://s1/m").database, 0u);
+}
+
+TEST(RedisUrl, NamesSomeNodesOfACluster) {
+  const RedisUrl url = good("redis+cluster://:p@a:7000,b:7001,c");
+  EXPECT_EQ(url.mode, RedisUrl::Mode::cluster);
+  ASSERT_EQ(url.endpoints.size(), 3u);
+  EXPECT_EQ(url.endpoints[2], (RedisEndpoint{.host = "c", .port = 6379}));
+}
+
+TEST(RedisUrlErrors, TellWhatIsWrongWithSeveralHosts) {
+  EXPECT_THAT(error("redis://a,b"), HasSubstr("redis:// has one"));
+  EXPECT_THAT(error("redis+sentinel://a,b"), HasSubstr("master's name is missing"));
+  EXPECT_THAT(error("redis+sentinel://a,b/"), HasSubstr("master's name is missing"));
+  EXPECT_THAT(error("redis+sentinel://a/my$master"), HasSubstr("master's name may only have"));
+  EXPECT_THAT(error("redis+sentinel://a/m/x"), HasSubstr("database must be a number"));
+  EXPECT_THAT(error("redis+cluster://a,b/1"), HasSubstr("a cluster has no databases"));
+  EXPECT_THAT(error("redis+cluster://a,,b"), HasSubstr("host is missing"));
+  EXPECT_THAT(error("redis+cluster://a,"), HasSubstr("host is missing"));
+  std::string many = "redis+cluster://h";
+  for (int i = 0; i < 64; ++i) many += ",h";
+  EXPECT_THAT(error(many), HasSubstr("more than 64 hosts"));
+}
+
 TEST(RedisUrlErrors, TellWhatIsWrong) {
-  EXPECT_EQ(error(""), "the URL must begin with memory://, redis:// or redis+unix://");
-  EXPECT_EQ(error("localhost:6379"), "the URL must begin with memory://, redis:// or redis+unix://");
-  EXPECT_THAT(error("rediss://h"), HasSubstr("TLS"));
+  for (const char* text : {"", "localhost:6379", "REDIS://h", "redis+tls://h", "rediss+unix:///a"})
+    EXPECT_EQ(
+        error(text),
+        "the URL must begin with memory://, redis://, rediss:// (TLS), redis+unix://, redis+sentinel:// or "
+        "redis+cluster://")
+        << text;
   EXPECT_THAT(error("redis://"), HasSubstr("the host is missing"));
   EXPECT_THAT(error("redis:///1"), HasSubstr("the host is missing"));
   EXPECT_THAT(error("redis://:6379"), HasSubstr("the host is missing"));
@@ -117,10 +169,10 @@ TEST(RedisUrlErrors, TellWhatIsWrong) {
 
 TEST(RedisUrlErrors, NeverShowThePassword) {
   for (const char* text :
-       {"redis://hunter2@h", "redis://u:hun@ter2@h", "redis://u:hunter2%@h", "redis://u:hunter2%zz@h",
-        "redis://u:a:hunter2@h", "redis://u:hunter2@", "redis://u:hunter2@h:x", "redis://u:hunter2/@h",
-        "redis://u:hunter2?@h", "redis://u:@h", "redis+unix://u:hunter2@run", "redis+unix://hunter2@/run",
-        "redis://u:hunter2@h/x", "rediss://u:hunter2@h", "hunter2", "redis://u:hunter2 @h"}) {
+       {"redis://u:hun@ter2@h", "redis://u:hunter2%@h", "redis://u:hunter2%zz@h", "redis://u:a:hunter2@h",
+        "redis://u:hunter2@", "redis://u:hunter2@h:x", "redis://u:hunter2/@h", "redis://u:hunter2?@h",
+        "redis://u:@h", "redis+unix://u:hunter2@run", "redis://u:hunter2@h/x", "rediss://u:hunter2@h/x",
+        "redis+cluster://u:hunter2@h/x", "redis+sentinel://u:hunter2@h", "hunter2", "redis://u:hunter2 @h"}) {
     EXPECT_THAT(error(text), Not(HasSubstr("hun"))) << text;
     EXPECT_THAT(error(text), Not(HasSubstr("ter2"))) << text;
   }
@@ -131,26 +183,28 @@ TEST(RedisUrl, DescribesItselfWithoutCredentials) {
   EXPECT_EQ(good("redis://u:hunter2@h/3").describe(), "redis://h:6379/3");
   EXPECT_EQ(good("redis://:hunter2@[::1]:1").describe(), "redis://[::1]:1");
   EXPECT_EQ(good("redis+unix://u:hunter2@/run/r.sock?db=1").describe(), "redis+unix:///run/r.sock?db=1");
+  EXPECT_EQ(good("rediss://u:hunter2@h").describe(), "rediss://h:6379");
+  EXPECT_EQ(good("redis+sentinel://u:hunter2@a,b:1/m/3").describe(), "redis+sentinel://a:26379,b:1/m/3");
+  EXPECT_EQ(good("rediss+cluster://u:hunter2@a,b:1").describe(), "rediss+cluster://a:6379,b:1");
   EXPECT_EQ(good("redis+unix:///a%1bb").describe(), "redis+unix:///a?b")
       << "nothing that moves a terminal's cursor";
 }
 
 TEST(RedisUrlProperty, AnyTextGivesAUrlOrAnError) {
   std::mt19937_64 random(20240611);
-  const std::string alphabet = "redis+unix://[]@:%?#=/\\ab19.-_ \x01\xff";
+  const std::string alphabet = "redis+unix://[]@:%?#=/\\ab19.-_, \x01\xff";
+  const std::string schemes[] = {"redis://", "redis+unix://", "redis+sentinel://", "rediss+cluster://"};
   for (int run = 0; run < 100'000; ++run) {
-    std::string text = std::string(random() % 2 == 0 ? "redis://" : "redis+unix://");
+    std::string text = schemes[random() % std::size(schemes)];
     for (std::size_t length = random() % 24; length > 0; --length)
       text += alphabet[random() % alphabet.size()];
     const RedisUrlResult result = parse_redis_url(text);
     ASSERT_EQ(static_cast<bool>(result), result.error.empty());
-    if (result.url.transport == RedisUrl::Transport::tcp) {
-      ASSERT_FALSE(result.url.host.empty()) << text;
-      ASSERT_NE(result.url.port, 0) << text;
+    for (const RedisEndpoint& endpoint : result.url.endpoints) {
+      ASSERT_TRUE(endpoint.host.empty() ? endpoint.path.starts_with('/') : endpoint.path.empty()) << text;
+      ASSERT_NE(endpoint.port, 0) << text;
     }
-    if (result.url.transport == RedisUrl::Transport::unix_socket) {
-      ASSERT_TRUE(result.url.path.starts_with('/')) << text;
-    }
+    ASSERT_EQ(result.url.mode == RedisUrl::Mode::memory, result.url.endpoints.empty()) << text;
   }
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "store/redis/reference/script_client.h"
 
+#include <poll.h>
+
 #include <algorithm>
-#include <array>
 #include <vector>
+
+#include "store/redis/redis_access.h"
 
 namespace weir {
 namespace {
 
-constexpr std::size_t max_error_length = 200;
 constexpr std::size_t digest_length = 40;
 
 /// Whether the server has something against this call only, and the next one may do well on the same
@@ -18,39 +20,47 @@ bool is_about_the_call(const RedisReply& reply) {
          reply.is_error("NOSCRIPT");
 }
 
+/// Waits until a reply has arrived whole. Empty, or what went wrong.
+std::string wait_for_reply(RedisConnection& connection, RedisConnection::TimePoint deadline,
+                           RedisReply& reply) {
+  connection.flush();
+  for (;;) {
+    if (std::optional<RedisReply> taken = connection.take()) {
+      reply = std::move(*taken);
+      return {};
+    }
+    if (connection.failed()) return connection.error();
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return "no answer in time";
+    connection.tick(now);
+    const std::chrono::nanoseconds left = std::min(deadline, connection.next_tick()) - now;
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+    const timespec timeout{static_cast<time_t>(seconds.count()), static_cast<long>((left - seconds).count())};
+    pollfd polled{connection.descriptor(), connection.events(), 0};
+    if (ppoll(&polled, 1, &timeout, nullptr) > 0) connection.ready(std::chrono::steady_clock::now());
+  }
+}
+
 }  // namespace
 
 /// Says where it happened, without what could be a secret or break a log line.
 ScriptReply ScriptClient::failure(std::string why) {
-  if (!url_.password.empty())
-    for (std::size_t at = 0; (at = why.find(url_.password, at)) != std::string::npos; at += 3)
-      why.replace(at, url_.password.size(), "***");
-  std::ranges::replace_if(
-      why, [](char c) { return c < ' ' || c > '~'; }, '?');
-  if (why.size() > max_error_length) why.resize(max_error_length);
-  return {{}, url_.describe() + ": " + why};
+  return {{}, url_.describe() + ": " + presentable(std::move(why), url_.password)};
 }
 
 std::string ScriptClient::ask(std::span<const std::string_view> words, TimePoint deadline,
                               RedisReply& reply) {
   connection_->send(words);
-  if (!connection_->pump(deadline)) {
-    std::string why = connection_->error();
-    connection_.reset();
-    return why;
-  }
-  reply = std::move(*connection_->take());
-  return {};
+  std::string why = wait_for_reply(*connection_, deadline, reply);
+  if (!why.empty()) connection_.reset();
+  return why;
 }
 
 std::string ScriptClient::connect(std::chrono::nanoseconds timeout) {
-  // Nobody interrupts: who calls waits.
-  connection_.emplace(Interruption{});
-  if (!connection_->open(url_, timeout)) {
-    std::string why = connection_->error();
-    connection_.reset();
-    return why;
-  }
+  const RedisAccess access = read_access(url_, StoreConfig());
+  if (!access.error.empty()) return access.error;
+  connection_.emplace();
+  connection_->open(url_.endpoints.front(), access.tls, timeout);
   const std::string database = std::to_string(url_.database);
   std::vector<std::vector<std::string_view>> steps;
   if (!url_.password.empty() && url_.user.empty()) steps.push_back({"AUTH", url_.password});

@@ -202,8 +202,10 @@ StoreLimiter::~StoreLimiter() = default;
 StoreLimiterResult StoreLimiter::create(const std::string& url, const StoreLimiterTerms& terms) {
   RedisUrlResult parsed = parse_redis_url(url);
   std::string wrong = parsed ? std::string{} : "url: " + parsed.error;
-  if (parsed && parsed.url.transport == RedisUrl::Transport::memory)
+  if (parsed && parsed.url.mode == RedisUrl::Mode::memory)
     wrong = "url: memory:// is this process alone; name a Redis, or use a weir::Limiter";
+  else if (parsed && parsed.url.mode != RedisUrl::Mode::single)
+    wrong = "url: a StoreLimiter talks to one server: redis://, rediss:// or redis+unix://";
   if (const std::string others = mistakes(terms); !others.empty())
     wrong += (wrong.empty() ? "" : "\n") + others;
   if (!wrong.empty()) return {nullptr, std::move(wrong)};

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// Hands writes from the controller to the thread that talks to the store, for the price of a copy: merging
+/// them is that thread's work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/store.h"
+
+namespace weir {
+
+/// Writes with names of their own. One thread at a time.
+class Arrivals {
+ public:
+  void add(const CounterWrite& write, MonotonicTime now) {
+    writes_.push_back(write);
+    names_.append(write.name);
+    time_ = now;
+  }
+  /// Valid until the next add() or clear().
+  std::span<const CounterWrite> writes() noexcept {
+    std::size_t at = 0;
+    for (CounterWrite& write : writes_) {
+      write.name = std::string_view(names_).substr(at, write.name.size());
+      at += write.name.size();
+    }
+    return writes_;
+  }
+  std::size_t size() const noexcept { return writes_.size(); }
+  /// When the last of them came.
+  MonotonicTime time() const noexcept { return time_; }
+  void clear() noexcept {
+    writes_.clear();
+    names_.clear();
+  }
+  void swap(Arrivals& other) noexcept {
+    writes_.swap(other.writes_);
+    names_.swap(other.names_);
+    std::swap(time_, other.time_);
+  }
+
+ private:
+  std::vector<CounterWrite> writes_;  // names are views of what is gone; only their lengths are looked at
+  std::string names_;
+  MonotonicTime time_{};
+};
+
+/// Where writes wait to be taken. Not thread-safe: its owner locks.
+class Inbox {
+ public:
+  /// @param most  writes that wait at most; what comes beyond is given up, as expired
+  explicit Inbox(std::size_t most) noexcept : most_(most) {}
+
+  void submit(std::span<const CounterWrite> writes, MonotonicTime now) {
+    for (const CounterWrite& write : writes) {
+      submitted_ += write.delta;
+      if (waiting_.size() < most_)
+        waiting_.add(write, now);
+      else
+        expired_ += write.delta;
+    }
+  }
+  /// Exchanges what waits for `empty`.
+  void swap(Arrivals& empty) noexcept { waiting_.swap(empty); }
+
+  /// Weight, ever.
+  std::uint64_t submitted() const noexcept { return submitted_; }
+  std::uint64_t expired() const noexcept { return expired_; }
+
+ private:
+  std::size_t most_;
+  Arrivals waiting_;
+  std::uint64_t submitted_ = 0;
+  std::uint64_t expired_ = 0;
+};
+
+}  // namespace weir

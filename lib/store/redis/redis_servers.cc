@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "store/redis/redis_servers.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "store/redis/batch_command.h"
+#include "store/redis/redis_topology.h"
+
+namespace weir {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How often a sentinel is asked for the master although nothing is wrong: a node that a partition of the
+/// network has left with the old master learns of the new one.
+constexpr Duration sentinel_period = std::chrono::seconds{1};
+/// Likewise the map of a cluster; and the least pause between two questions when something is wrong.
+constexpr Duration cluster_period = std::chrono::seconds{5};
+constexpr Duration cluster_pause = std::chrono::milliseconds{100};
+
+class SingleServer final : public Servers {
+ public:
+  SingleServer(const RedisUrl& url, const LinkTerms& terms) {
+    links_.push_back(std::make_unique<RedisLink>(url.endpoints.front(), terms));
+  }
+  RedisLink* link_of(std::uint32_t) noexcept override { return links_.front().get(); }
+};
+
+// Asks one sentinel after the other, and stays with one that answers.
+class SentinelServers final : public Servers {
+ public:
+  SentinelServers(const RedisUrl& url, const LinkTerms& terms)
+      : name_(url.master), master_terms_(terms), sentinel_terms_(terms) {
+    master_terms_.must_be_master = true;
+    sentinel_terms_.script = {};
+    sentinel_terms_.probe.clear();
+    sentinel_terms_.database = 0;
+    sentinel_terms_.logs_in = false;
+    for (const RedisEndpoint& sentinel : url.endpoints)
+      links_.push_back(std::make_unique<RedisLink>(sentinel, sentinel_terms_));
+    sentinels_ = links_.size();
+  }
+
+  RedisLink* link_of(std::uint32_t) noexcept override { return master_; }
+
+  void advance(TimePoint now, Duration rest) override {
+    // The others are not needed: they rest.
+    RedisLink& sentinel = *links_[current_];
+    sentinel.advance(now, rest);
+    if (master_ != nullptr) master_->advance(now, rest);
+    if (!sentinel.up() || asking_ || now < ask_at_) return;
+    const std::array<std::string_view, 3> words{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name_};
+    sentinel.ask({.what = Asked::What::master}, words, now);
+    asking_ = true;
+  }
+
+  void answered(RedisLink& link, const Answer& answer, TimePoint now) override {
+    if (answer.asked.what != Asked::What::master) return;
+    asking_ = false;
+    ask_at_ = now + sentinel_period;
+    const auto address = parse_master_address(answer.reply);
+    if (!address)
+      return link.give_up(answer.reply.is_error() ? answer.reply.text : "it knows no master called " + name_,
+                          now);
+    trouble_.clear();
+    if (master_ != nullptr && master_->endpoint() == *address) return;
+    if (master_ != nullptr) retire(*master_, now);
+    master_ = links_.emplace_back(std::make_unique<RedisLink>(*address, master_terms_)).get();
+  }
+
+  void failed(RedisLink& link, TimePoint now) override {
+    if (&link == master_) ask_at_ = now;
+    if (&link != links_[current_].get()) return;
+    asking_ = false;
+    ask_at_ = now;
+    // It wants a password: then the master's.
+    if (link.error().find("NOAUTH") != std::string::npos && !std::exchange(sentinel_terms_.logs_in, true))
+      return link.hurry();
+    trouble_ = "the sentinel at " + link.endpoint().describe() + ": " + link.error();
+    current_ = (current_ + 1) % sentinels_;
+  }
+
+  TimePoint wake_at() const noexcept override {
+    const RedisLink& sentinel = *links_[current_];
+    TimePoint at = sentinel.wake_at();
+    if (sentinel.up() && !asking_) at = std::min(at, ask_at_);
+    return master_ == nullptr ? at : std::min(at, master_->wake_at());
+  }
+  std::string trouble() const override { return master_ == nullptr ? trouble_ : std::string(); }
+
+ private:
+  const std::string name_;
+  LinkTerms master_terms_;
+  LinkTerms sentinel_terms_;
+  std::size_t sentinels_ = 0;  // the first of links_
+  std::size_t current_ = 0;
+  RedisLink* master_ = nullptr;
+  bool asking_ = false;
+  TimePoint ask_at_ = TimePoint::min();
+  std::string trouble_ = "no sentinel has answered yet";
+};
+
+class ClusterServers final : public Servers {
+ public:
+  ClusterServers(const RedisUrl& url, const LinkTerms& terms) : seeds_(url.endpoints), terms_(terms) {
+    for (std::uint32_t i = 0; i < store_partitions; ++i) slots_[i] = cluster_slot(partition_tag(i));
+    for (const RedisEndpoint& seed : seeds_) link_to(seed);
+  }
+
+  RedisLink* link_of(std::uint32_t partition) noexcept override { return serving_[partition]; }
+
+  RedisLink* link_to(const RedisEndpoint& endpoint) override {
+    for (const auto& link : links_)
+      if (link->endpoint() == endpoint) return link.get();
+    return links_.emplace_back(std::make_unique<RedisLink>(endpoint, terms_)).get();
+  }
+
+  void advance(TimePoint now, Duration rest) override {
+    Servers::advance(now, rest);
+    if (asking_ != nullptr || now < ask_at_ || links_.empty()) return;
+    // Not always the same one: it may be cut off from the others.
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      RedisLink& link = *links_[(turn_ + i) % links_.size()];
+      if (!link.up()) continue;
+      static constexpr std::array<std::string_view, 2> words{"CLUSTER", "SLOTS"};
+      link.ask({.what = Asked::What::slots}, words, now);
+      asking_ = &link;
+      turn_ += i + 1;
+      return;
+    }
+  }
+
+  void answered(RedisLink& link, const Answer& answer, TimePoint now) override {
+    if (answer.asked.what != Asked::What::slots) return;
+    asking_ = nullptr;
+    const auto ranges = parse_cluster_slots(answer.reply, link.endpoint());
+    if (!ranges) {
+      ask_at_ = now + cluster_pause;
+      return link.give_up(answer.reply.is_error() ? "CLUSTER SLOTS: " + answer.reply.text
+                                                  : std::string("the answer to CLUSTER SLOTS is not one"),
+                          now);
+    }
+    bool whole = true;
+    for (std::uint32_t i = 0; i < store_partitions; ++i) {
+      const auto range = std::ranges::find_if(
+          *ranges, [&](const SlotRange& one) { return one.first <= slots_[i] && slots_[i] <= one.last; });
+      serving_[i] = range == ranges->end() ? nullptr : link_to(range->master);
+      whole = whole && range != ranges->end();
+    }
+    trouble_ = whole ? "" : "the cluster does not serve all slots";
+    ask_at_ = now + (whole ? cluster_period : cluster_pause);
+    for (const auto& one : links_)
+      if (!is_used(*one)) retire(*one, now);
+  }
+
+  void moved(std::uint32_t partition, const RedisEndpoint& to) override {
+    serving_[partition] = link_to(to);
+    ask_at_ = std::min(ask_at_, steady_clock::now() + cluster_pause);
+  }
+
+  void failed(RedisLink& link, TimePoint now) override {
+    if (asking_ == &link) asking_ = nullptr;
+    ask_at_ = std::min(ask_at_, now + cluster_pause);
+    if (!link.up() && !link.error().empty()) trouble_ = link.endpoint().describe() + ": " + link.error();
+  }
+
+  TimePoint wake_at() const noexcept override {
+    const bool someone = std::ranges::any_of(links_, [](const auto& link) { return link->up(); });
+    const TimePoint at = Servers::wake_at();
+    return asking_ == nullptr && someone ? std::min(at, ask_at_) : at;
+  }
+  std::string trouble() const override { return trouble_; }
+
+ private:
+  bool is_used(const RedisLink& link) const {
+    return std::ranges::find(serving_, &link) != serving_.end() ||
+           std::ranges::find(seeds_, link.endpoint()) != seeds_.end();
+  }
+
+  const std::vector<RedisEndpoint> seeds_;
+  const LinkTerms& terms_;
+  std::array<std::uint32_t, store_partitions> slots_{};
+  std::array<RedisLink*, store_partitions> serving_{};
+  RedisLink* asking_ = nullptr;
+  std::size_t turn_ = 0;
+  TimePoint ask_at_ = TimePoint::min();
+  std::string trouble_ = "the cluster's slots are not known yet";
+};
+
+}  // namespace
+
+void Servers::advance(TimePoint now, Duration rest) {
+  for (const auto& link : links_) link->advance(now, rest);
+}
+
+Servers::TimePoint Servers::wake_at() const noexcept {
+  TimePoint at = TimePoint::max();
+  for (const auto& link : links_) at = std::min(at, link->wake_at());
+  return at;
+}
+
+void Servers::retire(RedisLink& link, TimePoint now) {
+  if (std::ranges::find(retired_, &link) != retired_.end()) return;
+  link.give_up({}, now);
+  retired_.push_back(&link);
+}
+
+void Servers::sweep() {
+  if (retired_.empty()) return;
+  std::erase_if(links_,
+                [&](const auto& link) { return std::ranges::find(retired_, link.get()) != retired_.end(); });
+  retired_.clear();
+}
+
+std::unique_ptr<Servers> make_servers(const RedisUrl& url, const LinkTerms& terms) {
+  switch (url.mode) {
+    case RedisUrl::Mode::sentinel:
+      return std::make_unique<SentinelServers>(url, terms);
+    case RedisUrl::Mode::cluster:
+      return std::make_unique<ClusterServers>(url, terms);
+    case RedisUrl::Mode::memory:
+    case RedisUrl::Mode::single:
+      break;
+  }
+  return std::make_unique<SingleServer>(url, terms);
+}
+
+}  // namespace weir
