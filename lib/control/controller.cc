@@ -2,6 +2,7 @@
 #include "control/controller.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -37,37 +38,55 @@ bool Controller::draining() const noexcept {
                      [](const WorkerState& worker) { return worker.draining; });
 }
 
-Instant Controller::advance(Instant now) {
+// A clock that was set back begins a span of its own: the old one's end would be long in coming.
+bool Controller::flip_due(Instant now) const noexcept {
+  return now.wall >= next_flip_ || now.wall < flipped_.wall;
+}
+
+Instant Controller::advance(Instant own) {
   if (!started_) {
     started_ = true;
+    const Instant now = clock_.at(own);
     next_flip_ = next_flip_after(now.wall);
     flipped_ = now;
     for (WindowPools& pools : parts_.pools) pools.turn_to(now);
     parts_.engine.step(now);
     for (WindowPools& pools : parts_.pools) pools.settle();
+    // At once: the sooner it is known how many nodes there are, and what time it is, the better.
+    awaits_first_answer_ = !parts_.engine.writes().empty();
+    submit(now);
+    sync_deadline_ = MonotonicTime::max();  // the store may still have to be connected to
     publish(now, true);
     const std::uint64_t token = parts_.quiescence.start();
     for (WindowPools& pools : parts_.pools) pools.retired(token, 0);
   }
 
-  collect_replies(now);
+  collect_replies(own);
+  const Instant now = clock_.at(own);
   watch_store(now);
   drain_passed(now);
+  const bool waited = awaiting_drain_;
   if (awaiting_drain_ && (!draining() || now.monotonic >= drain_deadline_)) decide(now, false);
-  // A clock that was set back begins a span of its own: the old one's end would be long in coming.
-  if (!awaiting_drain_ && (now.wall >= next_flip_ || now.wall < flipped_.wall)) {
+  bool decided = waited && !awaiting_drain_;
+  if (!awaiting_drain_ && flip_due(now)) {
     flip(now);
     drain_passed(now);
     if (!draining()) decide(now, false);
+    decided = decided || !awaiting_drain_;
   }
-  if (dirty_ && !awaiting_drain_) publish(now, true);
+  if (decided) collect_replies(own);
+  figures_.clock_offset = now.wall - own.wall;
+  figures_.clock_uncertainty = clock_.uncertainty(own.monotonic);
+  // An answer may have set the clock: what it brought belongs to the span that begins with the next call.
+  const bool set = !awaiting_drain_ && flip_due(clock_.at(own));
+  if (dirty_ && !awaiting_drain_ && !set) publish(now, true);
   clear_spare_pools();
 
   if (awaiting_drain_)
-    return now + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
-  Duration until = next_flip_ - now.wall;
+    return own + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
+  Duration until = set ? Duration{} : clock_.until(next_flip_, own);
   if (sync_deadline_ != MonotonicTime::max()) until = std::min(until, sync_deadline_ - now.monotonic);
-  return now + std::max(until, Duration{1});
+  return own + std::max(until, Duration{1});
 }
 
 void Controller::flip(Instant now) {
@@ -155,8 +174,8 @@ void Controller::decide(Instant now, bool end_all) {
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);
   publish(now, true);
+  parts_.engine.tell_blocks(now);
   submit(now);
-  collect_replies(now);
 }
 
 void Controller::publish(Instant now, bool judged) {
@@ -198,10 +217,12 @@ void Controller::submit(Instant now) {
       writes_.push_back({.key = write.key,
                          .name = write.name,
                          .ordinal = write.ordinal,
+                         .interval = write.interval,
                          .delta = write.delta,
                          .time_to_live = write.time_to_live,
                          .expires = now.monotonic + write.time_to_live,
                          .returned = write.returned,
+                         .raised_to = write.raised_to,
                          .tag = static_cast<std::uint8_t>(write.use)});
     parts_.store.submit(writes_, now.monotonic);
   }
@@ -211,10 +232,20 @@ void Controller::submit(Instant now) {
       std::min(sync_deadline_, now.monotonic + std::min(parts_.store_timeout, shortest_span_ / 2));
 }
 
-void Controller::collect_replies(Instant now) {
+void Controller::end_spans(Instant own) {
+  decide(clock_.at(own), true);
+  collect_replies(own);
+}
+
+void Controller::collect_replies(Instant own) {
+  // Before the answers: what they say of is what the store's clock calls now.
+  if (const std::optional<StoreTime> told = parts_.store.time())
+    clock_.learn(*told, std::max(told->answered, own.monotonic));
+  const Instant now = clock_.at(own);
   replies_.clear();
   parts_.store.collect(replies_);
   if (replies_.empty()) return;
+  awaits_first_answer_ = false;
   for (const CounterReply& reply : replies_)
     parts_.engine.reply({.key = reply.key,
                          .use = static_cast<CounterUse>(reply.tag),
@@ -259,15 +290,18 @@ void Controller::clear_spare_pools() {
   }
 }
 
-void Controller::finish(Instant now) {
-  advance(now);
+void Controller::finish(Instant own) {
+  advance(own);
+  const Instant now = clock_.at(own);
   if (!awaiting_drain_) flip(now);
   drain_passed(now);
   // What a flip handed over belongs to the engine now; what has been counted since is in the other table.
   decide(now, true);
+  collect_replies(own);
   flip(now);
   drain_passed(now);
   decide(now, true);
+  collect_replies(own);
 }
 
 }  // namespace weir

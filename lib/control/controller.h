@@ -4,6 +4,9 @@
 /// the grace period, let the engine decide, publish, give the counts to the store, and publish again when its
 /// replies change anything. A state machine that never waits: advance() does what is due and says when to
 /// come back.
+///
+/// Callers tell their own time; within, wall times are the store's, where it has told it
+/// (control/store_clock.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "control/publisher.h"
+#include "control/store_clock.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
 #include "shared/publication.h"
@@ -30,6 +34,8 @@ struct ControllerFigures {
   std::uint64_t span_overruns = 0;
   std::uint64_t stalled_workers = 0;
   std::uint64_t store_late = 0;
+  Duration clock_offset{};       ///< the store's wall time less the node's own, at the last round
+  Duration clock_uncertainty{};  ///< of it; 0: the store has told no time
 };
 
 /// What the controller works on. Everything outlives it.
@@ -52,16 +58,25 @@ class Controller {
  public:
   explicit Controller(ControllerParts parts);
 
-  /// Does what is due at `now`. @return when to be called again at the latest
-  Instant advance(Instant now);
+  /// Does what is due. @return when to be called again at the latest, on the caller's clocks; where the
+  /// store's time is followed only the monotonic one means something
+  /// @param own  now, by the node's own clocks
+  Instant advance(Instant own);
 
   /// Ends all spans now, whether or not they are over, and gives everything to the store. All workers are
   /// offline.
-  void finish(Instant now);
+  void finish(Instant own);
   /// Once more for what the store has answered since finish(): it may ask for further writes.
-  void end_spans(Instant now) { decide(now, true); }
-  /// Takes in what the store has answered. Called by advance(); by itself after a final Store::flush().
-  void collect_replies(Instant now);
+  void end_spans(Instant own);
+  /// Takes in what the store has answered, its time first. Called by advance(); by itself after a final
+  /// Store::flush().
+  void collect_replies(Instant own);
+
+  /// Whether the store has been asked something and has not answered anything yet.
+  bool awaits_first_answer() const noexcept { return awaits_first_answer_; }
+
+  /// The same moment by the time that spans go by.
+  Instant time(Instant own) const noexcept { return clock_.at(own); }
 
   ControllerFigures figures() const noexcept { return figures_; }
 
@@ -73,6 +88,7 @@ class Controller {
     std::uint64_t flip = 0;        // the number of the flip that gave it its table
   };
 
+  bool flip_due(Instant now) const noexcept;
   void flip(Instant now);
   void drain_passed(Instant now);
   void drain(std::size_t worker);
@@ -87,12 +103,14 @@ class Controller {
 
   ControllerParts parts_;
   Publisher publisher_;
+  StoreClock clock_;
   std::vector<WorkerState> workers_;
   std::vector<KeyOverride> overrides_;
   std::vector<CounterWrite> writes_;
   std::vector<CounterReply> replies_;
   ControllerFigures figures_;
   bool started_ = false;
+  bool awaits_first_answer_ = false;
   bool awaiting_drain_ = false;  // between flip and decide
   bool dirty_ = false;           // replies have changed what should be published
   Instant flipped_{};            // when the running span began

@@ -47,15 +47,13 @@ class DemandEstimate {
     const double surprise = std::abs(static_cast<double>(own) - share_ * sum);
     if (surprise > surprising * std::sqrt(sum * share_ * (1 - share_) + 1)) prior /= forgets;
     share_ = (static_cast<double>(own) + prior * share_) / (sum + prior);
-    running_ += sum;
-    running_spans_ += elapsed;
-    if (running_spans_ >= spans) {
-      ended_ = running_ * spans / running_spans_;
-      running_ = 0;
-      running_spans_ = 0;
-      whole_ = true;
-    }
-    spans_ = spans;
+    pass(sum, elapsed, spans);
+  }
+
+  /// Learns what others were offered before this node saw the key: it tells of the demand, and nothing of the
+  /// share that this node has of it from now on.
+  void look_back(std::uint64_t others, std::uint32_t elapsed, std::uint32_t spans) noexcept {
+    pass(static_cast<double>(others), elapsed, spans);
   }
 
   /// This node's part of the key's traffic, in (0, 1].
@@ -74,6 +72,17 @@ class DemandEstimate {
   bool nears(std::uint64_t limit) const noexcept { return per_interval() > 0.8 * static_cast<double>(limit); }
 
  private:
+  void pass(double offered, std::uint32_t elapsed, std::uint32_t spans) noexcept {
+    running_ += offered;
+    running_spans_ += elapsed;
+    if (running_spans_ >= spans) {
+      ended_ = running_ * spans / running_spans_;
+      running_ = 0;
+      running_spans_ = 0;
+      whole_ = true;
+    }
+    spans_ = spans;
+  }
   double surely() const noexcept {
     if (whole_ || running_spans_ == 0) return per_interval();
     // Two standard deviations of a Poisson count.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/key_bytes.h"
@@ -16,6 +17,20 @@ namespace {
 constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
 constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
 constexpr Duration heartbeat_lives = std::chrono::seconds{5};
+
+/// How long the counters of each length of interval live: those of one interval are kept together, so the one
+/// that needs longest decides. The heartbeat is always among them, so that nodes whose rules differ agree.
+std::map<Duration, Duration> lives_by_interval(std::span<const RuleState> rules) {
+  std::map<Duration, Duration> lives{{heartbeat.interval(), heartbeat_lives}};
+  for (const RuleState& rule : rules) {
+    Duration& life = lives[rule.clock.interval()];
+    life = std::max(life, rule.time_to_live);
+    if (rule.algorithm != Algorithm::cooldown) continue;
+    Duration& block_life = lives[rule.block_clock.interval()];
+    block_life = std::max(block_life, rule.block_time_to_live);
+  }
+  return lives;
+}
 
 /// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is
 /// kept up to date.
@@ -34,8 +49,15 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys) 
   for (const Rule& rule : rules) {
     const RuleState& state = rules_.emplace_back(rule);
     counts_members_ = counts_members_ || state.by_shares() || state.algorithm == Algorithm::strict ||
-                      state.early_block == EarlyBlock::predictive;
+                      state.early_block == EarlyBlock::predictive || state.holds();
   }
+  const std::map<Duration, Duration> lives = lives_by_interval(rules_);
+  for (RuleState& rule : rules_) {
+    rule.time_to_live = lives.at(rule.clock.interval());
+    if (rule.algorithm == Algorithm::cooldown)
+      rule.block_time_to_live = lives.at(rule.block_clock.interval());
+  }
+  heartbeat_lives_ = lives.at(heartbeat.interval());
 }
 
 KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
@@ -86,10 +108,15 @@ void Engine::count(const SpanCount& count) {
     slot.last_counted = ordinal;
     slot.counted_span = std::max(slot.counted_span, rule.number(rule.clock.span(count.began)));
     if (!leased) slot.unwritten += units;
+    slot.span_counting += units;
     if (rule.tells_refused()) slot.refused_unwritten += count.offered - count.admitted;
     if (!slot.touched) {
       slot.touched = true;
       rule.touched.push_back(index);
+    }
+    if (slot.fresh && !slot.fresh_due && rule.hears() && slot.unwritten > rule.hold) {
+      slot.fresh_due = true;
+      fresh_.push_back(index);
     }
   } else {
     if (ordinal == slot.previous.ordinal) {
@@ -124,10 +151,13 @@ void Engine::count_overflow(RuleIndex index, WallTime began, std::uint64_t offer
 
 // The interval of a key changes: what is unwritten still belongs to the old one (step 1).
 void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
-  if (slot.unwritten > 0) {
+  if (slot.holding && slot.unwritten <= rule.hold && to == slot.current.ordinal + 1) {
+    keep_over(rule, slot);
+  } else if (slot.unwritten > 0) {
     write(rule, slot, slot.current.ordinal, slot.unwritten);
     slot.unwritten = 0;
   }
+  slot.span_counting = 0;
   if (slot.refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
   // A clock that was set back by less than an interval, and perhaps forward again: nothing is forgotten.
   if (to == slot.previous.ordinal) return std::swap(slot.current, slot.previous);
@@ -137,14 +167,21 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
   if (slot.previous.ordinal == to - 1) return;
   slot.previous = IntervalCounts{};
   slot.previous.ordinal = to - 1;
+  slot.asked_blocks = false;  // others may have blocked it while it was away from here
 }
 
-void Engine::write(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta) {
+void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
+                   CounterUse use) {
+  for (IntervalCounts* counts : {&slot.current, &slot.previous})
+    if (counts->ordinal == ordinal) counts->told = true;
   writes_.push_back({.key = slot.key,
                      .name = slot.name,
                      .ordinal = ordinal,
+                     .interval = rule.clock.interval(),
                      .delta = delta,
-                     .time_to_live = rule.time_to_live});
+                     .time_to_live = rule.time_to_live,
+                     .returned = 0,
+                     .use = use});
 }
 
 void Engine::write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal) {
@@ -156,6 +193,7 @@ void Engine::write_refused(const RuleState& rule, const KeySlot& slot, Ordinal o
   writes_.push_back({.key = slot.key,
                      .name = stray_names_.back(),
                      .ordinal = ordinal,
+                     .interval = rule.clock.interval(),
                      .delta = delta,
                      .time_to_live = rule.time_to_live,
                      .returned = 0,
@@ -169,6 +207,7 @@ void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std
   writes_.push_back({.key = slot.key,
                      .name = slot.name,
                      .ordinal = lease.ordinal,
+                     .interval = rule.clock.interval(),
                      .delta = claim,
                      .time_to_live = rule.time_to_live,
                      .returned = owed,
@@ -179,6 +218,7 @@ void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, co
   writes_.push_back({.key = slot.key,
                      .name = slot.name,
                      .ordinal = lease.ordinal,
+                     .interval = rule.clock.interval(),
                      .delta = 0,
                      .time_to_live = rule.time_to_live,
                      .returned = 0,
@@ -192,6 +232,7 @@ void Engine::write_stray(const RuleState& rule, std::uint64_t key, std::string n
   writes_.push_back({.key = key,
                      .name = stray_names_.back(),
                      .ordinal = ordinal,
+                     .interval = rule.clock.interval(),
                      .delta = delta,
                      .time_to_live = rule.time_to_live});
 }
@@ -219,6 +260,7 @@ void Engine::step(Instant now, bool end_all, bool all_passed) {
     if (std::chrono::abs(set) >= rule.clock.interval() / rule.spans) move_windows(rule, set);
     if (running != rule.span || end_all) end_span(rule, running, now, end_all, all_passed);
   }
+  ask_for_fresh(now);
 }
 
 // What a sliding window holds is as old as it was, whatever the wall clock says.
@@ -247,13 +289,15 @@ void Engine::beat(Instant now) {
     writes_.push_back({.key = 0,
                        .name = heartbeat_name,
                        .ordinal = at,
+                       .interval = heartbeat.interval(),
                        .delta = delta,
-                       .time_to_live = heartbeat_lives,
+                       .time_to_live = heartbeat_lives_,
                        .returned = 0,
                        .use = CounterUse::members});
   };
-  if (beating_) say(ordinal - 1, 0);
+  say(ordinal - 1, 0);
   say(ordinal, 1);
+  if (!beating_ || beat_ != ordinal - 1) absent_ = ordinal - 1;
   beating_ = true;
   beat_ = ordinal;
 }
@@ -275,7 +319,7 @@ void Engine::judge_refusals() {
              weir::nodes_of(rule, slot, cluster_).exceeds(counts.offered, limit);
     };
     if (exceeded(slot.current) || exceeded(slot.previous))
-      slot.block.begin(slot.refused_at, rule.block.length(slot.key));
+      begin_block(rule, slot, slot.refused_at);
     else
       pardoned_.push_back(slot.key);
     slot.refusal_due = false;
@@ -295,6 +339,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
     write_counts(rule, slot, now);
   }
+  write_held(rule, next, end_all);
   keep_watching(rule, now);
   if (rule.algorithm == Algorithm::strict)
     for (const Ledger::SlotIndex index : rule.watched) {
@@ -340,7 +385,8 @@ void Engine::read_ended(RuleState& rule) {
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;
     const IntervalCounts& ended = slot.current.ordinal < rule.span.ordinal ? slot.current : slot.previous;
-    if (rule.counted(ended) == 0 && !slot.watched) continue;
+    // Of a light key nothing has been told, and nothing need be known.
+    if ((rule.counted(ended) == 0 || !ended.told) && !slot.watched) continue;
     slot.reading = true;
     slot.reading_ordinal = ended.ordinal;
     write(rule, slot, ended.ordinal, 0);
@@ -352,24 +398,155 @@ void Engine::read_ended(RuleState& rule) {
 
 // Steps 1 and 6, for a key counted in the span that ends.
 void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
-  slot.span_count = slot.unwritten;
-  if (slot.unwritten > 0 || (slot.watched && rule.hears()))
-    write(rule, slot, slot.current.ordinal, slot.unwritten);
-  slot.unwritten = 0;
-  // What outlives an interval's border (a bucket's level, a window that slides) does not begin with this
-  // node.
-  if (std::exchange(slot.fresh, false) && (rule.is_bucket() || !slot.spans.empty())) {
-    slot.asked_before = true;
-    write(rule, slot, slot.current.ordinal - 1, 0);
-  }
-  if (slot.refused_unwritten > 0 || (slot.watched && rule.tells_refused()))
-    write_refused(rule, slot, slot.current.ordinal);
+  slot.span_count = std::exchange(slot.span_counting, 0);
+  if (may_hold(rule, slot))
+    hold(rule, slot);
+  else
+    tell(rule, slot, now);
   slot.offered_since_heard += rule.by_shares() ? slot.span_offered : slot.span_count;
   if (rule.by_shares()) slot.current.contended = slot.current.contended && contended(rule, slot);
   if (rule.warmup > Duration{}) warm(rule, slot);
   if (rule.algorithm == Algorithm::cooldown && nodes_tell(rule, slot, cluster_) &&
       weir::nodes_of(rule, slot, cluster_).exceeds(rule.counted(slot.current), rule.limit_of(slot)))
-    slot.block.begin(now.monotonic, rule.block.length(slot.key));
+    begin_block(rule, slot, now.monotonic);
+}
+
+void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
+  // First, so that a block that runs elsewhere is not taken for the beginning of a new one.
+  if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
+  if (slot.unwritten > 0 || (slot.watched && rule.hears()))
+    write(rule, slot, slot.current.ordinal, slot.unwritten);
+  slot.unwritten = 0;
+  if (slot.fresh) ask_first(rule, slot);
+  if (slot.refused_unwritten > 0 || (slot.watched && rule.tells_refused()))
+    write_refused(rule, slot, slot.current.ordinal);
+}
+
+// A key of which all nodes together keep back no more than a small part of the limit, and of which nothing
+// says that it comes near it.
+bool Engine::may_hold(const RuleState& rule, const KeySlot& slot) const noexcept {
+  return rule.hold > 0 && slot.unwritten <= rule.hold && cluster_.store_reached &&
+         slot.current.offered == slot.current.admitted && !slot.watched && slot.debt == 0 &&
+         !slot.demand.nears(rule.limit_of(slot));
+}
+
+void Engine::hold(RuleState& rule, KeySlot& slot) {
+  if (slot.unwritten == 0 || slot.holding) return;
+  slot.holding = true;
+  // By the key's hash, so that not all of them come at the interval's border.
+  rule.holding[slot.key % rule.spans].push_back(ledger_.index_of(slot));
+}
+
+// The interval of a key changes: what is kept back of it waits for the key's span in the next one.
+void Engine::keep_over(const RuleState& rule, KeySlot& slot) {
+  if (slot.unwritten == 0) return;
+  if (slot.held > 0 && slot.held_ordinal != slot.current.ordinal)
+    write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);
+  slot.held += std::exchange(slot.unwritten, 0);
+  slot.held_ordinal = slot.current.ordinal;
+}
+
+// What is kept back of intervals that are over, for the keys whose turn it is: all of them once per interval.
+// Where the clock has been set, or the node stops, all at once.
+void Engine::write_held(RuleState& rule, SpanId next, bool end_all) {
+  const SpanId ended = rule.span;
+  if (end_all || next.ordinal < ended.ordinal || next.ordinal > ended.ordinal + 1) {
+    for (std::uint32_t place = 0; place < rule.spans; ++place) write_held(rule, place, next.ordinal, true);
+    return;
+  }
+  const bool same = next.ordinal == ended.ordinal;
+  for (std::uint32_t place = ended.index; place < (same ? next.index : rule.spans); ++place)
+    write_held(rule, place, ended.ordinal, false);
+  for (std::uint32_t place = 0; !same && place < next.index; ++place)
+    write_held(rule, place, next.ordinal, false);
+}
+
+void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything) {
+  std::erase_if(rule.holding[place], [&](Ledger::SlotIndex index) {
+    KeySlot& slot = ledger_[index];
+    if (slot.held > 0 && (everything || slot.held_ordinal < running))
+      write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);
+    if (slot.unwritten > 0 && (everything || slot.current.ordinal < running))
+      write(rule, slot, slot.current.ordinal, std::exchange(slot.unwritten, 0), CounterUse::held);
+    slot.holding = slot.held > 0 || slot.unwritten > 0;
+    return !slot.holding;
+  });
+}
+
+void Engine::share_holds() {
+  for (RuleState& rule : rules_) rule.share_hold(cluster_.nodes);
+}
+
+// What outlives an interval's border (a bucket's level, a window that slides) does not begin with this node.
+void Engine::ask_first(const RuleState& rule, KeySlot& slot) {
+  slot.fresh = false;
+  if (!rule.is_bucket() && slot.spans.empty()) return;
+  slot.asked_before = true;
+  write(rule, slot, slot.current.ordinal - 1, 0);
+}
+
+void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
+  slot.asked_blocks = true;
+  if (rule.algorithm != Algorithm::cooldown) return;
+  const Ordinal running = rule.block_clock.ordinal(now);
+  write_block(rule, slot, running, 0);
+  write_block(rule, slot, running + 1, 0);
+}
+
+// A node that has just come to a key knows nothing of what others have admitted, and its first span may be
+// long.
+void Engine::ask_for_fresh(Instant now) {
+  for (const Ledger::SlotIndex index : fresh_) {
+    KeySlot& slot = ledger_[index];
+    slot.fresh_due = false;
+    if (slot.key == 0 || !slot.fresh) continue;
+    const RuleState& rule = rules_[slot.rule];
+    slot.looks_back = true;
+    if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
+    write(rule, slot, slot.current.ordinal, 0);
+    ask_first(rule, slot);
+  }
+  fresh_.clear();
+}
+
+void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
+  if (slot.block.active(at)) return;
+  slot.block.begin(at, rule.block.length(slot.key));
+  blocks_.push_back(ledger_.index_of(slot));
+}
+
+void Engine::tell_blocks(Instant now) {
+  for (const Ledger::SlotIndex index : blocks_) {
+    const KeySlot& slot = ledger_[index];
+    if (slot.key == 0 || !slot.block.active(now.monotonic)) continue;
+    const RuleState& rule = rules_[slot.rule];
+    const WallTime end = now.wall + (slot.block.until() - now.monotonic);
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(end.time_since_epoch()).count();
+    if (milliseconds > 0)
+      write_block(rule, slot, rule.block_clock.ordinal(end), static_cast<std::uint64_t>(milliseconds));
+  }
+  blocks_.clear();
+}
+
+void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
+                         std::uint64_t raised_to) {
+  stray_names_.push_back(slot.name + "|~blocked");
+  writes_.push_back({.key = slot.key,
+                     .name = stray_names_.back(),
+                     .ordinal = ordinal,
+                     .interval = rule.block_clock.interval(),
+                     .delta = 0,
+                     .time_to_live = rule.block_time_to_live,
+                     .returned = 0,
+                     .use = CounterUse::blocked,
+                     .raised_to = raised_to});
+}
+
+// Another node has blocked the key, or this one in an earlier life.
+void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now) {
+  // No block lasts longer: where it seems to, a clock was set.
+  const Duration left = std::min(end - now.wall, rule.block_clock.interval());
+  if (left > Duration{}) slot.block.begin(now.monotonic, left);
 }
 
 void Engine::watch(RuleState& rule, Ledger::SlotIndex index) {
@@ -400,7 +577,7 @@ void Engine::keep_watching(RuleState& rule, Instant now) {
     KeySlot& slot = ledger_[index];
     if (slot.counted_span == rule.number(rule.span)) continue;
     if (slot.current.ordinal != rule.span.ordinal) roll(rule, slot, rule.span.ordinal);
-    write(rule, slot, rule.span.ordinal, 0);
+    write(rule, slot, rule.span.ordinal, std::exchange(slot.unwritten, 0));
     if (rule.tells_refused()) write_refused(rule, slot, rule.span.ordinal);
   }
   for (const Ledger::SlotIndex index : rule.last_touched)
@@ -528,7 +705,7 @@ void Engine::apply_local_rules(RuleState& rule, Instant now) {
   for (const Ledger::SlotIndex index : rule.last_touched) {
     KeySlot& slot = ledger_[index];
     if (slot.key != 0 && slot.nodes.exceeds_in_span(slot.span_count, rule.limit_of(slot), rule.spans))
-      slot.block.begin(now.monotonic, rule.block.length(slot.key));
+      begin_block(rule, slot, now.monotonic);
   }
 }
 
@@ -543,8 +720,15 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (reply.use == CounterUse::members) {
     // Only a period that is over has been written by all; the one that runs can only show that there are
     // more.
-    const auto alive = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total, 1, 1U << 20));
+    // In a period from before its time this node did not count itself.
+    const bool absent = reply.ordinal == absent_;
+    const auto alive =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1U << 20));
     cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
+    // Nodes that begin together do not see each other in their first period: until the next one they would
+    // keep back too much.
+    cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
+    if (cluster_.counted) share_holds();
     return;
   }
   const Ledger::SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);
@@ -563,6 +747,12 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     }
     return;
   }
+  if (reply.use == CounterUse::blocked) {
+    using std::chrono::milliseconds;
+    if (reply.total > 0 && reply.total < std::uint64_t{1} << 43)
+      take_over_block(rule, slot, WallTime(milliseconds(static_cast<std::int64_t>(reply.total))), now);
+    return;
+  }
   IntervalCounts* counts = reply.ordinal == slot.current.ordinal    ? &slot.current
                            : reply.ordinal == slot.previous.ordinal ? &slot.previous
                                                                     : nullptr;
@@ -578,6 +768,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const std::uint64_t known = shared.others();
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
+  if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
+  if (std::exchange(slot.looks_back, false) && reply.delta == 0) slot.looked_back = true;
   if (rule.by_shares()) {
     hear(slot, shared.others() > known ? shared.others() - known : 0, reply.use == CounterUse::counted);
     if (reply.use == CounterUse::counted) settle_interval(rule, slot, *counts);
@@ -594,7 +786,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   }
   // Step 2. Of an interval that is over only what this node has added to it counts.
   if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(slot))
-    slot.block.begin(now.monotonic, rule.block.length(slot.key));
+    begin_block(rule, slot, now.monotonic);
 }
 
 // What others admitted in the interval before this node saw the key.
@@ -624,8 +816,12 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, const Interva
   const std::uint64_t sum = rule.counted(ended) + ended.counted.others();
   const std::uint64_t limit = rule.limit_of(slot);
   if (rule.by_shares()) {
-    const double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
-                         static_cast<double>(std::max<std::uint64_t>(limit, 1));
+    double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
+                   static_cast<double>(std::max<std::uint64_t>(limit, 1));
+    // What others may have kept back is not missing.
+    if (error > 0)
+      error = std::max(0.0, error - static_cast<double>(rule.hold) * (cluster_.nodes - 1) /
+                                        static_cast<double>(rule.limit));
     // A bucket may admit more than the rate for once: what it had saved up.
     const double least = rule.is_bucket() ? -0.05 : -0.5;
     // A node that is alone has all of the limit, whatever chance did.
@@ -655,7 +851,11 @@ void Engine::learn() {
           slot.offered_since_heard, slot.offered_in(rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
     slot.heard_span = std::max(slot.heard_span, told);
 
-    slot.demand.learn(slot.offered_since_heard, slot.others_since_heard, elapsed, rule.spans, cluster_.nodes);
+    if (std::exchange(slot.looked_back, false))
+      slot.demand.look_back(slot.others_since_heard, elapsed, rule.spans);
+    else
+      slot.demand.learn(slot.offered_since_heard, slot.others_since_heard, elapsed, rule.spans,
+                        cluster_.nodes);
     // What others have admitted, spread over the spans that it may have happened in.
     if (!slot.spans.empty()) {
       const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
@@ -704,7 +904,7 @@ void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
   for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
     const KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index || slot.touched || slot.refusal_due || slot.read_due) continue;
-    if (slot.watched || slot.debt > 0) continue;
+    if (slot.watched || slot.holding || slot.debt > 0) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
     if (rules_[index].by_shares() && slot.last_counted >= ending - remembered_intervals &&

@@ -5,8 +5,9 @@
 /// seeds' Concept and Extension as algorithm.md §3 words them; the numbers in comments are its steps.
 ///
 /// One round, driven by the controller:
-///     count(…) for every drained entry; step(now); take writes() to the store; reply(…) as answers come;
-///     sync_result(…) at the sync's deadline; for_each_override(…) whenever a publication is built.
+///     count(…) for every drained entry; step(now); tell_blocks(now); take writes() to the store; reply(…) as
+///     answers come; sync_result(…) at the sync's deadline; for_each_override(…) whenever a publication is
+///     built.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +44,8 @@ enum class CounterUse : std::uint8_t {
   refused,  ///< refused requests of keys that are near their limit: with the admitted ones, the demand
   lease,    ///< what nodes have claimed of a strict limit
   members,  ///< one from each node that is alive
+  held,     ///< the same counters as `counted`: what was kept back until its interval had ended
+  blocked,  ///< no sum but the latest end of the key's blocks, in milliseconds of Unix time
 };
 
 /// "Tell the store." What the controller hands on as a CounterWrite. delta and returned 0: only read.
@@ -50,10 +53,12 @@ struct EngineWrite {
   std::uint64_t key = 0;
   std::string_view name;  ///< valid until the next count() or step()
   Ordinal ordinal = 0;
+  Duration interval{};  ///< that the ordinal counts
   std::uint64_t delta = 0;
-  Duration time_to_live{};
+  Duration time_to_live{};  ///< the same for all counters of one interval
   std::uint64_t returned = 0;
   CounterUse use = CounterUse::counted;
+  std::uint64_t raised_to = 0;  ///< not 0: a maximum instead of a sum
 };
 
 /// What the store has answered to a write.
@@ -94,6 +99,9 @@ class Engine {
   /// @param all_passed  every worker has taken up what was published before the last flip, and no count of
   ///                    before that flip is missing
   void step(Instant now, bool end_all = false, bool all_passed = true);
+
+  /// Has the store remember the blocks begun since the last call, for nodes that come to the key later.
+  void tell_blocks(Instant now);
 
   /// Writes collected since the last clear_writes().
   std::span<const EngineWrite> writes() const noexcept { return writes_; }
@@ -152,7 +160,8 @@ class Engine {
  private:
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
-  void write(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta);
+  void write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
+             CounterUse use = CounterUse::counted);
   void write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal);
   void write_refused(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta);
   void write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim);
@@ -164,6 +173,19 @@ class Engine {
   void pay_debts(const RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
+  void tell(RuleState& rule, KeySlot& slot, Instant now);
+  bool may_hold(const RuleState& rule, const KeySlot& slot) const noexcept;
+  void hold(RuleState& rule, KeySlot& slot);
+  void keep_over(const RuleState& rule, KeySlot& slot);
+  void write_held(RuleState& rule, SpanId next, bool end_all);
+  void write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything);
+  void share_holds();
+  void ask_first(const RuleState& rule, KeySlot& slot);
+  void ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now);
+  void ask_for_fresh(Instant now);
+  void begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at);
+  void write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t raised_to);
+  void take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now);
   bool asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept;
   void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
   void end_leases(RuleState& rule, KeySlot& slot);
@@ -188,13 +210,17 @@ class Engine {
   std::deque<std::string> stray_names_;  // stable addresses for writes without a slot
   std::vector<Ledger::SlotIndex> refusals_;
   std::vector<Ledger::SlotIndex> heard_;
+  std::vector<Ledger::SlotIndex> fresh_;   // to be asked for before their first span ends
+  std::vector<Ledger::SlotIndex> blocks_;  // begun, and the store does not know
   std::vector<std::uint64_t> pardoned_;
   std::uint64_t strays_ = 0;
   bool counts_members_ = false;
+  Duration heartbeat_lives_{};
   Instant last_step_{};
   bool stepped_ = false;
   bool beating_ = false;
-  Ordinal beat_ = 0;
+  Ordinal beat_ = 0;    // the period of the last heartbeat, …
+  Ordinal absent_ = 0;  // …and the last one before in which this node sent none
 };
 
 }  // namespace weir

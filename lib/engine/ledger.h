@@ -36,6 +36,7 @@ struct IntervalCounts {
   SharedCount counted;    ///< what the rule counts: admitted, or offered where it penalizes
   SharedCount refused;    ///< where it is shared: of keys whose demand comes near their limit
   bool contended = true;  ///< at the end of every span in it
+  bool told = false;      ///< the store has been told, or asked, something of it
 };
 
 /// What was admitted in one span, for windows that slide.
@@ -55,15 +56,24 @@ struct KeySlot {
   bool reading = false;       ///< the store's answers for `reading_ordinal` tell the nodes
   bool settling = false;      ///< the sum of `reading_ordinal` has been asked for
   bool fresh = true;          ///< the store has not been asked what happened before this node saw the key
+  bool fresh_due = false;     ///< in the list of keys to be asked for before their first span ends
+  bool looks_back = false;    ///< asked what others counted in the first interval, and nothing told yet
+  bool looked_back = false;   ///< the answer to that is among what was heard
   bool asked_before = false;  ///< it has been, of the interval before the first
-  bool was_full = false;      ///< then others had used up the limit
-  bool heard = false;         ///< in the list of keys of which the store has told something new
-  std::string name;           ///< "rule|value"
+  bool asked_blocks =
+      false;              ///< whether the key was blocked elsewhere before, or while it was away from here
+  bool holding = false;   ///< in the rule's list of keys of which something is kept back
+  bool was_full = false;  ///< then others had used up the limit
+  bool heard = false;     ///< in the list of keys of which the store has told something new
+  std::string name;       ///< "rule|value"
   IntervalCounts current;
   IntervalCounts previous;
-  std::uint64_t unwritten = 0;          ///< counted in `current`, not yet given to the store
+  std::uint64_t unwritten = 0;  ///< counted in `current`, not yet given to the store
+  std::uint64_t held = 0;       ///< kept back of `held_ordinal`, an interval that has ended
+  Ordinal held_ordinal = 0;
   std::uint64_t refused_unwritten = 0;  ///< refused in `current`, likewise
-  std::uint64_t span_count = 0;         ///< counted in the span that ended last
+  std::uint64_t span_count = 0;         ///< counted in the span that ended last…
+  std::uint64_t span_counting = 0;      ///< …and in the one that runs
   std::uint64_t span_offered = 0;       ///< offered in the span that runs, …
   std::uint64_t span_admitted = 0;      ///< …and admitted
   std::int64_t counted_span = -1;       ///< number of the span it was last counted in
@@ -92,8 +102,8 @@ struct KeySlot {
 
   /// The lease of an interval; nullptr: none is held.
   Lease* lease_of(Ordinal ordinal) noexcept {
-    for (Lease* held : {&lease, &next_lease, &ended_lease})
-      if (held->held && held->ordinal == ordinal) return held;
+    for (Lease* one : {&lease, &next_lease, &ended_lease})
+      if (one->held && one->ordinal == ordinal) return one;
     return nullptr;
   }
   /// What was offered here in one of the two intervals that are remembered; else 0.

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/rule_state.h"
 
+#include <algorithm>
+
 namespace weir {
-namespace {
-
-/// What a strict limit's counter outlives its interval by: nodes whose clocks differ by less claim from the
-/// same one. (A node that comes to a counter which is gone would find a whole limit unclaimed.)
-constexpr Duration lease_skew = std::chrono::seconds{10};
-
-}  // namespace
 
 RuleState::RuleState(const Rule& rule)
     : clock(rule.interval, rule.spans),
@@ -18,16 +13,29 @@ RuleState::RuleState(const Rule& rule)
       burst(rule.burst != 0 ? rule.burst : rule.limit),
       spans(rule.spans),
       block{rule.cooldown, rule.dephase},
-      // The counter must outlive the read one span after its interval, and a carry-over of about another
-      // interval.
-      time_to_live(2 * rule.interval + 2 * (rule.interval / rule.spans) + std::chrono::milliseconds{1} +
-                   (rule.algorithm == Algorithm::strict ? lease_skew : Duration{})),
+      // The counter must outlive the read one span after its interval, what is kept back until the end of the
+      // next one, and a carry-over of about another interval.
+      time_to_live(2 * rule.interval + 2 * (rule.interval / rule.spans) + std::chrono::milliseconds{1}),
       algorithm(rule.algorithm),
       early_block(rule.early_block),
       on_store_failure(rule.on_store_failure),
       local_rule(rule.local_rule),
       warmup(rule.warmup),
       penalize(rule.penalize),
-      debt(rule.debt) {}
+      debt(rule.debt),
+      hold_back(rule.algorithm == Algorithm::strict ? 0 : rule.hold_back),
+      block_clock(std::max(block.length(~std::uint64_t{0}), Duration{1}), 1),
+      block_time_to_live(2 * block_clock.interval() + 2 * (rule.interval / rule.spans) +
+                         std::chrono::milliseconds{1}),
+      holding(rule.spans) {}
+
+bool RuleState::holds() const noexcept { return hold_back * static_cast<double>(limit) >= 1; }
+
+void RuleState::share_hold(std::uint32_t nodes) noexcept {
+  // A hundredth of a hundred is one, also in binary fractions.
+  constexpr double rounding = 1e-9;
+  hold = static_cast<std::uint64_t>(
+      hold_back * static_cast<double>(limit) / std::max<std::uint32_t>(nodes, 1) + rounding);
+}
 
 }  // namespace weir

@@ -43,6 +43,10 @@ struct RuleState {
   }
   /// The limit less what the key owes.
   std::uint64_t limit_of(const KeySlot& slot) const noexcept { return limit - std::min(limit, slot.debt); }
+  /// Sets what may be kept back of a key where `nodes` share its limit.
+  void share_hold(std::uint32_t nodes) noexcept;
+  /// Whether nodes keep anything back at all.
+  bool holds() const noexcept;
   /// A span's number among all since the epoch.
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
 
@@ -53,7 +57,7 @@ struct RuleState {
   std::uint64_t burst;  ///< buckets
   std::uint32_t spans;
   BlockTerms block;
-  Duration time_to_live;
+  Duration time_to_live;  ///< what this rule needs; the engine raises it to what its interval's rules need
   Algorithm algorithm;
   EarlyBlock early_block;
   OnStoreFailure on_store_failure;
@@ -61,19 +65,29 @@ struct RuleState {
   Duration warmup;
   bool penalize;
   bool debt;
+  double hold_back;
+  /// Ends of blocks are counted by intervals of their greatest length: an end lies in the running one or the
+  /// next.
+  SpanClock block_clock;
+  Duration block_time_to_live;
 
+  /// What this node may keep back of a key; 0 until it knows how many nodes there are.
+  std::uint64_t hold = 0;
   bool started = false;
   SpanId span;                                  // the span now running
   std::vector<Ledger::SlotIndex> touched;       // counted since the last span's end
   std::vector<Ledger::SlotIndex> last_touched;  // counted in the span that ended last
   std::vector<Ledger::SlotIndex> watched;       // to be asked for in every span, counted or not
   std::vector<Ledger::SlotIndex> awaiting_read;
+  /// Of which something is kept back, by the span in which it is written once its interval has ended.
+  std::vector<std::vector<Ledger::SlotIndex>> holding;
 };
 
 /// What bears on every key.
 struct Cluster {
   bool store_reached = true;
   std::uint32_t nodes = 1;  ///< that were alive a moment ago, this one included
+  bool counted = false;     ///< `nodes` has been counted over a whole period
 };
 
 }  // namespace weir

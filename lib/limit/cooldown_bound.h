@@ -12,7 +12,16 @@
 /// each node is blind for at most 2 spans + 2 round trips, counted from its first admission after t: which may be
 /// late, where a node falls silent and comes back. So the excess is at most the sum over nodes of the most that
 /// is offered to each in any window of that length. Clocks that differ by up to `skew` shift spans and borders
-/// by as much, each way. What blocks, the share (`nodes`) and reading ahead of need spare comes off, and is not
+/// by as much, each way.
+///
+/// Keeping back (Rule::hold_back, a part h of the limit) hides at most h limits over all nodes at the end of any
+/// span. So when the cluster's admissions reach the limit plus that, what is written reaches the limit: h more at
+/// most until then. And a node that has just written may admit its part of h once more before it writes, and
+/// hears, again: another h at most. So the excess grows by at most 2 h limits. (That holds while the nodes know how
+/// many they are: a node keeps nothing back before it has been counted for a whole second, and others know of it
+/// by then.)
+///
+/// What blocks, the share (`nodes`) and reading ahead of need spare comes off, and is not
 /// counted on.
 #pragma once
 
@@ -37,10 +46,13 @@ constexpr Duration cooldown_blind_time(Duration interval, std::uint32_t spans, D
 ///                 counted once more for each time
 /// @param offered  the sum over nodes of the most offered to each in any window of cooldown_blind_time(); where the
 ///                 store fails, loses answers or is wiped: the largest number there is
-constexpr std::uint64_t cooldown_overshoot_bound(std::uint64_t limit, std::uint64_t nodes,
-                                                 std::uint64_t offered) noexcept {
+/// @param hold_back  0 … 0.5, as in the rule; nothing where it comes to less than one request
+constexpr std::uint64_t cooldown_overshoot_bound(std::uint64_t limit, std::uint64_t nodes, std::uint64_t offered,
+                                                 double hold_back) noexcept {
+  const auto hidden = static_cast<std::uint64_t>(2 * hold_back * static_cast<double>(limit) + 1e-9);
   const auto others = static_cast<unsigned __int128>(nodes > 0 ? nodes - 1 : 0) * limit;
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  offered = offered > most - hidden ? most : offered + hidden;
   return std::min(offered, others > most ? most : static_cast<std::uint64_t>(others));
 }
 

@@ -2,6 +2,7 @@
 #include "node/node_core.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <random>
 #include <utility>
 
@@ -65,10 +66,38 @@ void NodeCore::end_thread() {
 void NodeCore::start() {
   // The first publication is there before the first worker comes online.
   advance(system_now());
+  wait_for_first_answer(config_.store.timeout);
   const std::lock_guard lock(control_mutex_);
   thread_ = std::make_unique<ControllerThread>([this] { return advance(system_now()).monotonic; },
                                                [] { return monotonic_now(); }, config_.node.busy_controller);
   store_->on_ready([thread = thread_.get()] { thread->wake(); });
+}
+
+// What a new node knows of the others (how many there are, what time it is) it should know before its first
+// decision, if the store is there. If not, it goes on without.
+void NodeCore::wait_for_first_answer(Duration patience) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool woken = false;
+  {
+    const std::lock_guard lock(control_mutex_);
+    store_->on_ready([&] {
+      const std::lock_guard waking(mutex);
+      woken = true;
+      changed.notify_one();
+    });
+  }
+  const MonotonicTime deadline = monotonic_now() + patience;
+  for (;;) {
+    advance(system_now());
+    const Duration left = deadline - monotonic_now();
+    if (!controller_.awaits_first_answer() || left <= Duration{}) break;
+    std::unique_lock waiting(mutex);
+    changed.wait_for(waiting, left, [&] { return woken; });
+    woken = false;
+  }
+  const std::lock_guard lock(control_mutex_);
+  store_->on_ready({});  // before what it would wake goes away
 }
 
 bool NodeCore::stop(Duration patience) {
@@ -94,6 +123,11 @@ Instant NodeCore::advance(Instant now) {
   const std::lock_guard lock(control_mutex_);
   advanced_ = now.monotonic;
   return controller_.advance(now);
+}
+
+Instant NodeCore::time(Instant own) const {
+  const std::lock_guard lock(control_mutex_);
+  return controller_.time(own);
 }
 
 Figures NodeCore::figures() const {
@@ -132,6 +166,8 @@ Figures NodeCore::figures() const {
   figures.counts_expired = store.expired;
   figures.store_round_trip = store.round_trip;
   figures.store_error = std::move(store.error);
+  figures.clock_offset = controller.clock_offset;
+  figures.clock_uncertainty = controller.clock_uncertainty;
   return figures;
 }
 

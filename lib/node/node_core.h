@@ -39,6 +39,8 @@ class NodeCore {
   /// As Throttle::stop(), at a moment of the caller's clock.
   bool finish(Instant now, Duration patience);
   Instant advance(Instant now);
+  /// A moment of the node's own clocks by the time that spans go by, as known at the last advance().
+  Instant time(Instant own) const;
 
   Figures figures() const;
   std::vector<KeyFigures> top(std::size_t count) const;
@@ -46,6 +48,7 @@ class NodeCore {
 
  private:
   void end_thread();
+  void wait_for_first_answer(Duration patience);
 
   const Config config_;
   Classifier classifier_;

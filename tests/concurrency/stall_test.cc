@@ -37,7 +37,7 @@ struct Stage {
   bool admit(unsigned worker) {
     return node.worker(worker).admit(users[0], now.monotonic).verdict == Verdict::admit;
   }
-  std::uint64_t stored(Ordinal ordinal) { return counters->read("user|u0", ordinal, now.monotonic); }
+  std::uint64_t stored(Ordinal ordinal) { return counters->read({"user|u0", 100ms, ordinal}, now.monotonic); }
 
   std::shared_ptr<MemoryCounters> counters;
   NodeCore node;

@@ -31,8 +31,8 @@ MUTANTS = [
     engine(
         "the last span's count is written to the interval that runs",
         "Step1.TheLastSpanOfAnIntervalIsPushedAfterItsEndAndStillBelongsToIt",
-        "write(rule, slot, slot.current.ordinal, slot.unwritten);\n  slot.unwritten = 0;\n  // What outlives",
-        "write(rule, slot, rule.clock.ordinal(now.wall), slot.unwritten);\n  slot.unwritten = 0;\n  // What outlives",
+        "write(rule, slot, slot.current.ordinal, slot.unwritten);\n  slot.unwritten = 0;\n  if (slot.fresh) ask_first",
+        "write(rule, slot, rule.clock.ordinal(now.wall), slot.unwritten);\n  slot.unwritten = 0;\n  if (slot.fresh) ask_first",
     ),
     engine(
         "a straggler's count goes to the interval that runs",
@@ -65,8 +65,8 @@ MUTANTS = [
     engine(
         "a count is written again with the next span",
         "Step1.EachSpansCountIsWrittenOnce",
-        "  slot.unwritten = 0;\n  // What outlives",
-        "  // What outlives",
+        "  slot.unwritten = 0;\n  if (slot.fresh) ask_first",
+        "  if (slot.fresh) ask_first",
     ),
     # Blocks.
     engine(
@@ -88,8 +88,8 @@ MUTANTS = [
     engine(
         "reaching the limit counts as exceeding it",
         "Step2.ReachingTheLimitExactlyIsNotExceedingIt",
-        "reply.total > rule.limit_of(slot))\n    slot.block.begin",
-        "reply.total >= rule.limit_of(slot))\n    slot.block.begin",
+        "reply.total > rule.limit_of(slot))\n    begin_block",
+        "reply.total >= rule.limit_of(slot))\n    begin_block",
     ),
     engine(
         "reaching the node's part of the limit counts as exceeding it",
@@ -103,13 +103,13 @@ MUTANTS = [
         "a refusal that unlucky chunks caused is never pardoned",
         "Step2.ARefusalThatOnlyUnluckyChunksCausedIsPardoned",
         "pardoned_.push_back(slot.key);",
-        "slot.block.begin(slot.refused_at, rule.block.length(slot.key));",
+        "begin_block(rule, slot, slot.refused_at);",
     ),
     engine(
         "a cooldown begins when the controller hears of the refusal",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
-        "slot.block.begin(slot.refused_at, rule.block.length(slot.key));",
-        "slot.block.begin(last_step_.monotonic + std::chrono::milliseconds{100}, rule.block.length(slot.key));",
+        "begin_block(rule, slot, slot.refused_at);",
+        "begin_block(rule, slot, last_step_.monotonic + std::chrono::milliseconds{100});",
     ),
     # The seeds' ratio of nodes.
     engine(
@@ -145,6 +145,57 @@ MUTANTS = [
         "return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::closed;",
         "return false;",
         file="lib/engine/quota.cc",
+    ),
+    # What is kept back, and what a node learns of the time before.
+    engine(
+        "keys near their limit are kept back too",
+        "HoldBack.KeysNearTheirLimitAreToldOfAtOnce",
+        "!slot.watched && slot.debt == 0 &&\n         !slot.demand.nears(rule.limit_of(slot));",
+        "slot.debt == 0;",
+    ),
+    engine(
+        "what was kept back is never written",
+        "HoldBack.ItIsWrittenOnceToItsOwnIntervalWithinTheNextOne",
+        "  write_held(rule, next, end_all);\n",
+        "",
+    ),
+    engine(
+        "what was kept back is written to the interval that runs",
+        "HoldBack.NoJumpOfTheClockLosesOrDoublesWhatIsKept",
+        "write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);\n    if",
+        "write(rule, slot, running, std::exchange(slot.held, 0), CounterUse::held);\n    if",
+    ),
+    engine(
+        "a late answer of what was kept back blocks",
+        "HoldBack.ALateAnswerBlocksNothing",
+        "  if (reply.use == CounterUse::held) return;",
+        "",
+    ),
+    engine(
+        "a node keeps back before the nodes have been counted",
+        "HoldBack.NothingIsKeptBackBeforeTheNodesHaveBeenCounted",
+        "std::uint64_t hold = 0;",
+        "std::uint64_t hold = 10;",
+        file="lib/engine/rule_state.h",
+        units=["lib/engine/engine.cc", "lib/engine/quota.cc", "lib/engine/rule_state.cc"],
+    ),
+    engine(
+        "only the running interval is asked for a block",
+        "StoredBlock.AlsoAcrossABorderOfTheIntervalsThatEndsAreCountedBy",
+        "  write_block(rule, slot, running + 1, 0);\n",
+        "",
+    ),
+    engine(
+        "a block is not told to the store",
+        "StoredBlock.ANodeThatComesToTheKeyTakesItOver",
+        "  blocks_.push_back(ledger_.index_of(slot));\n",
+        "",
+    ),
+    engine(
+        "what others were offered before counts against the share",
+        "FirstTouch.WhatOthersWereOfferedBeforeSaysNothingOfTheShareFromNowOn",
+        "if (std::exchange(slot.looked_back, false))",
+        "if (std::exchange(slot.looked_back, false) && false)",
     ),
     # The worker.
     worker(
@@ -299,8 +350,8 @@ MUTANTS = [
     engine(
         "heartbeats are not counted",
         "Members.AreThoseWhoseHeartbeatIsInThePeriodThatIsOver",
-        "const auto alive = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total, 1, 1U << 20));",
-        "const auto alive = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total, 1, 1));",
+        "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1U << 20)",
+        "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1)",
     ),
     engine(
         "unknown keys have the whole limit on each node while the store is away",

@@ -31,7 +31,8 @@ class CuttableStore : public Store {
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime) override {
     for (const CounterWrite& write : writes)
       waiting_.push_back(
-          {write.key, write.tag, std::string(write.name), write.ordinal, write.delta, write.returned});
+          {write.key, write.tag, std::string(write.name), write.ordinal, write.delta, write.returned,
+           write.raised_to});
   }
   void collect(std::vector<CounterReply>& replies) override {
     if (cut_) return;
@@ -39,6 +40,7 @@ class CuttableStore : public Store {
       std::uint64_t& total = counters_[{write.name, write.ordinal}];
       total += write.delta;
       total -= std::min(total, write.returned);
+      total = std::max(total, write.raised_to);
       replies.push_back({.key = write.key,
                          .ordinal = write.ordinal,
                          .delta = write.delta,
@@ -65,6 +67,7 @@ class CuttableStore : public Store {
     Ordinal ordinal;
     std::uint64_t delta;
     std::uint64_t returned;
+    std::uint64_t raised_to;
   };
   Counters& counters_;
   const bool& cut_;
@@ -136,7 +139,7 @@ struct Cluster {
     for (const auto& [counter, count] : counted) sum_counted += count;
     // The nodes' own affairs: heartbeats, and what they tell each other of the demand.
     const auto own_affair = [](const std::string& name) {
-      return name.starts_with('~') || name.ends_with("|~refused");
+      return name.starts_with('~') || name.ends_with("|~refused") || name.ends_with("|~blocked");
     };
     for (const auto& [counter, count] : counters)
       if (!own_affair(counter.first)) sum_stored += count;

@@ -203,23 +203,30 @@ TEST(SimOrdinalCounts, KeepsSumsInAnyOrder) {
   EXPECT_EQ(counts.of(6), 0);
 }
 
-OutboxBatch batch_of(std::uint64_t sequence, std::uint64_t delta, std::uint64_t returned = 0) {
-  OutboxBatch batch;
-  batch.sequence = sequence;
-  OutboxEntry entry;
-  entry.name = "user|ann";
-  entry.ordinal = 4;
-  entry.delta = delta;
-  entry.returned = returned;
-  entry.time_to_live = 2s;
-  batch.entries.push_back(entry);
-  return batch;
-}
+/// One count of one key on its way.
+struct Batch {
+  std::uint64_t sequence;
+  std::uint64_t delta;
+  std::uint64_t returned = 0;
+  std::uint64_t raised_to = 0;
+};
 
 class SimServer : public ::testing::Test {
  protected:
-  std::uint64_t apply(std::uint32_t sender, const OutboxBatch& batch, Duration now = 0s) {
-    server.apply(sender, batch, 60s, now, outcomes);
+  std::uint64_t apply(std::uint32_t sender, const Batch& batch, Duration now = 0s) {
+    static constexpr std::string_view key = "user|ann";
+    OutboxEntry entry;
+    entry.name_size = key.size();
+    entry.delta = batch.delta;
+    entry.returned = batch.returned;
+    entry.raised_to = batch.raised_to;
+    server.apply(sender,
+                 {.group = {.partition = partition_of(key), .interval = 1s, .ordinal = 4},
+                  .sequence = batch.sequence,
+                  .time_to_live = 2s,
+                  .entries = std::span(&entry, 1),
+                  .names = key},
+                 now, outcomes);
     return outcomes.at(0).total;
   }
   Server server;
@@ -228,33 +235,39 @@ class SimServer : public ::testing::Test {
 };
 
 TEST_F(SimServer, AppliesABatchOnceHoweverOftenItComes) {
-  EXPECT_EQ(apply(0, batch_of(1, 5)), 5U);
-  EXPECT_EQ(apply(0, batch_of(1, 5)), 5U);
-  EXPECT_EQ(apply(0, batch_of(2, 3)), 8U);
-  EXPECT_EQ(apply(0, batch_of(1, 5)), 8U);  // a copy that comes late
-  EXPECT_EQ(apply(1, batch_of(1, 2)), 10U);
+  EXPECT_EQ(apply(0, {1, 5}), 5U);
+  EXPECT_EQ(apply(0, {1, 5}), 5U);
+  EXPECT_EQ(apply(0, {2, 3}), 8U);
+  EXPECT_EQ(apply(0, {1, 5}), 8U);  // a copy that comes late
+  EXPECT_EQ(apply(1, {1, 2}), 10U);
   EXPECT_EQ(server.ledger(name).of(4), 10);
 }
 
 TEST_F(SimServer, TakesOffWhatIsReturned) {
-  apply(0, batch_of(1, 5));
-  EXPECT_EQ(apply(0, batch_of(2, 1, 3)), 3U);
+  apply(0, {1, 5});
+  EXPECT_EQ(apply(0, {2, 1, 3}), 3U);
   EXPECT_EQ(server.ledger(name).of(4), 3);
 }
 
+TEST_F(SimServer, RaisesToTheLargest) {
+  EXPECT_EQ(apply(0, {1, 0, 0, 70}), 70U);
+  EXPECT_EQ(apply(1, {1, 0, 0, 50}), 70U);
+  EXPECT_EQ(apply(1, {2, 0, 0, 90}), 90U);
+}
+
 TEST_F(SimServer, ForgetsCountersThatHaveExpiredButNotTheLedger) {
-  apply(0, batch_of(1, 5));
-  EXPECT_EQ(apply(0, batch_of(2, 0), 1999ms), 5U);
-  EXPECT_EQ(apply(0, batch_of(3, 0), 2s), 0U);
+  apply(0, {1, 5});
+  EXPECT_EQ(apply(0, {2, 0}, 1999ms), 5U);
+  EXPECT_EQ(apply(0, {3, 0}, 2s), 0U);
   EXPECT_EQ(server.ledger(name).of(4), 5);
 }
 
 TEST_F(SimServer, CountsABatchThatAWipeHasTakenOnceInTheLedger) {
-  apply(0, batch_of(1, 5));
+  apply(0, {1, 5});
   server.wipe();
-  EXPECT_EQ(apply(0, batch_of(1, 5)), 5U);  // its answer was lost, so it is sent again
+  EXPECT_EQ(apply(0, {1, 5}), 5U);  // its answer was lost, so it is sent again
   EXPECT_EQ(server.ledger(name).of(4), 5);
-  EXPECT_EQ(apply(0, batch_of(2, 2)), 7U);
+  EXPECT_EQ(apply(0, {2, 2}), 7U);
   EXPECT_EQ(server.ledger(name).of(4), 7);
 }
 
@@ -277,10 +290,12 @@ class SimNetwork : public ::testing::Test {
     client.submit({{.key = 1,
                     .name = "user|ann",
                     .ordinal = 4,
+                    .interval = 1s,
                     .delta = delta,
                     .time_to_live = 100s,
                     .expires = now + 100s,
                     .returned = 0,
+                    .raised_to = 0,
                     .tag = 0}},
                   now);
   }

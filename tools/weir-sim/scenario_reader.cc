@@ -763,6 +763,7 @@ std::vector<Rule> with_algorithm(const std::vector<Rule>& rules, Algorithm algor
     if (!foreign_key("burst", algorithm).empty()) rule.burst = plain.burst;
     if (!foreign_key("warmup", algorithm).empty()) rule.warmup = plain.warmup;
     if (!foreign_key("dephase", algorithm).empty()) rule.dephase = plain.dephase;
+    if (!foreign_key("hold_back", algorithm).empty()) rule.hold_back = plain.hold_back;
     if (!foreign_key("local_rule", algorithm).empty()) rule.local_rule = plain.local_rule;
     if (!foreign_key("cooldown", algorithm).empty()) rule.cooldown = rule.interval;
   }

@@ -28,6 +28,8 @@ inline constexpr std::size_t max_dimensions = 8;
 inline constexpr std::uint64_t max_sliding_log_limit = 4096;
 /// The most spans of a sliding window: it remembers every span.
 inline constexpr std::uint32_t max_sliding_window_spans = 100;
+/// The largest part of a limit that nodes may keep back from each other.
+inline constexpr double max_hold_back = 0.5;
 /// Distinct header names all rules of one configuration may use.
 inline constexpr std::size_t max_chosen_headers = 16;
 
@@ -111,6 +113,10 @@ struct Rule {
   std::uint64_t burst = 0;  ///< what may be saved up; 0: the limit. Token and leaky bucket
   Duration warmup{};        ///< from cold to the full rate; 0: none. Token bucket
   EarlyBlock early_block = EarlyBlock::sound;
+  /// The part of the limit, 0 … 0.5, that all nodes together may leave untold within an interval: a key of
+  /// which a node has counted no more than its share of it is written once per interval instead of once per
+  /// span. Not with strict, whose claims must be told.
+  double hold_back = 0.01;
   bool debt = false;   ///< what was admitted over the limit is taken off the next intervals
   Duration dephase{};  ///< blocks end up to so much later, each at a time of its own. Algorithm cooldown
   std::uint32_t weight = 1;  ///< what one request costs; ≥ 0

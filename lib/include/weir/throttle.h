@@ -108,6 +108,8 @@ struct Figures {
   std::uint64_t counts_expired = 0;  ///< weight given up: its counter had expired before the store came back
   Duration store_round_trip{};       ///< of the last answered batch
   std::string store_error;           ///< why the store is down; empty while up
+  Duration clock_offset{};  ///< the store's time, which spans go by, less the node's own wall clock
+  Duration clock_uncertainty{};  ///< how wrong that may be; 0: the store has told no time, the node's own counts
 };
 
 /// One key, for tables and dashboards.

@@ -67,6 +67,8 @@ TEST(Config, AnEmptyFileIsANodeWithoutRulesAndWithDefaults) {
   EXPECT_EQ(result.config.store.timeout, 50ms);
   EXPECT_EQ(result.config.store.reconnect, 200ms);
   EXPECT_EQ(result.config.store.prefix, "weir");
+  EXPECT_EQ(result.config.store.layout, StoreLayout::hash);
+  EXPECT_EQ(result.config.store.backlog, 4194304u);
   EXPECT_THAT(result.config.ports.pairs, IsEmpty());
   EXPECT_EQ(result.config.ports.descriptors, 1024u);
   EXPECT_EQ(result.config.ports.queues, 0u);
@@ -184,15 +186,35 @@ TEST(Config, EveryAlgorithmIsUnderstood) {
   }
 }
 
+TEST(Config, EveryKeyOfTheStoreIsRead) {
+  const ConfigResult read = parse_config(
+      "[store]\nurl = \"rediss+cluster://a,b\"\nlayout = \"plain\"\nbacklog = 5000\n"
+      "password_file = \"/p\"\npassword_env = \"P\"\nca_file = \"/ca\"\ncertificate_file = \"/c\"\n"
+      "private_key_file = \"/k\"\nserver_name = \"redis.example\"\n"
+      "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n",
+      "c.toml");
+  ASSERT_TRUE(read) << read.errors[0].to_string();
+  const StoreConfig& store = read.config.store;
+  EXPECT_EQ(store.url, "rediss+cluster://a,b");
+  EXPECT_EQ(store.layout, StoreLayout::plain);
+  EXPECT_EQ(store.backlog, 5000u);
+  EXPECT_EQ(store.password_file, "/p");
+  EXPECT_EQ(store.password_env, "P");
+  EXPECT_EQ(store.ca_file, "/ca");
+  EXPECT_EQ(store.certificate_file, "/c");
+  EXPECT_EQ(store.private_key_file, "/k");
+  EXPECT_EQ(store.server_name, "redis.example");
+}
+
 TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
   const ConfigResult read = parse_config(
       "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n"
       "algorithm = \"cooldown\"\ncooldown = \"3s\"\ndephase = \"500ms\"\nearly_block = \"predictive\"\n"
-      "debt = true\npenalize = true\nlocal_rule = \"per-span\"\n"
+      "debt = true\npenalize = true\nlocal_rule = \"per-span\"\nhold_back = 0.25\n"
       "[[rule]]\nname = \"b\"\nlimit = 5\ninterval = \"1s\"\n"
       "algorithm = \"token-bucket\"\nburst = 9\nwarmup = \"2s\"\n"
       "[[rule]]\nname = \"c\"\nlimit = 5\ninterval = \"1s\"\n"
-      "algorithm = \"leaky-bucket\"\nburst = 9223372036854775807\n",
+      "algorithm = \"leaky-bucket\"\nburst = 9223372036854775807\nhold_back = 0\n",
       "c.toml");
   ASSERT_TRUE(read) << read.errors[0].to_string();
   const Rule& blocks = read.config.rules[0];
@@ -202,6 +224,9 @@ TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
   EXPECT_TRUE(blocks.debt);
   EXPECT_TRUE(blocks.penalize);
   EXPECT_EQ(blocks.local_rule, LocalRule::per_span);
+  EXPECT_EQ(blocks.hold_back, 0.25);
+  EXPECT_EQ(read.config.rules[1].hold_back, 0.01);
+  EXPECT_EQ(read.config.rules[2].hold_back, 0.0);
   EXPECT_EQ(read.config.rules[1].burst, 9u);
   EXPECT_EQ(read.config.rules[1].warmup, 2s);
   EXPECT_EQ(read.config.rules[2].burst, 9223372036854775807u);
@@ -252,9 +277,10 @@ TEST(ConfigErrors, UnknownKeysAreToldAtTheKey) {
   EXPECT_THAT(errors_of("[node]\n  kesy = 100\n"),
               ElementsAre("c.toml:2:3: unknown key \"kesy\" in [node]; did you mean \"keys\"?"));
   EXPECT_THAT(
-      errors_of("[store]\npassword = \"x\"\n"),
-      ElementsAre(
-          "c.toml:2:1: unknown key \"password\" in [store]; there are: url, timeout, reconnect, prefix"));
+      errors_of("[store]\npass = \"x\"\n"),
+      ElementsAre("c.toml:2:1: unknown key \"pass\" in [store]; there are: url, timeout, reconnect, prefix, "
+                  "layout, backlog, "
+                  "password_file, password_env, ca_file, certificate_file, private_key_file, server_name"));
   EXPECT_THAT(errors_of("[ports]\npair = []\n"),
               ElementsAre("c.toml:2:1: unknown key \"pair\" in [ports]; did you mean \"pairs\"?"));
   EXPECT_THAT(rule_errors("limits = 7"),
@@ -331,10 +357,13 @@ TEST(ConfigErrors, StoreValuesAreChecked) {
                           "c.toml:3:13: reconnect must be from 10ms to 1m, not 2m",
                           "c.toml:4:10: prefix must have 1 to 64 letters, digits, '.', '_', '-' and ':'"));
   EXPECT_THAT(errors_of("[store]\nprefix = \"\""), SizeIs(1));
+  EXPECT_THAT(errors_of("[store]\nbacklog = 1023\nlayout = \"hsah\""),
+              ElementsAre("c.toml:2:11: backlog must be a whole number from 1024 to 67108864, not 1023",
+                          "c.toml:3:10: unknown layout \"hsah\"; did you mean \"hash\"?"));
 }
 
 TEST(ConfigErrors, AStoreAddressIsNeverShown) {
-  const auto errors = errors_of("[store]\nurl = \"rediss://user:hunter2@host\"");
+  const auto errors = errors_of("[store]\nurl = \"redisss://user:hunter2@host\"");
   ASSERT_THAT(errors, SizeIs(1));
   EXPECT_THAT(errors[0], StartsWith("c.toml:2:7: url must be memory://, redis://"));
   EXPECT_THAT(errors[0], Not(HasSubstr("hunter2")));
@@ -449,6 +478,15 @@ TEST(ConfigErrors, ValuesOfTheAlgorithmsAreChecked) {
   EXPECT_THAT(rule_errors("dephase = \"367d\""),
               ElementsAre("c.toml:5:11: dephase must be from 0s to 366d, not 367d"));
   EXPECT_THAT(rule_errors("dephase = \"366d\""), IsEmpty());
+  for (const std::string value : {"-0.01", "0.51", "2", "nan", "inf"})
+    EXPECT_THAT(
+        rule_errors("hold_back = " + value),
+        ElementsAre("c.toml:5:13: hold_back must be a number from 0 to 0.5, the part of the limit that nodes "
+                    "may keep back from each other"))
+        << value;
+  EXPECT_THAT(rule_errors("hold_back = 0.5"), IsEmpty());
+  EXPECT_THAT(rule_errors("hold_back = \"1%\""),
+              ElementsAre("c.toml:5:13: hold_back must be a number from 0 to 0.5, not a string"));
   EXPECT_THAT(rule_errors("debt = 1"),
               ElementsAre("c.toml:5:8: debt must be true or false, not a whole number"));
   EXPECT_THAT(rule_errors("early_block = \"predict\""),
@@ -488,6 +526,9 @@ TEST(ConfigErrors, KeysOfAnotherAlgorithmAreTold) {
                           "too much: leave debt out"));
   EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"sliding-window\""),
               ElementsAre(HasSubstr("because the window still counts what was admitted too much")));
+  EXPECT_THAT(
+      rule_errors("algorithm = \"strict\"\nhold_back = 0.1"),
+      ElementsAre(HasSubstr("strict is exact because all of its claims are told: leave hold_back out")));
   EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"strict\""),
               ElementsAre(HasSubstr("because it never admits too much")));
 }
@@ -513,6 +554,8 @@ TEST(ConfigErrors, EveryKeyBelongsToTheAlgorithmsThatKnowIt) {
   EXPECT_THAT(takers("warmup = \"1s\""), ElementsAre(token_bucket));
   EXPECT_THAT(takers("debt = true"), ElementsAre(cooldown, fixed_window, shed));
   EXPECT_THAT(takers("debt = false"), ElementsAreArray(every_algorithm));
+  EXPECT_THAT(takers("hold_back = 0.01"), ElementsAre(cooldown, fixed_window, sliding_window, token_bucket,
+                                                      leaky_bucket, sliding_log, shed));
   EXPECT_THAT(takers("penalize = true"), ElementsAre(cooldown, fixed_window));
   EXPECT_THAT(takers("penalize = false"), ElementsAreArray(every_algorithm));
   EXPECT_THAT(takers("early_block = \"predictive\""),

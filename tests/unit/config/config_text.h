@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <iomanip>
+#include <sstream>
 #include <string>
 
 #include "config/dimensions.h"
@@ -48,6 +50,12 @@ inline std::string toml_text(const Config& config) {
     if (rule.algorithm == Algorithm::cooldown)
       text += "cooldown = " + toml_string(rule.cooldown) + "\ndephase = " + toml_string(rule.dephase) +
               "\nlocal_rule = " + toml_string(std::string(to_string(rule.local_rule))) + '\n';
+    // As exactly as a double is.
+    if (rule.algorithm != Algorithm::strict) {
+      std::ostringstream fraction;
+      fraction << std::setprecision(17) << std::showpoint << rule.hold_back;
+      text += "hold_back = " + fraction.str() + '\n';
+    }
     if (rule.burst != 0) text += "burst = " + std::to_string(rule.burst) + '\n';
     if (rule.algorithm == Algorithm::token_bucket) text += "warmup = " + toml_string(rule.warmup) + '\n';
   }

@@ -21,6 +21,7 @@ inline Rule rule_of(std::uint64_t limit, Duration interval = 1s, std::uint32_t s
   rule.interval = interval;
   rule.spans = spans;
   rule.cooldown = interval;
+  rule.hold_back = 0;  // so that every count shows
   return rule;
 }
 
@@ -59,13 +60,16 @@ class EngineNode {
     return std::hash<std::string>{}(value)*31 + rule + 1;
   }
 
-  /// Ends spans and returns what the engine wants written, by name and ordinal.
+  /// Ends spans and returns what the engine wants written, by name and ordinal; of blocks only `pending` tells.
   std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> step(Duration now) {
     engine.step(at(now));
+    engine.tell_blocks(at(now));
     std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
     for (const EngineWrite& write : engine.writes()) {
-      written.push_back({{std::string(write.name), write.ordinal}, write.delta});
-      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta, write.returned});
+      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta, write.returned,
+                         write.raised_to});
+      if (write.use != CounterUse::blocked)
+        written.push_back({{std::string(write.name), write.ordinal}, write.delta});
     }
     engine.clear_writes();
     return written;
@@ -77,6 +81,7 @@ class EngineNode {
       std::uint64_t& total = counters[{write.name, write.ordinal}];
       total += write.delta;
       total -= std::min(total, write.returned);
+      total = std::max(total, write.raised_to);
       engine.reply({.key = write.key,
                     .use = write.use,
                     .ordinal = write.ordinal,
@@ -115,6 +120,7 @@ class EngineNode {
     Ordinal ordinal;
     std::uint64_t delta;
     std::uint64_t returned;
+    std::uint64_t raised_to;
   };
   Engine engine;
   std::vector<Pending> pending;

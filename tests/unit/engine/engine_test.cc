@@ -49,6 +49,7 @@ TEST(Step1, NothingIsWrittenTwice) {
 TEST(Step1, WithinASpanNothingIsWritten) {
   EngineNode node(rule_of(100));
   node.count(0ms, 7);
+  EXPECT_EQ(node.step(99ms), (Written{{{"login|a", first_ordinal}, 0}})) << "a new key is only asked for";
   EXPECT_EQ(node.step(99ms), Written{});
   node.count(0ms, 1);
   EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 8}}));
@@ -398,10 +399,34 @@ TEST(SeveralRules, EachRuleHasItsOwnSpansAndOrdinals) {
   EngineNode node({rule_of(100), slow});
   node.count(0ms, 3, 3, never, "a", 0);
   node.count(0ms, 3, 3, never, "a", 1);
-  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 3}}));
+  EXPECT_EQ(node.step(100ms), (Written{{{"login|a", first_ordinal}, 3}, {{"slow|a", 16}, 0}}));
   node.count(100ms, 2, 2, never, "a", 1);
   // 1000 s lies 40 s into a minute: the slow rule's span ends on the next multiple of 10 s.
   EXPECT_EQ(node.step(10s), (Written{{{"slow|a", 16}, 5}}));
+}
+
+TEST(SeveralRules, CountersOfOneIntervalLiveEquallyLong) {
+  Rule coarse = rule_of(100, 1s, 2);
+  coarse.name = "coarse";
+  Rule leased = rule_of(100, 60s, 6);
+  leased.name = "leased";
+  leased.algorithm = Algorithm::strict;
+  Rule minute = rule_of(100, 60s, 20);
+  minute.name = "minute";
+  Rule window = rule_of(100, 1s, 10);
+  window.name = "window";
+  window.algorithm = Algorithm::fixed_window;  // sends heartbeats, which count seconds
+  EngineNode node({rule_of(100), coarse, leased, minute, window});
+  for (RuleIndex rule = 0; rule < 5; ++rule) node.count(0ms, 50, 50, never, "a", rule);
+  node.engine.step(EngineNode::at(60s));
+  std::map<Duration, Duration> lives;
+  for (const EngineWrite& write : node.engine.writes()) {
+    ASSERT_GT(write.interval, 0ns) << write.name;
+    const auto [known, first] = lives.try_emplace(write.interval, write.time_to_live);
+    EXPECT_EQ(known->second, write.time_to_live) << write.name;
+    EXPECT_GE(write.time_to_live, 2 * write.interval);
+  }
+  EXPECT_EQ(lives.size(), 2U);
 }
 
 TEST(Bounds, AFullLedgerStillCountsEveryRequestInTheStore) {

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a node that comes to a key learns of the time before: counts of the running interval, and blocks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine_fixture.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr Ordinal first_ordinal = 1000;
+
+Rule blocking_rule(Duration cooldown = 3s) {
+  Rule rule = rule_of(100);
+  rule.cooldown = cooldown;
+  return rule;
+}
+
+std::vector<EngineNode::Pending> of_blocks(const EngineNode& node) {
+  std::vector<EngineNode::Pending> found;
+  for (const EngineNode::Pending& write : node.pending)
+    if (write.use == CounterUse::blocked) found.push_back(write);
+  return found;
+}
+
+/// Exceeds the limit in the span that begins at `began`; the block begins with the refusal 50 ms later.
+void exceed(EngineNode& node, Counters& counters, Duration began) {
+  node.count(began, 130, 100, EngineNode::at(began + 50ms).monotonic);
+  node.step(began + 100ms);
+  node.sync(counters, began + 105ms);
+  ASSERT_TRUE(node.blocked(began + 106ms));
+}
+
+TEST(StoredBlock, ItsEndIsTheCountersValueAndNamesTheOrdinal) {
+  EngineNode node(blocking_rule());
+  node.count(0ms, 130, 100, EngineNode::at(50ms).monotonic);
+  node.step(100ms);
+  std::vector<EngineNode::Pending> raised = of_blocks(node);
+  std::erase_if(raised, [](const EngineNode::Pending& write) { return write.raised_to == 0; });
+  ASSERT_EQ(raised.size(), 1U);
+  EXPECT_EQ(raised[0].name, "login|a|~blocked");
+  EXPECT_EQ(raised[0].raised_to, 1'000'000U + 50 + 3'000);  // milliseconds of Unix time
+  EXPECT_EQ(raised[0].ordinal, 1'003'050 / 3'000);
+  EXPECT_EQ(raised[0].delta, 0U);
+}
+
+TEST(StoredBlock, IsToldOncePerBlock) {
+  EngineNode node(blocking_rule());
+  Counters counters;
+  exceed(node, counters, 0ms);
+  int raised = 0;
+  for (Duration now = 200ms; now <= 3s; now += 100ms) {
+    node.count(now - 100ms, 10, 0, EngineNode::at(now - 50ms).monotonic);
+    node.step(now);
+    for (const EngineNode::Pending& write : of_blocks(node)) raised += write.raised_to > 0;
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_EQ(raised, 0);
+}
+
+TEST(StoredBlock, ANodeThatComesToTheKeyTakesItOver) {
+  const Rule rule = blocking_rule();
+  Counters counters;
+  EngineNode first(rule);
+  exceed(first, counters, 0ms);
+  EngineNode restarted(rule);
+  restarted.step(1900ms);
+  restarted.count(1900ms, 1);
+  restarted.step(2000ms);
+  restarted.sync(counters, 2005ms);
+  EXPECT_TRUE(restarted.blocked(2005ms));
+  EXPECT_TRUE(restarted.blocked(3049ms));
+  EXPECT_FALSE(restarted.blocked(3050ms)) << "it ends where the others' ends";
+}
+
+TEST(StoredBlock, AlsoAcrossABorderOfTheIntervalsThatEndsAreCountedBy) {
+  // 1,000 s is 1 s into an interval of three seconds: blocks from 0 to 5 s end in three different ones.
+  const Rule rule = blocking_rule();
+  for (Duration began = 0s; began < 5s; began += 300ms) {
+    Counters counters;
+    EngineNode first(rule);
+    first.step(began);
+    exceed(first, counters, began);
+    for (const Duration later : {Duration(200ms), Duration(1500ms), Duration(2900ms)}) {
+      EngineNode restarted(rule);
+      restarted.step(began + later - 100ms);
+      restarted.count(began + later - 100ms, 1);
+      restarted.step(began + later);
+      restarted.sync(counters, began + later);
+      EXPECT_TRUE(restarted.blocked(began + 3049ms)) << began.count() << " " << later.count();
+      EXPECT_FALSE(restarted.blocked(began + 3050ms));
+    }
+  }
+}
+
+TEST(StoredBlock, OfTheLatestEndOnly) {
+  const Rule rule = blocking_rule();
+  Counters counters;
+  EngineNode first(rule);
+  exceed(first, counters, 0ms);
+  EngineNode second(rule);
+  second.step(700ms);
+  second.engine.reply({}, EngineNode::at(700ms));
+  second.count(700ms, 130, 100, EngineNode::at(750ms).monotonic);
+  second.step(800ms);  // begins a block of its own before it has heard of the other
+  second.sync(counters, 805ms);
+  EngineNode restarted(rule);
+  restarted.step(1900ms);
+  restarted.count(1900ms, 1);
+  restarted.step(2000ms);
+  restarted.sync(counters, 2005ms);
+  EXPECT_TRUE(restarted.blocked(3749ms));
+  EXPECT_FALSE(restarted.blocked(3750ms));
+}
+
+TEST(StoredBlock, OneThatIsOverBlocksNobody) {
+  const Rule rule = blocking_rule(500ms);
+  Counters counters;
+  EngineNode first(rule);
+  exceed(first, counters, 0ms);
+  EngineNode late(rule);
+  late.step(1000ms);
+  late.count(1000ms, 1);
+  late.step(1100ms);
+  late.sync(counters, 1105ms);
+  EXPECT_FALSE(late.blocked(1105ms));
+}
+
+TEST(StoredBlock, AClockThatWasSetMakesNoBlockLongerThanARuleCan) {
+  const Rule rule = blocking_rule();
+  const Ordinal running = 1'000 / 3;
+  Counters counters{{{"login|a|~blocked", running}, 9'000'000'000}, {{"login|a|~blocked", running + 1}, 1}};
+  EngineNode node(rule);
+  node.count(0ms, 1);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  EXPECT_TRUE(node.blocked(3100ms));
+  EXPECT_FALSE(node.blocked(3106ms));
+}
+
+TEST(StoredBlock, IsAskedForAgainAfterTheKeyWasAway) {
+  EngineNode node(blocking_rule());
+  Counters counters;
+  node.count(0ms, 1);
+  node.step(100ms);
+  EXPECT_EQ(of_blocks(node).size(), 2U);
+  node.sync(counters, 105ms);
+  node.count(1000ms, 1);
+  node.step(1100ms);
+  EXPECT_TRUE(of_blocks(node).empty()) << "it was here all the time";
+  node.sync(counters, 1105ms);
+  node.step(2000ms);
+  node.step(2900ms);
+  node.count(3000ms, 1);
+  node.step(3100ms);
+  EXPECT_EQ(of_blocks(node).size(), 2U);
+}
+
+TEST(StoredBlock, IsNotAskedForWhereNothingBlocks) {
+  Rule rule = blocking_rule();
+  rule.algorithm = Algorithm::fixed_window;
+  EngineNode node(rule);
+  node.count(0ms, 130, 100);
+  node.step(100ms);
+  EXPECT_TRUE(of_blocks(node).empty());
+}
+
+TEST(FirstTouch, ALongSpanIsNotWaitedForToAskWhatOthersHaveCounted) {
+  EngineNode node(rule_of(100, 60s, 6));
+  Counters counters{{{"login|a", 16}, 70}};  // 1000 s lie 40 s into a minute
+  node.count(0ms, 5);
+  node.step(1s);
+  node.sync(counters, 1010ms);
+  EXPECT_EQ(node.state(1010ms).allowance, 30U);
+  node.count(1s, 5);
+  node.step(2s);
+  EXPECT_TRUE(node.pending.empty()) << "once";
+  node.step(20s);
+  node.sync(counters, 20010ms);
+  EXPECT_EQ((counters[{"login|a", 16}]), 80U);
+}
+
+TEST(FirstTouch, AKeyThatCountsLittleIsAskedForWhenItCountsMore) {
+  Rule rule = rule_of(1000, 60s, 6);
+  rule.hold_back = 0.01;
+  EngineNode node(rule);
+  Counters counters;
+  for (Duration now = 1s; now <= 4s; now += 1s) {
+    node.step(now);
+    node.sync(counters, now);
+  }
+  const auto asks = [&] {
+    return std::ranges::any_of(node.pending,
+                               [](const EngineNode::Pending& write) { return write.name == "login|a"; });
+  };
+  node.count(4s, 8);
+  node.step(5s);
+  EXPECT_FALSE(asks());
+  node.count(5s, 3);
+  node.step(6s);
+  EXPECT_TRUE(asks());
+}
+
+TEST(FirstTouch, WhatOthersWereOfferedBeforeSaysNothingOfTheShareFromNowOn) {
+  Rule rule = rule_of(1000, 60s, 6);
+  rule.algorithm = Algorithm::fixed_window;
+  EngineNode node(rule);
+  Counters counters{{{"login|a", 16}, 900}};
+  for (Ordinal second = first_ordinal - 1; second < first_ordinal + 4; ++second)
+    counters[{"~nodes", second}] = 3;
+  node.step(1s);
+  node.sync(counters, 1010ms);
+  node.count(1s, 5);
+  node.step(2s);
+  node.sync(counters, 2010ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 4.0) << "an even share among four";
+}
+
+TEST(FirstTouch, ANodeThatBeginsAsksAtOnceHowManyThereAre) {
+  Rule rule = rule_of(1000);
+  rule.algorithm = Algorithm::fixed_window;
+  EngineNode node(rule);
+  Counters counters{{{"~nodes", first_ordinal - 1}, 3}};
+  node.step(10ms);
+  node.sync(counters, 20ms);
+  EXPECT_EQ(node.engine.nodes(), 4U) << "those, and itself";
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a node keeps back of light keys (algorithm.md §7), when it is written after all, and what that saves.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine_fixture.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr Ordinal first_ordinal = 1000;
+
+Rule light_rule(std::uint64_t limit = 1000, double hold_back = 0.01) {
+  Rule rule = rule_of(limit);
+  rule.hold_back = hold_back;
+  return rule;
+}
+
+/// A node that has counted the nodes of its cluster; its next span begins at `now`.
+class CountedNode : public EngineNode {
+ public:
+  explicit CountedNode(const Rule& rule, std::uint64_t others = 0, std::uint32_t keys = 1024)
+      : EngineNode(std::vector<Rule>{rule}, keys) {
+    for (now = 100ms; now <= 3s; now += 100ms) {
+      for (Ordinal second = first_ordinal - 1; second < first_ordinal + 4; ++second)
+        counters.try_emplace({"~nodes", second}, others);
+      step(now);
+      sync(counters, now);
+    }
+    now = 3s;
+    written.clear();
+  }
+
+  /// Ends the span that runs; what is written of keys shows in `written`.
+  void end_span() {
+    now += 100ms;
+    step(now);
+    note();
+    sync(counters, now + 5ms);
+  }
+  void end_all() {
+    engine.step(at(now), true);
+    for (const EngineWrite& write : engine.writes())
+      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+                         write.returned, write.raised_to});
+    engine.clear_writes();
+    note();
+    sync(counters, now + 5ms);
+  }
+  void note() {
+    for (const Pending& write : pending)
+      if (write.use != CounterUse::members) written.push_back(write);
+  }
+  /// Of one counter's count, over all writes.
+  std::uint64_t sum(Ordinal ordinal, const std::string& value = "a") const {
+    std::uint64_t sum = 0;
+    for (const Pending& write : written)
+      if (write.name == "login|" + value && write.ordinal == ordinal) sum += write.delta;
+    return sum;
+  }
+  std::uint64_t stored(Ordinal ordinal, const std::string& value = "a") const {
+    const auto found = counters.find({"login|" + value, ordinal});
+    return found == counters.end() ? 0 : found->second;
+  }
+
+  Counters counters;
+  std::vector<Pending> written;
+  Duration now{};
+};
+
+TEST(HoldBack, WhatALightKeyCountedIsKeptWithinTheInterval) {
+  CountedNode node(light_rule());  // 10 of a limit of 1000, and no other node
+  for (int span = 0; span < 9; ++span) {
+    node.count(node.now, 1);
+    node.end_span();
+  }
+  EXPECT_TRUE(node.written.empty()) << node.written.front().name;
+}
+
+TEST(HoldBack, ItIsWrittenOnceToItsOwnIntervalWithinTheNextOne) {
+  CountedNode node(light_rule());
+  for (int span = 0; span < 10; ++span) {
+    node.count(node.now, 1);
+    node.end_span();
+  }
+  for (int span = 0; span < 10; ++span) node.end_span();
+  ASSERT_EQ(node.written.size(), 1U);
+  EXPECT_EQ(node.written[0].ordinal, first_ordinal + 3);
+  EXPECT_EQ(node.written[0].delta, 10U);
+  EXPECT_EQ(node.stored(first_ordinal + 3), 10U);
+  for (int span = 0; span < 30; ++span) node.end_span();
+  EXPECT_EQ(node.written.size(), 1U) << "neither asked for nor written again";
+}
+
+TEST(HoldBack, MoreThanThatIsWrittenWithAllThatWasKept) {
+  CountedNode node(light_rule());
+  node.count(node.now, 10);
+  node.end_span();
+  EXPECT_TRUE(node.written.empty());
+  node.count(node.now, 1);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 11U);
+  node.count(node.now, 4);  // light again
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 11U);
+}
+
+TEST(HoldBack, NodesShareWhatIsKeptBack) {
+  CountedNode node(light_rule(), 4);  // five nodes: two each
+  node.count(node.now, 2);
+  node.end_span();
+  EXPECT_TRUE(node.written.empty());
+  node.count(node.now, 1);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 3U);
+}
+
+TEST(HoldBack, NothingIsKeptBackBeforeTheNodesHaveBeenCounted) {
+  EngineNode node(light_rule());
+  node.count(0ms, 1);
+  node.step(100ms);
+  EXPECT_TRUE(std::ranges::any_of(node.pending, [](const EngineNode::Pending& write) {
+    return write.use == CounterUse::counted && write.delta == 1;
+  }));
+}
+
+TEST(HoldBack, OrWhereItIsSwitchedOffOrTheRuleIsStrict) {
+  CountedNode off(light_rule(1000, 0));
+  off.count(off.now, 1);
+  off.end_span();
+  EXPECT_EQ(off.sum(first_ordinal + 3), 1U);
+  Rule rule = light_rule();
+  rule.algorithm = Algorithm::strict;
+  CountedNode strict(rule);
+  strict.count(strict.now, 1, 0);
+  strict.end_span();
+  EXPECT_FALSE(strict.written.empty()) << "a claim";
+}
+
+TEST(HoldBack, KeysNearTheirLimitAreToldOfAtOnce) {
+  CountedNode node(light_rule());
+  node.counters[{"login|a", first_ordinal + 3}] = 950;  // others
+  node.count(node.now, 20);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 20U);
+  node.count(node.now, 1);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 21U);
+}
+
+TEST(HoldBack, AKeyThatWasRefusedIsNoLightOne) {
+  CountedNode node(light_rule());
+  node.count(node.now, 3, 1);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 1U);
+}
+
+TEST(HoldBack, NothingIsKeptBackWhileTheStoreIsAway) {
+  CountedNode node(light_rule());
+  node.engine.sync_result(false, EngineNode::at(node.now));
+  node.count(node.now, 1);
+  node.now += 100ms;
+  node.step(node.now);
+  node.note();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 1U) << "it waits for the store, not here";
+}
+
+TEST(HoldBack, ANodeThatStopsWritesEverything) {
+  CountedNode node(light_rule());
+  for (int key = 0; key < 50; ++key) node.count(node.now, 1, 1, never, std::to_string(key));
+  node.end_span();
+  for (int span = 0; span < 9; ++span) node.end_span();
+  for (int key = 0; key < 50; ++key) node.count(node.now, 1, 1, never, std::to_string(key));
+  node.end_span();
+  node.end_all();
+  for (int key = 0; key < 50; ++key) {
+    EXPECT_EQ(node.stored(first_ordinal + 3, std::to_string(key)), 1U) << key;
+    EXPECT_EQ(node.stored(first_ordinal + 4, std::to_string(key)), 1U) << key;
+  }
+}
+
+TEST(HoldBack, ALateAnswerBlocksNothing) {
+  CountedNode node(light_rule());
+  node.count(node.now, 5);
+  node.end_span();
+  node.counters[{"login|a", first_ordinal + 3}] =
+      2000;  // others exceeded the limit meanwhile, and were blocked
+  for (int span = 0; span < 25; ++span) {
+    node.end_span();
+    EXPECT_FALSE(node.blocked(node.now + 6ms)) << span;
+  }
+  EXPECT_EQ(node.stored(first_ordinal + 3), 2005U);
+}
+
+// Whatever the clock does, each count arrives once, in the interval it was counted in.
+TEST(HoldBack, NoJumpOfTheClockLosesOrDoublesWhatIsKept) {
+  for (const Duration jump : {Duration(-5s), Duration(-1s), Duration(-300ms), Duration(300ms), Duration(1s),
+                              Duration(1200ms), Duration(60s)}) {
+    for (const int spans_before : {1, 5, 9, 12}) {
+      CountedNode node(light_rule());
+      std::map<std::pair<std::string, Ordinal>, std::uint64_t> counted;
+      const auto count = [&](int span) {
+        for (int key = span % 3; key < 40; key += 3) {
+          const std::string value = std::to_string(key);
+          node.count(node.now, 1, 1, never, value);
+          ++counted[{"login|" + value, SpanClock(1s, 10).ordinal(EngineNode::at(node.now).wall)}];
+        }
+      };
+      for (int span = 0; span < spans_before; ++span) {
+        count(span);
+        node.end_span();
+      }
+      count(1);
+      node.now += jump;
+      for (int span = 0; span < 25; ++span) {
+        node.end_span();
+        count(span);
+      }
+      node.end_all();
+      for (const auto& [counter, number] : counted)
+        EXPECT_EQ(node.counters[counter], number) << counter.first << ":" << counter.second << ", jump "
+                                                  << jump.count() << ", " << spans_before << " spans before";
+    }
+  }
+}
+
+TEST(HoldBack, AKeyIsNotForgottenBeforeAllOfItIsWritten) {
+  CountedNode node(light_rule());
+  for (int key = 0; key < 100; ++key) node.count(node.now, 1, 1, never, std::to_string(key));
+  for (int span = 0; span < 60; ++span) node.end_span();
+  EXPECT_EQ(node.engine.keys(), 0U);
+  for (int key = 0; key < 100; ++key)
+    EXPECT_EQ(node.stored(first_ordinal + 3, std::to_string(key)), 1U) << key;
+}
+
+/// Store operations of 10^5 keys, each counted once in every span, in each span of one interval.
+std::vector<std::size_t> operations_per_span(double hold_back) {
+  constexpr int keys = 100'000;
+  Rule rule = light_rule(10'000, hold_back);
+  EngineNode node({rule}, 2 * keys);
+  Counters counters;
+  std::vector<std::string> names;
+  for (int key = 0; key < keys; ++key) names.push_back(std::to_string(key));
+  std::vector<std::size_t> operations;
+  for (int span = 0; span < 40; ++span) {
+    for (const std::string& name : names) node.count(span * 100ms, 1, 1, never, name);
+    const std::size_t count = node.step((span + 1) * 100ms).size();
+    if (span >= 30) operations.push_back(count);
+    // Only how many nodes there are is answered: the rest would be the map's work.
+    std::erase_if(node.pending,
+                  [](const EngineNode::Pending& write) { return write.use != CounterUse::members; });
+    node.sync(counters, (span + 1) * 100ms);
+  }
+  return operations;
+}
+
+TEST(HoldBack, AHundredThousandLightKeysCostOneWriteEachPerIntervalSpreadOverIt) {
+  const std::vector<std::size_t> before = operations_per_span(0);
+  const std::vector<std::size_t> after = operations_per_span(0.01);
+  std::size_t before_sum = 0;
+  std::size_t after_sum = 0;
+  for (const std::size_t count : before) before_sum += count;
+  for (const std::size_t count : after) after_sum += count;
+  RecordProperty("operations_per_interval_before", std::to_string(before_sum));
+  RecordProperty("operations_per_interval_after", std::to_string(after_sum));
+  EXPECT_GE(before_sum, 1'100'000U) << "ten writes, and one question for the interval that has ended";
+  EXPECT_LE(after_sum, 100'010U) << "one write, and the node's heartbeat";
+  EXPECT_GE(after_sum, 100'000U);
+  for (const std::size_t count : after) EXPECT_NEAR(static_cast<double>(count), 10'000, 1'000);
+}
+
+}  // namespace
+}  // namespace weir::testing
