@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -11,7 +10,8 @@
 
 #include "faulty_proxy.h"
 #include "redis_server.h"
-#include "store/outbox.h"
+#include "seed.h"
+#include "stored_counters.h"
 #include "watched_store.h"
 
 namespace weir {
@@ -19,14 +19,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::uint64_t seed() {
-  const char* text = std::getenv("WEIR_TEST_SEED");
-  return text == nullptr ? 20240611 : std::strtoull(text, nullptr, 10);
-}
-
 Fault random_fault(std::mt19937_64& random) {
   using Kind = Fault::Kind;
-  // No nonsense in the middle of an answer here: by bad luck it completes the answer, which is then taken for one.
+  // No nonsense in the middle of an answer here: by bad luck it completes the answer, which is then taken for
+  // one.
   constexpr Kind kinds[] = {Kind::none,       Kind::none,         Kind::close,      Kind::reset,
                             Kind::cut_answer, Kind::stall_answer, Kind::cut_request};
   const Kind kind = kinds[random() % std::size(kinds)];
@@ -36,10 +32,10 @@ Fault random_fault(std::mt19937_64& random) {
 }
 
 TEST(ExactlyOnce, HoldsForTwoNodesWhateverHappensToTheirConnections) {
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed()));
+  std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));
   RedisServer server;
   FaultyProxy proxy(server.socket());
-  auto random = std::make_shared<std::mt19937_64>(seed());
+  auto random = std::make_shared<std::mt19937_64>(test_seed());
   auto left = std::make_shared<int>(120);  // faulty connections, so that the test ends
   proxy.on_connection([random, left](std::size_t) { return --*left > 0 ? random_fault(*random) : Fault{}; });
 
@@ -48,7 +44,7 @@ TEST(ExactlyOnce, HoldsForTwoNodesWhateverHappensToTheirConnections) {
   WatchedStore first(proxy.url(), config);
   WatchedStore second(proxy.url(), config);
   std::map<std::pair<std::string, Ordinal>, std::uint64_t> expected;
-  std::mt19937_64 own(seed() + 1);
+  std::mt19937_64 own(test_seed() + 1);
   std::size_t rounds = 0;
   // As long as there are faults to come, and some rounds after.
   for (std::size_t after = 0; after < 20; ++rounds) {
@@ -68,15 +64,13 @@ TEST(ExactlyOnce, HoldsForTwoNodesWhateverHappensToTheirConnections) {
   }
   ASSERT_TRUE(first.wait_until_quiet());
   ASSERT_TRUE(second.wait_until_quiet());
+  const StoredCounters stored(server.client());
   for (const auto& [name, total] : expected)
-    EXPECT_EQ(server.counter("weir:{" + std::to_string(partition_of(name.first)) + "}:" + name.first + ':' +
-                             std::to_string(name.second)),
-              total)
-        << name.first << " " << name.second << ", seed " << seed();
+    EXPECT_EQ(stored.value(name.first, name.second), static_cast<std::int64_t>(total))
+        << name.first << " " << name.second << ", seed " << test_seed();
   EXPECT_EQ(first.figures().expired + second.figures().expired, 0u);
   EXPECT_GT(first.figures().failures + second.figures().failures, 0u);
-  for (const std::string& name : server.names("*"))
-    EXPECT_GT(server.command({"PTTL", name}).integer, 0) << name;
+  stored.expect_that_all_expire();
   std::printf("%zu rounds, %zu connections, %llu failures\n", rounds, proxy.connections(),
               static_cast<unsigned long long>(first.figures().failures + second.figures().failures));
 }

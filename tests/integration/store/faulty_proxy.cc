@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -48,6 +50,25 @@ int connect_to(const std::string& path) {
   if (connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return descriptor;
   close(descriptor);
   return -1;
+}
+
+/// The length of the first answer in Redis' protocol; npos: it has not arrived whole.
+std::size_t answer_length(std::string_view bytes) {
+  const std::size_t line = bytes.find("\r\n");
+  if (line == std::string_view::npos) return std::string_view::npos;
+  std::size_t length = line + 2;
+  if (bytes[0] != '$' && bytes[0] != '*') return length;
+  const int count = std::atoi(std::string(bytes.substr(1, line - 1)).c_str());
+  if (bytes[0] == '$') {
+    length += count < 0 ? 0 : static_cast<std::size_t>(count) + 2;
+    return length <= bytes.size() ? length : std::string_view::npos;
+  }
+  for (int i = 0; i < count; ++i) {
+    const std::size_t element = answer_length(bytes.substr(length));
+    if (element == std::string_view::npos) return element;
+    length += element;
+  }
+  return length;
 }
 
 }  // namespace
@@ -109,6 +130,8 @@ void FaultyProxy::serve(int client, const Fault& fault) {
 
   std::size_t requested = 0;
   std::size_t answered = 0;
+  std::size_t whole = 0;  // answers
+  std::string partly;
   bool spoken = false;
   bool ended = false;
   while (!stop_ && !ended) {
@@ -127,7 +150,19 @@ void FaultyProxy::serve(int client, const Fault& fault) {
       ++answered;
     }
     if (server < 0) continue;
-    const std::string answer = receive(server, ended);
+    std::string answer = receive(server, ended);
+    if (whole < fault.answers) {
+      partly += answer;
+      while (whole < fault.answers) {
+        const std::size_t length = answer_length(partly);
+        if (length == std::string::npos) break;
+        send_all(client, std::string_view(partly).substr(0, length));
+        partly.erase(0, length);
+        ++whole;
+      }
+      if (whole < fault.answers) continue;
+      answer = std::exchange(partly, {});
+    }
     const bool limited =
         fault.kind == Kind::cut_answer || fault.kind == Kind::stall_answer || fault.kind == Kind::replace;
     const std::size_t allowed =

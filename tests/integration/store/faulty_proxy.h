@@ -31,6 +31,7 @@ struct Fault {
   Kind kind = Kind::none;
   std::size_t bytes = 0;
   std::string text = {};
+  std::size_t answers = 0;  ///< that are forwarded whole before `bytes` of the answers begin to count
 };
 
 class FaultyProxy {

@@ -4,79 +4,61 @@
 /// by its process id.
 #pragma once
 
-#include <hiredis.h>
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace weir {
+#include "child_process.h"
+#include "redis_client.h"
 
-/// What redis-server answered, as plainly as tests need it.
-struct Answer {
-  int type = 0;
-  std::string text;
-  long long integer = 0;
-  std::vector<std::string> elements;
-};
+namespace weir {
 
 class RedisServer {
  public:
   /// @param options  further arguments, e.g. {"--requirepass", "x"}. Nothing is persisted unless they say so.
+  /// WEIR_REDIS_SERVER in the environment names another program that speaks the same, such as valkey-server.
   /// Fails the test (and says why) when the server does not come up.
   explicit RedisServer(std::vector<std::string> options = {});
-  ~RedisServer();
-  RedisServer(const RedisServer&) = delete;
-  RedisServer& operator=(const RedisServer&) = delete;
 
   std::string unix_url() const { return "redis+unix://" + socket().string(); }
   std::string tcp_url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
-  std::filesystem::path socket() const { return folder_ / "redis.sock"; }
+  std::filesystem::path socket() const { return folder() / "redis.sock"; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   std::uint16_t port() const { return port_; }
 
   void start();
   /// SIGKILL, and waits for the end.
   void kill();
-  void signal(int number);
+  void signal(int number) { process_.signal(number); }
 
   /// Runs a command over a connection of the test's own. Fails the test when the server does not answer.
-  Answer command(std::initializer_list<std::string> words) {
-    return command(std::vector<std::string>(words));
-  }
-  Answer command(const std::vector<std::string>& words);
+  Answer command(std::initializer_list<std::string> words) { return client_.command(words); }
+  Answer command(const std::vector<std::string>& words) { return client_.command(words); }
+  RedisClient& client() { return client_; }
   /// The name and password to log in with before commands.
-  void log_in_as(std::vector<std::string> words) {
-    login_ = std::move(words);
-    client_.reset();
-  }
+  void log_in_as(std::vector<std::string> words) { client_.log_in_as(std::move(words)); }
 
-  /// The value of a counter; 0 where there is none.
+  std::vector<std::string> names(const std::string& pattern) { return client_.names(pattern); }
+  /// The value of a plain counter (a string); 0 where there is none.
   std::uint64_t counter(const std::string& name);
-  std::vector<std::string> names(const std::string& pattern);
   /// Ends all connections but the test's own, from the server's side.
   void kill_clients();
-
- private:
-  struct Free {
-    void operator()(redisContext* context) const noexcept { redisFree(context); }
-  };
-  bool ready();
-  bool connect();
   std::string log() const;
 
-  std::filesystem::path folder_;
+ private:
+  TestFolder folder_;
   std::uint16_t port_ = 0;
   std::vector<std::string> options_;
-  std::vector<std::string> login_;
-  pid_t process_ = -1;
-  std::unique_ptr<redisContext, Free> client_;
+  ChildProcess process_;
+  RedisClient client_;
 };
 
 /// A port that was free a moment ago.
 std::uint16_t free_port();
+
+/// The program to start: WEIR_REDIS_SERVER, or redis-server.
+std::string redis_server_program();
 
 }  // namespace weir
