@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "replies.h"
 #include "store/redis/message_pack.h"
 
 namespace weir {
@@ -21,27 +22,6 @@ using ::testing::SizeIs;
 using Type = RedisReply::Type;
 
 const std::string instance(instance_length, 'b');
-
-RedisReply integer(std::int64_t value) {
-  RedisReply reply;
-  reply.type = Type::integer;
-  reply.integer = value;
-  return reply;
-}
-
-RedisReply text(Type type, std::string value) {
-  RedisReply reply;
-  reply.type = type;
-  reply.text = std::move(value);
-  return reply;
-}
-
-RedisReply array(std::vector<RedisReply> elements) {
-  RedisReply reply;
-  reply.type = Type::array;
-  reply.elements = std::move(elements);
-  return reply;
-}
 
 /// The words of a command in Redis' protocol.
 std::vector<std::string> words(const std::string& command) {
@@ -142,7 +122,7 @@ TEST(BatchOutcomes, OfAHashAreOnePerEntry) {
   packed += '\xc2';
   pack_string(packed, "abc");
   pack_integer(packed, -3);
-  const auto outcomes = command.outcomes(text(Type::string, packed), 5);
+  const auto outcomes = command.outcomes(text(packed), 5);
   ASSERT_TRUE(outcomes);
   ASSERT_THAT(*outcomes, SizeIs(5));
   EXPECT_TRUE((*outcomes)[0].applied);
@@ -163,7 +143,7 @@ TEST(BatchOutcomes, OfAHashInAnotherFormAreNone) {
                                     "\x91\xd9\x05"
                                     "ab"s,
                                     "\x91\xcd\x01"s, "\x81\x01\x01"s})
-    EXPECT_FALSE(command.outcomes(text(Type::string, packed), 1)) << ::testing::PrintToString(packed);
+    EXPECT_FALSE(command.outcomes(text(packed), 1)) << ::testing::PrintToString(packed);
 }
 
 TEST(BatchOutcomes, SurviveAnyBytes) {
@@ -172,7 +152,7 @@ TEST(BatchOutcomes, SurviveAnyBytes) {
   for (int run = 0; run < 100'000; ++run) {
     std::string packed = random() % 2 == 0 ? "\x93"s : ""s;
     for (std::size_t length = random() % 24; length > 0; --length) packed += static_cast<char>(random());
-    const auto outcomes = command.outcomes(text(Type::string, packed), 3);
+    const auto outcomes = command.outcomes(text(packed), 3);
     if (outcomes) {
       ASSERT_THAT(*outcomes, SizeIs(3));
     }
@@ -181,10 +161,9 @@ TEST(BatchOutcomes, SurviveAnyBytes) {
 
 TEST(BatchOutcomes, InTheLiteralFormAreOnePerEntry) {
   const BatchCommand command(StoreLayout::plain, "weir", instance);
-  const auto outcomes =
-      command.outcomes(array({integer(5), RedisReply{}, text(Type::string, "9007199254740993"),
-                              text(Type::error, "WRONGTYPE x"), text(Type::string, "abc"), integer(-3)}),
-                       6);
+  const auto outcomes = command.outcomes(array({integer(5), RedisReply{}, text("9007199254740993"),
+                                                text("WRONGTYPE x", Type::error), text("abc"), integer(-3)}),
+                                         6);
   ASSERT_TRUE(outcomes);
   EXPECT_EQ((*outcomes)[0].total, 5u);
   EXPECT_EQ((*outcomes)[1].total, 0u) << "nothing there is nothing counted";
@@ -194,7 +173,7 @@ TEST(BatchOutcomes, InTheLiteralFormAreOnePerEntry) {
   EXPECT_EQ((*outcomes)[5].total, 0u);
   EXPECT_FALSE(command.outcomes(array({integer(1)}), 2)) << "too few";
   EXPECT_FALSE(command.outcomes(array({integer(1)}), 0)) << "too many";
-  EXPECT_FALSE(command.outcomes(array({text(Type::status, "OK")}), 1));
+  EXPECT_FALSE(command.outcomes(array({text("OK", Type::status)}), 1));
 }
 
 TEST(MessagePack, BringsEveryIntegerBack) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "replies.h"
 #include "store/outbox.h"
 #include "store/redis/batch_command.h"
 
@@ -19,27 +20,6 @@ using ::testing::SizeIs;
 using Type = RedisReply::Type;
 
 const RedisEndpoint asked{.host = "10.0.0.9", .port = 7009};
-
-RedisReply integer(std::int64_t value) {
-  RedisReply reply;
-  reply.type = Type::integer;
-  reply.integer = value;
-  return reply;
-}
-
-RedisReply text(std::string value, Type type = Type::string) {
-  RedisReply reply;
-  reply.type = type;
-  reply.text = std::move(value);
-  return reply;
-}
-
-RedisReply array(std::vector<RedisReply> elements) {
-  RedisReply reply;
-  reply.type = Type::array;
-  reply.elements = std::move(elements);
-  return reply;
-}
 
 TEST(ClusterSlot, IsTheSpecificationsChecksum) {
   EXPECT_EQ(cluster_slot("123456789"), 0x31c3u % cluster_slots) << "the check value of CRC-16/XMODEM";
