@@ -223,7 +223,8 @@ void Controller::submit(Instant now) {
                          .expires = now.monotonic + write.time_to_live,
                          .returned = write.returned,
                          .raised_to = write.raised_to,
-                         .tag = static_cast<std::uint8_t>(write.use)});
+                         .tag = static_cast<std::uint8_t>(write.use),
+                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused});
     parts_.store.submit(writes_, now.monotonic);
   }
   parts_.engine.clear_writes();

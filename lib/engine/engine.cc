@@ -510,9 +510,7 @@ void Engine::ask_for_fresh(Instant now) {
 }
 
 void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
-  if (slot.block.active(at)) return;
-  slot.block.begin(at, rule.block.length(slot.key));
-  blocks_.push_back(ledger_.index_of(slot));
+  if (slot.block.begin(at, rule.block.length(slot.key))) blocks_.push_back(ledger_.index_of(slot));
 }
 
 void Engine::tell_blocks(Instant now) {

@@ -83,10 +83,11 @@ class Block {
   constexpr bool active(MonotonicTime now) const noexcept { return now < until_; }
   constexpr MonotonicTime until() const noexcept { return until_; }
 
-  /// Begins a block unless one is active at `at`.
-  constexpr void begin(MonotonicTime at, Duration cooldown) noexcept {
-    if (active(at)) return;
+  /// Begins a block unless one is active at `at`. @return whether it has begun
+  constexpr bool begin(MonotonicTime at, Duration cooldown) noexcept {
+    if (active(at)) return false;
     until_ = at > MonotonicTime::max() - cooldown ? MonotonicTime::max() : at + cooldown;
+    return true;
   }
 
  private:

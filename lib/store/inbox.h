@@ -59,11 +59,12 @@ class Inbox {
 
   void submit(std::span<const CounterWrite> writes, MonotonicTime now) {
     for (const CounterWrite& write : writes) {
-      submitted_ += write.delta;
+      const std::uint64_t weight = write.weightless ? 0 : write.delta;
+      submitted_ += weight;
       if (waiting_.size() < most_)
         waiting_.add(write, now);
       else
-        expired_ += write.delta;
+        expired_ += weight;
     }
   }
   /// Exchanges what waits for `empty`.

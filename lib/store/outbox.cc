@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t least_index = 64;
 constexpr std::size_t most_spare = 4 * store_partitions;
+constexpr std::size_t most_spare_entries = 32 * 1024;
 /// Entries that are done with are moved out of the way when they are this many, and half of all.
 constexpr std::size_t forget_at = 4096;
 
@@ -23,10 +24,7 @@ std::uint64_t fnv1a(std::string_view text) noexcept {
   return hash;
 }
 
-/// The partition is the hash's low bits, the same for all of a group: the index takes others.
-std::size_t slot_of(std::uint64_t hash, std::size_t slots) noexcept {
-  return (hash * 0x9e3779b97f4a7c15 >> 32) & (slots - 1);
-}
+std::size_t slot_of(std::uint64_t hash, std::size_t slots) noexcept { return hash & (slots - 1); }
 
 }  // namespace
 
@@ -98,15 +96,16 @@ void Outbox::Group::clear() noexcept {
 
 std::uint64_t Outbox::Group::weight() const noexcept {
   std::uint64_t sum = 0;
-  for (std::size_t i = out_begin; i < entries.size(); ++i) sum += entries[i].delta;
+  for (std::size_t i = out_begin; i < entries.size(); ++i) sum += entries[i].weight();
   return sum;
 }
 
 void Outbox::submit(std::span<const CounterWrite> writes, MonotonicTime now) {
   for (const CounterWrite& write : writes) {
-    submitted_ += write.delta;
+    const std::uint64_t weight = write.weightless ? 0 : write.delta;
+    submitted_ += weight;
     if (write.expires <= now)
-      expired_ += write.delta;
+      expired_ += weight;
     else
       add(write);
   }
@@ -124,7 +123,7 @@ Outbox::Group& Outbox::group_for(const OutboxGroupId& id) {
 
 Outbox::Groups::iterator Outbox::drop(Groups::iterator group) {
   entries_ -= group->second->entries.size() - group->second->out_begin;
-  if (spare_.size() < most_spare) {
+  if (spare_.size() < most_spare && group->second->entries.capacity() <= most_spare_entries) {
     group->second->clear();
     spare_.push_back(std::move(group->second));
   }
@@ -137,12 +136,12 @@ void Outbox::queue(const OutboxGroupId& id, Group& group) {
 }
 
 void Outbox::add(const CounterWrite& write) {
-  const std::uint64_t hash = fnv1a(write.name);
-  const OutboxGroupId id{static_cast<std::uint32_t>(hash % store_partitions), write.interval, write.ordinal};
+  const std::uint64_t hash = keyed_hash(hash_key_, 0, std::as_bytes(std::span(write.name)));
+  const OutboxGroupId id{partition_of(write.name), write.interval, write.ordinal};
   const auto known = groups_.find(id);
   OutboxEntry* found = known == groups_.end() ? nullptr : known->second->find(write.name, hash);
   if (found == nullptr && entries_ >= max_entries_) {
-    expired_ += write.delta;
+    if (!write.weightless) expired_ += write.delta;
     return;
   }
   Group& group = known == groups_.end() ? group_for(id) : *known->second;
@@ -153,11 +152,12 @@ void Outbox::add(const CounterWrite& write) {
   OutboxEntry& entry = *found;
   entry.key = write.key;
   entry.tag = write.tag;
+  entry.weightless = write.weightless;
   entry.returned += std::min(write.returned, max_delta - entry.returned);
   entry.raised_to = std::max(entry.raised_to, std::min(write.raised_to, max_delta));
   const std::uint64_t taken = std::min(write.delta, max_delta - entry.delta);
   entry.delta += taken;
-  expired_ += write.delta - taken;
+  if (!write.weightless) expired_ += write.delta - taken;
   group.time_to_live = std::max(group.time_to_live, write.time_to_live);
   group.expires = std::max(group.expires, write.expires);
   if (group.out_sequence == 0) queue(id, group);
@@ -170,6 +170,8 @@ void Outbox::expire(MonotonicTime now) {
       continue;
     }
     expired_ += group->second->weight();
+    // While its server is away nobody takes it out.
+    if (group->second->queued) std::erase(ready_[group->first.partition], group->first);
     group = drop(group);
   }
 }
@@ -227,7 +229,7 @@ std::size_t Outbox::answer(const OutboxGroupId& id, std::uint64_t sequence,
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const OutboxEntry& entry = group.entries[group.out_begin + i];
     if (outcomes[i].applied) {
-      applied_ += entry.delta;
+      applied_ += entry.weight();
       replies.push_back({.key = entry.key,
                          .ordinal = id.ordinal,
                          .delta = entry.delta,
@@ -235,7 +237,7 @@ std::size_t Outbox::answer(const OutboxGroupId& id, std::uint64_t sequence,
                          .returned = entry.returned,
                          .tag = entry.tag});
     } else {
-      expired_ += entry.delta;
+      expired_ += entry.weight();
       ++refused;
     }
   }

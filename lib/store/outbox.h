@@ -12,7 +12,7 @@
 /// other.
 ///
 /// Conservation, at any moment: submitted() = pending() + applied() + expired(), in units of weight, modulo
-/// 2^64. What is returned or raised travels in the same batches and is not part of these sums.
+/// 2^64. What is returned, raised or weightless travels in the same batches and is not part of these sums.
 #pragma once
 
 #include <array>
@@ -28,6 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/keyed_hash.h"
 #include "store/store.h"
 
 namespace weir {
@@ -54,10 +55,13 @@ struct OutboxEntry {
   std::uint64_t delta = 0;      ///< at most Outbox::max_delta
   std::uint64_t returned = 0;   ///< likewise; with a delta of 0 as well it only reads
   std::uint64_t raised_to = 0;  ///< the largest given; not 0: raises instead
-  std::uint64_t hash = 0;       ///< of the name
+  std::uint64_t hash = 0;       ///< of the name, keyed
   std::uint32_t name_at = 0;    ///< in the group's names
   std::uint32_t name_size = 0;
-  std::uint8_t tag = 0;  ///< the caller's mark, the latest given
+  std::uint8_t tag = 0;     ///< the caller's mark, the latest given
+  bool weightless = false;  ///< left out of the sums
+
+  std::uint64_t weight() const noexcept { return weightless ? 0 : delta; }
 };
 
 /// What goes out in one piece, and is applied in one piece. Valid until the outbox is next changed.
@@ -86,8 +90,9 @@ class Outbox {
 
   /// @param batch_entries  the most entries of one batch, ≥ 1
   /// @param max_entries    the most that are kept; what would be more is given up, as expired
-  Outbox(std::size_t batch_entries, std::size_t max_entries) noexcept
-      : batch_entries_(batch_entries), max_entries_(max_entries) {}
+  /// @param hash_key       nobody else's: clients choose parts of the names
+  Outbox(std::size_t batch_entries, std::size_t max_entries, HashKey hash_key = {}) noexcept
+      : batch_entries_(batch_entries), max_entries_(max_entries), hash_key_(hash_key) {}
 
   /// Takes over writes, merging those that wait for the same counter. Expired ones count as expired at once.
   void submit(std::span<const CounterWrite> writes, MonotonicTime now);
@@ -163,6 +168,7 @@ class Outbox {
 
   std::size_t batch_entries_;
   std::size_t max_entries_;
+  HashKey hash_key_;
   Groups groups_;
   std::vector<std::unique_ptr<Group>> spare_;  // their memory is wanted again with the next interval
   std::array<std::deque<OutboxGroupId>, store_partitions> ready_;

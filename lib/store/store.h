@@ -32,6 +32,7 @@ struct CounterWrite {
   std::uint64_t returned = 0;  ///< what was claimed of it before and not used
   std::uint64_t raised_to = 0;  ///< not 0: the counter is to be at least this; `delta` and `returned` are 0
   std::uint8_t tag = 0;         ///< the caller's mark, returned in the reply
+  bool weightless = false;      ///< counts no requests (a node's sign of life): left out of the figures' sums
 };
 
 /// The store's answer to one write.
@@ -66,7 +67,8 @@ struct StoreFigures {
 };
 
 /// Shared counters. submit(), collect() and figures() belong to one thread, the controller's.
-/// Conservation: every delta submitted is pending until it is in exactly one reply or counted as expired.
+/// Conservation: every delta submitted is pending until it is in exactly one reply or counted as expired
+/// (the figures have the sums of all but weightless ones).
 class Store {
  public:
   virtual ~Store() = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,6 +33,7 @@ inline Config fast_config(std::uint64_t limit, Duration interval = 20ms) {
   rule.spans = static_cast<std::uint32_t>(interval / 1ms);
   rule.cooldown = interval;
   rule.action = Action::drop;
+  rule.hold_back = 0;  // every span tells all, and nodes are not counted
   config.rules.push_back(rule);
   return config;
 }
@@ -62,9 +64,14 @@ class RecordingStore : public Store {
  public:
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime) override {
     for (const CounterWrite& write : writes) {
-      std::uint64_t& total = totals[{std::string(write.name), write.ordinal}];
-      total += write.delta;
-      replies_.push_back({write.key, write.ordinal, write.delta, total});
+      const auto found = totals.find({std::string(write.name), write.ordinal});
+      std::uint64_t total = found == totals.end() ? 0 : found->second;
+      if (write.delta > 0) total = totals[{std::string(write.name), write.ordinal}] += write.delta;
+      replies_.push_back({.key = write.key,
+                          .ordinal = write.ordinal,
+                          .delta = write.delta,
+                          .total = std::max(total, write.raised_to),
+                          .tag = write.tag});
     }
   }
   void collect(std::vector<CounterReply>& replies) override {

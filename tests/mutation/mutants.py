@@ -72,7 +72,7 @@ MUTANTS = [
     engine(
         "traffic extends a cooldown",
         "Step2.ABlockIsNeitherShortenedNorExtendedByTraffic",
-        "if (active(at)) return;",
+        "if (active(at)) return false;",
         "",
         file="lib/limit/cooldown.h",
         units=ENGINE,

@@ -200,12 +200,11 @@ class Topology:
         """The counters in the store: {(rule and value, ordinal): count}."""
         found = {}
         for name in self.redis("KEYS", f"{prefix}:*") or []:
-            head, _, ordinal = name.rpartition(":")
-            # prefix:{partition}:rule|value:ordinal; the marks of applied batches are no counters.
-            key = head.split(":", 2)[-1]
-            value = self.redis("GET", name)
-            if key != "applied" and isinstance(value, str):
-                found[(key, int(ordinal))] = int(value)
+            # prefix:{partition}:interval:ordinal is a hash of counters; what nodes tell each other has a '~'.
+            fields = self.redis("HGETALL", name) or []
+            for key, count in zip(fields[::2], fields[1::2]):
+                if "~" not in key:
+                    found[(key, int(name.rpartition(":")[2]))] = int(count)
         return found
 
     def start_nginx(self, files=None):

@@ -25,7 +25,7 @@ class MemoryStore final : public Store {
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
     for (const CounterWrite& write : writes) {
       if (write.expires <= now) {
-        expired_ += write.delta;
+        if (!write.weightless) expired_ += write.delta;
         continue;
       }
       const MemoryCounters::Id id{write.name, write.interval, write.ordinal};
@@ -38,7 +38,7 @@ class MemoryStore final : public Store {
                           .total = total,
                           .returned = write.returned,
                           .tag = write.tag});
-      applied_ += write.delta;
+      if (!write.weightless) applied_ += write.delta;
     }
     if (writes.empty()) return;
     ++batches_;

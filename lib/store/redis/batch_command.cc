@@ -36,7 +36,7 @@ local function add()
     local value, change = had[i + 1], changes[i]
     local total = change
     if value then total = value + change end
-    if total >= 1e15 or total <= -1e15 then error('inexact') end
+    if not (total < 1e15 and total > -1e15 and total % 1 == 0) then error('careful') end
     if change ~= 0 then
       set[at + 1], set[at + 2] = fields[i + 1], format('%d', total)
       at = at + 2
@@ -50,14 +50,15 @@ if again or not pcall(add) then
     local change, value = changes[i], had[i + 1]
     if again or change == 0 then
       if value then
-        changes[i] = #value > 15 and value or tonumber(value) or false
+        local number = #value > 15 and value or tonumber(value)
+        changes[i] = type(number) == 'number' and number % 1 ~= 0 and false or number or false
       else
         changes[i] = 0
       end
     elseif type(change) == 'number' and (not value or #value <= 15) then
       local old = 0
       if value then old = tonumber(value) end
-      if old then
+      if old and old % 1 == 0 then
         local total = old + change
         set[at + 1], set[at + 2] = fields[i + 1], format('%d', total)
         at = at + 2
@@ -115,8 +116,9 @@ for i = 2, #KEYS do
     total = redis.pcall('SET', KEYS[i], '0', 'PX', ARGV[3], 'NX')
     if type(total) ~= 'table' or not total.err then
       if raise then
-        local old = tonumber(redis.call('GET', KEYS[i])) or 0
-        change = tostring(math.max(0, tonumber(change:sub(2)) - old))
+        local old = redis.pcall('GET', KEYS[i])
+        old = type(old) == 'string' and tonumber(old) or 0
+        change = string.format('%d', math.max(0, tonumber(change:sub(2)) - old))
       end
       total = redis.pcall('INCRBY', KEYS[i], change)
       if type(total) == 'number' and total >= 9007199254740992 then

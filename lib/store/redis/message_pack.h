@@ -70,7 +70,7 @@ inline void pack_string(std::string& output, std::string_view text) {
 /// One element that a script has packed.
 struct Packed {
   enum class Type : std::uint8_t { nothing, integer, string };
-  Type type = Type::nothing;  ///< nothing: nil, true or false
+  Type type = Type::nothing;  ///< nothing: nil, true, false, or no integer
   std::int64_t integer = 0;
   std::string_view text;  ///< of the bytes that are read
 };
@@ -104,6 +104,10 @@ class PackedReader {
       case 0xc2:
       case 0xc3:
         return Packed{};
+      case 0xca:
+        return take<std::uint32_t>() ? std::optional(Packed{}) : std::nullopt;
+      case 0xcb:
+        return take<std::uint64_t>() ? std::optional(Packed{}) : std::nullopt;
       case 0xcc:
         return integer<std::uint8_t>();
       case 0xcd:

@@ -252,6 +252,7 @@ std::optional<std::size_t> RedisConnection::receive(std::span<char> into) {
 
 void RedisConnection::read_input() {
   std::array<char, read_size> buffer;
+  tls_wants_write_ = false;
   // Until there is no more: TLS may hold bytes that the descriptor knows nothing of.
   while (!failed()) {
     const auto size = receive(buffer);

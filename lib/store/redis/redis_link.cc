@@ -65,7 +65,9 @@ bool RedisLink::greeted(const RedisReply& reply) {
   // Whatever else is wrong (another node's slot, a replica), a batch will find out.
   if (step == "PEXPIRE" && !reply.is_error("NOPERM")) return true;
   if (reply.is_error()) {
-    error_ = step + ": " + presentable(reply.text, access_.password);
+    // Who does not know AUTH repeats its arguments, perhaps cut short: no secret that could be recognised.
+    const std::size_t quoted = step == "AUTH" ? reply.text.find_first_of("'\"`") : std::string::npos;
+    error_ = step + ": " + presentable(reply.text.substr(0, quoted), access_.password);
     return false;
   }
   if (step == "ROLE" && !is_master(reply)) {

@@ -72,6 +72,10 @@ class RedisLink {
   std::string_view digest() const noexcept { return digest_; }
   std::size_t awaited() const noexcept { return asked_.size(); }
 
+  /// It is to be kept until then, also where it serves no partition.
+  void want(TimePoint until) noexcept { wanted_until_ = until; }
+  bool wanted(TimePoint now) const noexcept { return now < wanted_until_; }
+
   /// Begins to connect when it has rested; gives up on what has not come in time.
   /// @param rest  the pause after the next failure
   void advance(TimePoint now, Duration rest);
@@ -129,6 +133,7 @@ class RedisLink {
   std::deque<Asked> lost_;
   TimePoint progress_{};  // when the last answer came, or the first question after silence was put
   TimePoint time_at_{};
+  TimePoint wanted_until_{};
   std::string error_ = "not connected yet";
   bool has_failed_ = false;
 };

@@ -19,6 +19,8 @@ constexpr Duration sentinel_period = std::chrono::seconds{1};
 /// Likewise the map of a cluster; and the least pause between two questions when something is wrong.
 constexpr Duration cluster_period = std::chrono::seconds{5};
 constexpr Duration cluster_pause = std::chrono::milliseconds{100};
+/// How long a server is kept that has been asked for, and serves no partition by the map: while slots move.
+constexpr Duration wanted_for = std::chrono::seconds{3};
 
 class SingleServer final : public Servers {
  public:
@@ -71,6 +73,12 @@ class SentinelServers final : public Servers {
   }
 
   void failed(RedisLink& link, TimePoint now) override {
+    if (&link == master_ && sentinels_ > 1) {
+      // This sentinel may be cut off from the others, who know of another master.
+      links_[current_]->give_up({}, now);
+      current_ = (current_ + 1) % sentinels_;
+      asking_ = false;
+    }
     if (&link == master_) ask_at_ = now;
     if (&link != links_[current_].get()) return;
     asking_ = false;
@@ -112,18 +120,24 @@ class ClusterServers final : public Servers {
   RedisLink* link_of(std::uint32_t partition) noexcept override { return serving_[partition]; }
 
   RedisLink* link_to(const RedisEndpoint& endpoint) override {
-    for (const auto& link : links_)
-      if (link->endpoint() == endpoint) return link.get();
-    return links_.emplace_back(std::make_unique<RedisLink>(endpoint, terms_)).get();
+    const auto known =
+        std::ranges::find_if(links_, [&](const auto& link) { return link->endpoint() == endpoint; });
+    RedisLink& link =
+        known != links_.end() ? **known : *links_.emplace_back(std::make_unique<RedisLink>(endpoint, terms_));
+    keep(link);
+    link.want(steady_clock::now() + wanted_for);
+    return &link;
   }
 
   void advance(TimePoint now, Duration rest) override {
-    Servers::advance(now, rest);
+    const bool lost = !anyone_serves();
+    for (const auto& link : links_)
+      if (lost || is_needed(*link, now)) link->advance(now, rest);
     if (asking_ != nullptr || now < ask_at_ || links_.empty()) return;
     // Not always the same one: it may be cut off from the others.
     for (std::size_t i = 0; i < links_.size(); ++i) {
       RedisLink& link = *links_[(turn_ + i) % links_.size()];
-      if (!link.up()) continue;
+      if (!link.up() || !(lost || serves(link))) continue;
       static constexpr std::array<std::string_view, 2> words{"CLUSTER", "SLOTS"};
       link.ask({.what = Asked::What::slots}, words, now);
       asking_ = &link;
@@ -146,13 +160,15 @@ class ClusterServers final : public Servers {
     for (std::uint32_t i = 0; i < store_partitions; ++i) {
       const auto range = std::ranges::find_if(
           *ranges, [&](const SlotRange& one) { return one.first <= slots_[i] && slots_[i] <= one.last; });
-      serving_[i] = range == ranges->end() ? nullptr : link_to(range->master);
       whole = whole && range != ranges->end();
+      // Who has left the cluster knows of no slots.
+      if (range != ranges->end()) serving_[i] = link_to(range->master);
     }
     trouble_ = whole ? "" : "the cluster does not serve all slots";
     ask_at_ = now + (whole ? cluster_period : cluster_pause);
     for (const auto& one : links_)
-      if (!is_used(*one)) retire(*one, now);
+      if (whole && !serves(*one) && !is_seed(*one) && !one->wanted(now) && one->awaited() == 0)
+        retire(*one, now);
   }
 
   void moved(std::uint32_t partition, const RedisEndpoint& to) override {
@@ -161,23 +177,35 @@ class ClusterServers final : public Servers {
   }
 
   void failed(RedisLink& link, TimePoint now) override {
-    if (asking_ == &link) asking_ = nullptr;
-    ask_at_ = std::min(ask_at_, now + cluster_pause);
+    // Of a link that is up still it has been asked.
+    if (asking_ == &link && !link.up()) asking_ = nullptr;
+    if (serves(link) || !anyone_serves()) ask_at_ = std::min(ask_at_, now + cluster_pause);
     if (!link.up() && !link.error().empty()) trouble_ = link.endpoint().describe() + ": " + link.error();
   }
 
   TimePoint wake_at() const noexcept override {
-    const bool someone = std::ranges::any_of(links_, [](const auto& link) { return link->up(); });
-    const TimePoint at = Servers::wake_at();
-    return asking_ == nullptr && someone ? std::min(at, ask_at_) : at;
+    const bool lost = !anyone_serves();
+    const TimePoint now = steady_clock::now();
+    TimePoint at = TimePoint::max();
+    bool askable = false;
+    for (const auto& link : links_) {
+      if (lost || is_needed(*link, now)) at = std::min(at, link->wake_at());
+      askable = askable || (link->up() && (lost || serves(*link)));
+    }
+    return asking_ == nullptr && askable ? std::min(at, ask_at_) : at;
   }
   std::string trouble() const override { return trouble_; }
 
  private:
-  bool is_used(const RedisLink& link) const {
-    return std::ranges::find(serving_, &link) != serving_.end() ||
-           std::ranges::find(seeds_, link.endpoint()) != seeds_.end();
+  bool serves(const RedisLink& link) const { return std::ranges::find(serving_, &link) != serving_.end(); }
+  bool anyone_serves() const {
+    return std::ranges::any_of(serving_, [](const RedisLink* link) { return link != nullptr && link->up(); });
   }
+  bool is_seed(const RedisLink& link) const {
+    return std::ranges::find(seeds_, link.endpoint()) != seeds_.end();
+  }
+  /// The others rest: a name among the seeds that is not resolved any more would hold everybody up.
+  bool is_needed(const RedisLink& link, TimePoint now) const { return serves(link) || link.wanted(now); }
 
   const std::vector<RedisEndpoint> seeds_;
   const LinkTerms& terms_;

@@ -47,8 +47,9 @@ class Servers {
   void sweep();
 
  protected:
-  /// Gives a link up; it goes with the next sweep().
+  /// Gives a link up; it goes with the next sweep(), unless it is kept until then.
   void retire(RedisLink& link, TimePoint now);
+  void keep(const RedisLink& link) { std::erase(retired_, &link); }
 
   Links links_;
 

@@ -51,6 +51,12 @@ std::string random_instance() {
   return text;
 }
 
+HashKey random_hash_key() {
+  std::random_device random;
+  const auto word = [&] { return std::uint64_t{random()} << 32 | random(); };
+  return {word(), word()};
+}
+
 /// Blocks every signal while a thread is started, so that it inherits the mask from its first instruction on.
 class SignalsBlocked {
  public:
@@ -91,7 +97,7 @@ class RedisStore final : public Store {
         servers_(make_servers(url, terms_)),
         event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         inbox_(config.backlog),
-        outbox_(batch_entries, config.backlog) {
+        outbox_(batch_entries, config.backlog, random_hash_key()) {
     if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
     shared_.error = "not connected yet";
     const SignalsBlocked blocked;
@@ -165,10 +171,13 @@ class RedisStore final : public Store {
 
   void run() {
     while (!stopping()) {
-      const TimePoint now = steady_clock::now();
       take_in();
-      servers_->advance(now, rest());
-      hear(now);
+      // What has been read is heard before anybody is given up for having been silent; and whatever takes its
+      // time here (many writes, a name's resolution) is not the servers' fault.
+      hear(steady_clock::now());
+      servers_->advance(steady_clock::now(), rest());
+      bury(steady_clock::now());
+      const TimePoint now = steady_clock::now();
       ask_time(now);
       send_batches(now);
       for (const auto& link : servers_->links()) link->flush();
@@ -279,6 +288,12 @@ class RedisStore final : public Store {
       if (const auto refusal = refusals_.find(&link); refusal != refusals_.end() && link.awaited() == 0)
         link.give_up(refusal->second, now);
     }
+    bury(now);
+  }
+
+  /// Sees to what was asked of servers that have failed, and to what is left of them.
+  void bury(TimePoint now) {
+    const Servers::Links& links = servers_->links();
     for (std::size_t i = 0; i < links.size(); ++i)
       if (const auto unanswered = links[i]->failed()) lose(*links[i], *unanswered, now);
     servers_->sweep();
@@ -310,6 +325,12 @@ class RedisStore final : public Store {
     if (redirection && url_.mode == RedisUrl::Mode::cluster) {
       if (redirection->kind == Redirection::Kind::moved) {
         servers_->moved(asked.group.partition, redirection->to);
+        // Nodes that do not agree may send us to and fro.
+        if (now - std::exchange(moved_at_[asked.group.partition], now) < most_partition_pause) {
+          not_before_[asked.group.partition] = now + std::min(terms_.reconnect, most_partition_pause);
+          ++figures_.failures;
+          trouble_ = answer.reply.text;
+        }
         return outbox_.retry(asked.group, asked.sequence);
       }
       detours_.push_back({asked.group, asked.sequence, redirection->to, now + terms_.timeout});
@@ -471,6 +492,7 @@ class RedisStore final : public Store {
   std::unordered_map<const RedisLink*, std::string> refusals_;  // who has refused something, and is to rest
   std::vector<const RedisLink*> without_script_;                // who has lost it
   std::array<TimePoint, store_partitions> not_before_{};
+  std::array<TimePoint, store_partitions> moved_at_{};
   std::vector<Detour> detours_;
   std::uint32_t first_ =
       0;  // partition to begin with, so that a bad one does not keep those behind it waiting

@@ -34,11 +34,11 @@
 ///   - Failover (Sentinel or Cluster): replication is asynchronous, so what the old master acknowledged and
 ///   the new
 ///     one had not received: as a rule the last milliseconds; with a SENTINEL FAILOVER
-///     by hand, which does not wait for the replica, all until the old master steps down. While a partition of the network leaves the old
-///     master with some nodes, what they write to it is lost when it heals: bound it with
-///     min-replicas-to-write 1 and min-replicas-max-lag 1 (then by about a second); such nodes learn of the
-///     new master within a second, if they reach a sentinel that knows it. What is lost can only let more
-///     requests pass, by as much, until the interval ends.
+///     by hand, which does not wait for the replica, all until the old master steps down. While a partition
+///     of the network leaves the old master with some nodes, what they write to it is lost when it heals:
+///     bound it with min-replicas-to-write 1 and min-replicas-max-lag 1 (then by about a second); such nodes
+///     learn of the new master within a second, if they reach a sentinel that knows it. What is lost can only
+///     let more requests pass, by as much, until the interval ends.
 ///   - Eviction: use maxmemory-policy noeviction, or volatile-ttl, which evicts what would die next.
 /// A batch given up as expired may have been applied.
 ///

@@ -41,6 +41,15 @@ std::optional<RedisEndpoint> endpoint(std::string_view host, std::uint16_t port)
   return RedisEndpoint{.host = std::string(host), .port = port};
 }
 
+/// What a node's metadata say: "ip" and its value.
+std::string_view address_in(const RedisReply& node) {
+  if (node.elements.size() < 4) return {};
+  const std::vector<RedisReply>& metadata = node.elements[3].elements;
+  for (std::size_t i = 0; i + 1 < metadata.size(); i += 2)
+    if (metadata[i].text == "ip") return metadata[i + 1].text;
+  return {};
+}
+
 std::optional<std::uint32_t> slot(const RedisReply& reply) {
   if (reply.type != RedisReply::Type::integer || reply.integer < 0 || reply.integer >= cluster_slots)
     return std::nullopt;
@@ -71,9 +80,11 @@ std::optional<std::vector<SlotRange>> parse_cluster_slots(const RedisReply& repl
     const RedisReply& host = master.elements[0];
     const std::int64_t port = master.elements[1].integer;
     if (port < 1 || port > 65535) return std::nullopt;
-    // Nil or empty: "where you have reached me". "?": it does not know.
-    const bool unknown = host.type == RedisReply::Type::nil || host.text.empty() || host.text == "?";
-    const auto where = endpoint(unknown ? asked.host : host.text, static_cast<std::uint16_t>(port));
+    // Nil or empty: "where you have reached me". "?": a node that has no name, where names are preferred.
+    const std::string_view name = host.text.empty()  ? std::string_view(asked.host)
+                                  : host.text == "?" ? address_in(master)
+                                                     : std::string_view(host.text);
+    const auto where = endpoint(name, static_cast<std::uint16_t>(port));
     if (!where) return std::nullopt;
     ranges.push_back({*first, *last, *where});
   }
@@ -92,7 +103,7 @@ std::optional<Redirection> parse_redirection(const RedisReply& error, const Redi
   if (colon == std::string_view::npos || colon < address) return std::nullopt;
   const auto port = number<std::uint16_t>(text.substr(colon + 1));
   const std::string_view host = text.substr(address, colon - address);
-  if (!port) return std::nullopt;
+  if (!port || host == "?") return std::nullopt;
   const auto where = endpoint(host.empty() ? std::string_view(asked.host) : host, *port);
   if (!where) return std::nullopt;
   redirection.to = *where;

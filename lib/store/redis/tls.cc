@@ -113,6 +113,8 @@ TlsContext::Result TlsContext::make(const TlsTerms& terms) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   // A part of what was given may have been written; the rest may then lie elsewhere in memory.
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // A key that is locked with a passphrase is refused: nobody is there to be asked for it.
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   const int trusted = terms.ca_file.empty()
                           ? SSL_CTX_set_default_verify_paths(context)
                           : SSL_CTX_load_verify_locations(context, terms.ca_file.c_str(), nullptr);
@@ -140,13 +142,14 @@ TlsSession::TlsSession(const TlsContext& context, int socket, const std::string&
   SSL_set_bio(session, bio, bio);
   const std::string& name = state_->name =
       context.state_->server_name.empty() ? host : context.state_->server_name;
-  // A name that OpenSSL does not take is refused by the check of the certificate, as it matches none.
+  // Without a name none would be checked.
   if (is_address(name)) {
-    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), name.c_str());
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), name.c_str()) != 1)
+      error_ = "TLS: no certificate can be made out to " + name;
   } else {
     SSL_set_hostflags(session, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    SSL_set1_host(session, name.c_str());
-    SSL_set_tlsext_host_name(session, name.c_str());
+    if (SSL_set1_host(session, name.c_str()) != 1 || SSL_set_tlsext_host_name(session, name.c_str()) != 1)
+      error_ = "TLS: no certificate can be made out to " + name;
   }
   SSL_set_connect_state(session);
 }
@@ -184,6 +187,7 @@ TlsSession::Step TlsSession::after(int result) {
 }
 
 TlsSession::Step TlsSession::handshake() {
+  if (!error_.empty()) return {Progress::failed, 0};
   ERR_clear_error();
   errno = 0;
   return after(SSL_do_handshake(state_->session.get()));

@@ -285,6 +285,25 @@ TEST(Outbox, RaisesToTheLargestAndCountsNothing) {
   EXPECT_EQ(outbox.submitted(), 0u);
 }
 
+TEST(Outbox, WhatCountsNoRequestsIsSentAndLeftOutOfTheSums) {
+  Outbox outbox(8, plenty);
+  CounterWrite sign = write("~nodes", 1, 1);
+  sign.weightless = true;
+  outbox.submit({{sign, write("a", 1, 5)}}, start);
+  EXPECT_EQ(outbox.submitted(), 5u);
+  std::uint64_t sent_weight = 0;
+  for (const Sent& sent : batches(outbox)) {
+    sent_weight += sent.entries.at(0).delta;
+    EXPECT_THAT(answer(outbox, sent), SizeIs(1));
+  }
+  EXPECT_EQ(sent_weight, 6u);
+  EXPECT_EQ(outbox.applied(), 5u);
+  outbox.submit({{sign}}, start);
+  outbox.expire(start + 10s);
+  EXPECT_EQ(outbox.expired(), 0u);
+  EXPECT_EQ(outbox.pending(), 0u);
+}
+
 TEST(Outbox, KeepsNoMoreThanItMayAndCountsTheRestAsExpired) {
   Outbox outbox(8, 3);
   outbox.submit({{write("a", 1, 1), write("b", 1, 2), write("c", 1, 4), write("d", 1, 8), write("a", 1, 16)}},

@@ -54,12 +54,25 @@ TEST(ClusterSlots, TellWhoServesWhat) {
 }
 
 TEST(ClusterSlots, LeaveTheirOwnAddressToWhoAsked) {
-  for (const RedisReply& host : {RedisReply(), text(""), text("?")}) {
+  for (const RedisReply& host : {RedisReply(), text("")}) {
     const auto ranges =
         parse_cluster_slots(array({array({integer(0), integer(1), array({host, integer(7000)})})}), asked);
     ASSERT_TRUE(ranges);
     EXPECT_EQ((*ranges)[0].master, (RedisEndpoint{.host = "10.0.0.9", .port = 7000}));
   }
+}
+
+TEST(ClusterSlots, TellTheAddressOfANodeWithoutTheNameThatIsPreferred) {
+  const auto with = [](RedisReply metadata) {
+    return parse_cluster_slots(
+        array({array(
+            {integer(0), integer(1), array({text("?"), integer(7000), text("id"), std::move(metadata)})})}),
+        asked);
+  };
+  const auto ranges = with(array({text("ip"), text("10.0.0.3")}));
+  ASSERT_TRUE(ranges);
+  EXPECT_EQ((*ranges)[0].master, (RedisEndpoint{.host = "10.0.0.3", .port = 7000}));
+  EXPECT_FALSE(with(array({})));
 }
 
 TEST(ClusterSlots, OfAnotherFormAreNone) {
@@ -93,8 +106,9 @@ TEST(Redirection, IsReadFromAnError) {
   EXPECT_EQ(ask->to, (RedisEndpoint{.host = "::1", .port = 6381}));
   EXPECT_EQ(parse_redirection(text("MOVED 1 :6381", Type::error), asked)->to,
             (RedisEndpoint{.host = "10.0.0.9", .port = 6381}));
-  for (const char* other : {"ERR x", "MOVED", "MOVED 1", "MOVED 1 h", "MOVED 1 h:", "MOVED 1 h:0",
-                            "MOVED 1 h:70000", "MOVED 1 h:x", "ASKING 1 h:1", "MOVED 1:2 h"})
+  for (const char* other :
+       {"ERR x", "MOVED", "MOVED 1", "MOVED 1 h", "MOVED 1 h:", "MOVED 1 h:0", "MOVED 1 h:70000",
+        "MOVED 1 h:x", "ASKING 1 h:1", "MOVED 1:2 h", "MOVED 1 ?:7000"})
     EXPECT_FALSE(parse_redirection(text(other, Type::error), asked)) << other;
   EXPECT_FALSE(parse_redirection(text("MOVED 3999 127.0.0.1:6381"), asked)) << "no error";
 }
