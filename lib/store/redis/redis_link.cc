@@ -108,7 +108,7 @@ void RedisLink::asked(Asked asked, TimePoint now) {
   connection_->await(1);
 }
 
-std::optional<Answer> RedisLink::take(TimePoint now) {
+std::optional<RedisAnswer> RedisLink::take(TimePoint now) {
   while (connection_) {
     std::optional<RedisReply> reply = connection_->take();
     if (!reply) {
@@ -116,7 +116,7 @@ std::optional<Answer> RedisLink::take(TimePoint now) {
       return std::nullopt;
     }
     progress_ = now;
-    Answer answer{asked_.front(), std::move(*reply)};
+    RedisAnswer answer{asked_.front(), std::move(*reply)};
     asked_.pop_front();
     if (answer.asked.what == Asked::What::greeting) {
       if (!greeted(answer.reply)) {

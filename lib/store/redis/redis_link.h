@@ -40,7 +40,7 @@ struct Asked {
 };
 
 /// An answer, and what it answers.
-struct Answer {
+struct RedisAnswer {
   Asked asked;
   RedisReply reply;
 };
@@ -107,7 +107,7 @@ class RedisLink {
   }
 
   /// The next answer.
-  std::optional<Answer> take(TimePoint now);
+  std::optional<RedisAnswer> take(TimePoint now);
   /// Once for each failure, when all answers have been taken: what was not answered.
   std::optional<std::deque<Asked>> failed();
   /// Gives the connection up. @param why  as error() is to say it; empty: nothing is wrong with it

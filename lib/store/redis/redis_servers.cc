@@ -58,7 +58,7 @@ class SentinelServers final : public Servers {
     asking_ = true;
   }
 
-  void answered(RedisLink& link, const Answer& answer, TimePoint now) override {
+  void answered(RedisLink& link, const RedisAnswer& answer, TimePoint now) override {
     if (answer.asked.what != Asked::What::master) return;
     asking_ = false;
     ask_at_ = now + sentinel_period;
@@ -146,7 +146,7 @@ class ClusterServers final : public Servers {
     }
   }
 
-  void answered(RedisLink& link, const Answer& answer, TimePoint now) override {
+  void answered(RedisLink& link, const RedisAnswer& answer, TimePoint now) override {
     if (answer.asked.what != Asked::What::slots) return;
     asking_ = nullptr;
     const auto ranges = parse_cluster_slots(answer.reply, link.endpoint());

@@ -31,7 +31,7 @@ class Servers {
   /// Connects, asks for what is to be found out. @param rest  the pause of a link after its next failure
   virtual void advance(TimePoint now, Duration rest);
   /// The answer to a question of advance().
-  virtual void answered(RedisLink&, const Answer&, TimePoint) {}
+  virtual void answered(RedisLink&, const RedisAnswer&, TimePoint) {}
   /// A server has said that the partition is served by another.
   virtual void moved(std::uint32_t, const RedisEndpoint&) {}
   /// The link has failed, or its server has refused something.

@@ -299,7 +299,7 @@ class RedisStore final : public Store {
     servers_->sweep();
   }
 
-  void hear_batch(RedisLink& link, const Answer& answer, TimePoint now) {
+  void hear_batch(RedisLink& link, const RedisAnswer& answer, TimePoint now) {
     const Asked& asked = answer.asked;
     const auto batch = outbox_.out(asked.group, asked.sequence);
     if (!answer.reply.is_error()) {
@@ -348,7 +348,7 @@ class RedisStore final : public Store {
     refusals_.try_emplace(&link, std::move(why));
   }
 
-  void hear_time(RedisLink& link, const Answer& answer, TimePoint now) {
+  void hear_time(RedisLink& link, const RedisAnswer& answer, TimePoint now) {
     if (answer.reply.is_error()) {
       ++figures_.failures;
       refusals_.try_emplace(&link, "TIME: " + answer.reply.text);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -26,16 +27,23 @@ constexpr auto step = std::chrono::milliseconds{5};
 }  // namespace
 
 std::uint16_t free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    ADD_FAILURE() << "no loopback port to be had";
-  close(descriptor);
-  return ntohs(address.sin_port);
+  // Below the ports that the kernel hands out to clients: one of those would not stay free.
+  constexpr std::uint32_t first = 12'000;
+  constexpr std::uint32_t count = 20'000;
+  static std::mt19937 random{std::random_device{}()};
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const auto port = static_cast<std::uint16_t>(first + random() % count);
+    const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    const bool free = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(descriptor);
+    if (free) return port;
+  }
+  ADD_FAILURE() << "no loopback port to be had";
+  return 0;
 }
 
 std::string redis_server_program() {
