@@ -188,8 +188,8 @@ MUTANTS = [
     engine(
         "a block is not told to the store",
         "StoredBlock.ANodeThatComesToTheKeyTakesItOver",
-        "  blocks_.push_back(ledger_.index_of(slot));\n",
-        "",
+        "if (slot.block.begin(at, rule.block.length(slot.key))) blocks_.push_back(ledger_.index_of(slot));",
+        "slot.block.begin(at, rule.block.length(slot.key));",
     ),
     engine(
         "what others were offered before counts against the share",
