@@ -4,18 +4,18 @@
 /// several nodes in one process (tests, simulation, a gateway with many throttles).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <queue>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/keyed_hash.h"
 #include "store/store.h"
 
 namespace weir {
@@ -23,6 +23,8 @@ namespace weir {
 /// Counters with a time to live, shared by any number of stores. Thread-safe (a mutex: control plane only).
 class MemoryCounters {
  public:
+  MemoryCounters();
+
   /// Which counter: the same ordinal of another length of interval is another one.
   struct Id {
     std::string_view name;
@@ -48,17 +50,39 @@ class MemoryCounters {
 
  private:
   struct Counter {
+    Digest128 name;  // of nobody: free
     std::uint64_t value = 0;
-    MonotonicTime dies{};
+    MonotonicTime dies = MonotonicTime::min();
   };
-  using Death = std::pair<MonotonicTime, std::string>;
+  /// The counters of one interval: open addressing, at most half full. They die together, or nearly so, and
+  /// are forgotten together.
+  class Interval {
+   public:
+    explicit Interval(std::size_t places) : counters_(places) {}
+    /// The name's counter, living or dead; nullptr where there never was one.
+    Counter* find(const Digest128& name) noexcept;
+    /// The same, made where there is none.
+    Counter& make(const Digest128& name);
+    std::size_t living(MonotonicTime now) const noexcept;
+    /// Places for an interval with as many counters as this one.
+    std::size_t fitting_places() const noexcept { return std::bit_ceil(2 * used_ + 1); }
+    MonotonicTime last_dies = MonotonicTime::min();
 
-  void bury(MonotonicTime now);
+   private:
+    Counter& place(const Digest128& name) noexcept;
+    std::vector<Counter> counters_;  // a power of two of them
+    std::size_t used_ = 0;
+  };
+  using IntervalId = std::pair<Duration, Ordinal>;
+
+  Counter* find(const Id& id, MonotonicTime now);
   Counter& living(const Id& id, Duration time_to_live, MonotonicTime now);
+  void bury(MonotonicTime now);
 
+  const HashKey hash_key_;  // names are partly chosen by clients
   std::mutex mutex_;
-  std::unordered_map<std::string, Counter> counters_;  // by "name:interval:ordinal"
-  std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths_;
+  std::map<IntervalId, Interval> intervals_;
+  MonotonicTime next_burial_ = MonotonicTime::max();
 };
 
 /// A store over `counters`. Every write is applied within submit() and its reply waits for collect(); the
