@@ -85,7 +85,8 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
   const std::size_t count = batch.count;
   if (count == 0) return;
   batch.count = 0;
-  worker_.admit_burst(std::span{batch.requests}.first(count), now, std::span{batch.decisions}.first(count));
+  worker_.admit_burst(std::span{batch.requests}.first(count), now, std::span{batch.decisions}.first(count),
+                      Detail::refusals);
   std::uint64_t blocked = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Decision& decision = batch.decisions[i];

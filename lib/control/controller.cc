@@ -15,6 +15,8 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
+// Beyond so many keys it is cheaper to let the workers look their keys up again.
+constexpr std::size_t most_compared = 65536;
 
 }  // namespace
 
@@ -112,6 +114,9 @@ void Controller::flip(Instant now) {
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
   const std::uint64_t before = publisher_.generation();
+  holds_since_ = publisher_.generation() + 1;
+  changed_.clear();
+  windows_turned_ = windows_turned_ || !turned.empty();
   publish(now, false);
   const bool published = publisher_.generation() != before;
   const std::uint64_t token = parts_.quiescence.start();
@@ -140,22 +145,22 @@ void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
-  table.for_each([&](std::uint64_t key, const SpanEntry& entry, std::span<const std::byte> name) {
-    parts_.engine.count({.rule = entry.rule,
-                         .key = key,
-                         .key_bytes = name,
+  table.for_each([&](const CountedKey& counted) {
+    parts_.engine.count({.rule = counted.rule,
+                         .key = counted.key,
+                         .key_bytes = counted.name,
                          .began = table.began.wall,
-                         .offered = entry.offered,
-                         .admitted = entry.admitted,
-                         .refused_at = entry.refused_at});
-    if (entry.credit == 0) return;
-    WindowPools& pools = parts_.pools[parts_.window_of_rule[entry.rule]];
-    const Algorithm algorithm = parts_.rules[entry.rule].algorithm;
+                         .offered = counted.offered,
+                         .admitted = counted.admitted,
+                         .refused_at = counted.refused_at});
+    if (counted.credit == 0) return;
+    WindowPools& pools = parts_.pools[parts_.window_of_rule[counted.rule]];
+    const Algorithm algorithm = parts_.rules[counted.rule].algorithm;
     if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
-      pools.give_back(key, entry.credit, entry.allowance, parts_.bucket_of_rule[entry.rule]);
+      pools.give_back(counted.key, counted.credit, counted.allowance, parts_.bucket_of_rule[counted.rule]);
     } else if (pools.runs_at(table.began)) {
-      if (AllowanceCell* cell = pools.running().find(key); cell != nullptr && cell == entry.cell)
-        cell->give_back(entry.credit);
+      if (AllowanceCell* cell = pools.running().find(counted.key); cell != nullptr && cell == counted.cell)
+        cell->give_back(counted.credit);
     }
   });
   const std::span<const OverflowCount> overflows = table.overflows();
@@ -163,7 +168,7 @@ void Controller::drain(std::size_t index) {
     if (overflows[rule].offered > 0)
       parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
                                    overflows[rule].admitted);
-  table.clear();
+  table.close();
 }
 
 void Controller::decide(Instant now, bool end_all) {
@@ -173,6 +178,10 @@ void Controller::decide(Instant now, bool end_all) {
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);
+  // A window that has turned was looked at as one that has not been judged.
+  if (std::exchange(windows_turned_, false)) holds_since_ = Publication::nothing_holds;
+  const std::span<const std::uint64_t> pardoned = parts_.engine.pardoned();
+  changed_.insert(changed_.end(), pardoned.begin(), pardoned.end());
   publish(now, true);
   parts_.engine.tell_blocks(now);
   submit(now);
@@ -205,8 +214,35 @@ void Controller::publish(Instant now, bool judged) {
                    .blocked_until = override.blocked_until,
                    .opens_at = override.opens_at,
                    .opens_by = override.opens_by});
+  tell_changes(*next);
   publisher_.publish(std::move(next));
   figures_.generation = publisher_.generation();
+}
+
+// What a worker took from an earlier publication of this span it need not look up again, but for the keys
+// that have changed since: few, as a rule, where only the store's answers make a new publication.
+void Controller::tell_changes(Publication& next) {
+  const Publication* const before = publisher_.current();
+  const std::uint64_t generation = publisher_.generation() + 1;
+  const bool comparable = before != nullptr && before->defaults == next.defaults &&
+                          overrides_.size() <= most_compared && before->keys() <= most_compared &&
+                          changed_.size() <= most_compared;
+  if (!comparable || holds_since_ > generation) {
+    changed_.clear();
+    holds_since_ = generation;
+  } else if (holds_since_ < generation) {
+    const auto collect = [&](const Publication& from, const Publication& to) {
+      from.for_each_key([&](const KeyState& state) {
+        const KeyState* const other = to.find(state.key);
+        if (other == nullptr || other->terms != state.terms || other->blocked_until != state.blocked_until)
+          changed_.push_back(state.key);
+      });
+    };
+    collect(next, *before);
+    collect(*before, next);
+  }
+  next.holds_since = holds_since_;
+  next.set_changed(changed_);
 }
 
 void Controller::submit(Instant now) {

@@ -94,6 +94,7 @@ class Controller {
   void drain(std::size_t worker);
   void decide(Instant now, bool end_all);
   void publish(Instant now, bool judged);
+  void tell_changes(Publication& next);
   void submit(Instant now);
   void watch_store(Instant now);
   void charge_buckets(Instant now);
@@ -106,6 +107,9 @@ class Controller {
   StoreClock clock_;
   std::vector<WorkerState> workers_;
   std::vector<KeyOverride> overrides_;
+  std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
+  std::vector<std::uint64_t> changed_;                      // keys, since then
+  bool windows_turned_ = false;                             // since the last decision
   std::vector<CounterWrite> writes_;
   std::vector<CounterReply> replies_;
   ControllerFigures figures_;

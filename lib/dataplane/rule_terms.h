@@ -20,6 +20,7 @@ struct RuleTerms {
   std::uint16_t window = 0;  ///< index into Publication::windows
   Algorithm algorithm = Algorithm::cooldown;
   Action action = Action::drop;
+  bool dense = false;       ///< its keys have no dimensions: there is one
   BlockTerms block;         ///< cooldown
   Duration span{};          ///< interval / spans
   std::uint32_t spans = 2;  ///< of a sliding window

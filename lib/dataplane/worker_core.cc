@@ -24,11 +24,16 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
+  for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
+    rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
 }
 
 void WorkerCore::online() noexcept {
   if (online_) return;
   online_ = true;
+  // Before the controller may hand a table over or take one: until now they are as new.
+  if (!std::exchange(pages_touched_, true))
+    for (SpanTable& table : tables_) table.touch_pages();
   plane_.quiescence.online(index_);
   take_up_publication();
 }
@@ -50,6 +55,7 @@ void WorkerCore::take_up_publication() noexcept {
   const Publication* published = plane_.publication.load();
   if (published == publication_) return;
   publication_ = published;
+  generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->size() == 0) {
@@ -61,7 +67,7 @@ void WorkerCore::take_up_publication() noexcept {
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
   const std::uint64_t hash = keyed_hash(plane_.hash_key, rule, bytes);
-  return hash == 0 ? 1 : hash;  // 0 marks free places
+  return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;  // 0 marks free places
 }
 
 void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
@@ -69,31 +75,64 @@ void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
   plan.count = scratch_.rule_count;
   for (std::size_t i = 0; i < plan.count; ++i) {
     const RuleIndex rule = scratch_.rules[i];
+    if (plane_.terms[rule].dense) {
+      plan.keys[i] = {rule_keys_[rule], table_->place_of_rule(rule), rule, true};
+      continue;
+    }
     plane_.classifier.make_key(rule, request, scratch_, key_bytes_);
-    plan.keys[i] = {rule, key_of(rule, key_bytes_.bytes())};
+    plan.keys[i] = {key_of(rule, key_bytes_.bytes()), SpanTable::nowhere, rule, false};
   }
+}
+
+void WorkerCore::prefetch(const Plan& plan) const noexcept {
+  for (std::size_t i = 0; i < plan.count; ++i)
+    if (!plan.keys[i].dense) table_->prefetch(plan.keys[i].key);
+}
+
+// Finds the keys' places, whose lines have come meanwhile, and has all that they will need beyond these lines
+// on its way.
+void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    PlannedKey& planned = plan.keys[i];
+    if (!planned.dense) planned.place = table_->locate(planned.key);
+    const RuleTerms& terms = plane_.terms[planned.rule];
+    if (planned.place != SpanTable::nowhere) {
+      if (table_->has_ready(planned.place, planned.key, terms.weight * multiplier, generation_)) continue;
+    }
+    prefetch_beyond_line(planned.key, planned.place, planned.rule);
+  }
+}
+
+void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
+                                      RuleIndex rule) const noexcept {
+  if (place != SpanTable::nowhere) table_->prefetch_entry(place);
+  if (publication_ == nullptr) return;
+  windows_[plane_.terms[rule].window].running->prefetch(key);
+  publication_->prefetch(key);
 }
 
 Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {
   Plan& planned = plans_[0];
   plan(request, planned);
-  return decide(planned, times(request), now, [&](RuleIndex rule) {
+  look_up(planned, times(request));
+  return decide(planned, times(request), now, Detail::full, [&](RuleIndex rule) {
     plane_.classifier.make_key(rule, request, scratch_, key_bytes_);
     return key_bytes_.bytes();
   });
 }
 
 void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime now,
-                             std::span<Decision> decisions) noexcept {
+                             std::span<Decision> decisions, Detail detail) noexcept {
   while (!requests.empty()) {
     const std::size_t count = std::min(requests.size(), burst_size);
     for (std::size_t i = 0; i < count; ++i) {
       plan(requests[i], plans_[i]);
-      for (std::size_t k = 0; k < plans_[i].count; ++k) table_->prefetch(plans_[i].keys[k].key);
+      prefetch(plans_[i]);
     }
+    for (std::size_t i = 0; i < count; ++i) look_up(plans_[i], times(requests[i]));
     for (std::size_t i = 0; i < count; ++i) {
-      decisions[i] = decide(plans_[i], times(requests[i]), now, [&](RuleIndex rule) {
-        // Once per key and span: worth matching again instead of keeping 32 requests' key bytes.
+      decisions[i] = decide(plans_[i], times(requests[i]), now, detail, [&](RuleIndex rule) {
+        // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
         plane_.classifier.match(requests[i], scratch_);
         plane_.classifier.make_key(rule, requests[i], scratch_, key_bytes_);
         return key_bytes_.bytes();
@@ -104,15 +143,92 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
   }
 }
 
+void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
+  for (const Key& key : keys) table_->prefetch(key.hash_);
+}
+
+void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
+                            std::span<Verdict> verdicts) noexcept {
+  if (publication_ == nullptr) {
+    std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
+    return;
+  }
+  for (; keys.size() > burst_size; keys = keys.subspan(burst_size), verdicts = verdicts.subspan(burst_size))
+    admit_keys_of_burst(keys.first(burst_size), now, verdicts.first(burst_size));
+  admit_keys_of_burst(keys, now, verdicts);
+}
+
+void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
+                                     std::span<Verdict> verdicts) noexcept {
+  struct Closer {
+    std::uint32_t index;
+    SpanTable::Place place;
+  };
+  std::array<Closer, burst_size> closer;  // those that need a closer look
+  std::size_t count = 0;
+  // Keys of one rule come together as a rule: its weight is looked up, and its counters written, once for
+  // all.
+  RuleIndex rule = no_rule;
+  std::uint64_t rule_weight = 0;
+  std::uint64_t admitted = 0;
+  const SpanTable::Lines lines = table_->lines();
+  const std::uint32_t generation = generation_;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Key& key = keys[i];
+    if (key.rule_ != rule) [[unlikely]] {
+      if (admitted > 0) count_admitted(rule, std::exchange(admitted, 0));
+      rule = key.rule_;
+      rule_weight = plane_.terms[rule].weight;
+    }
+    bool taken;
+    const std::uint64_t weight = rule_weight * key.weight;
+    const SpanTable::Place place =
+        key.dense_ ? lines.take(table_->place_of_rule(rule), key.hash_, weight, generation, taken)
+                   : lines.locate_and_take(key.hash_, weight, generation, taken);
+    verdicts[i] = Verdict::admit;
+    admitted += taken;
+    if (taken) [[likely]]
+      continue;
+    closer[count++] = {static_cast<std::uint32_t>(i), place};
+    prefetch_beyond_line(key.hash_, place, rule);
+  }
+  if (admitted > 0) count_admitted(rule, admitted);
+
+  for (std::size_t i = 0; i < count; ++i) {
+    const Key& key = keys[closer[i].index];
+    Plan& plan = plans_[0];
+    plan.count = 1;
+    plan.keys[0] = {key.hash_, closer[i].place, key.rule_, key.dense_};
+    verdicts[closer[i].index] = decide(plan, key.weight, now, Detail::verdicts, [&](RuleIndex) {
+                                  key_bytes_.clear();
+                                  if (!key.dense_) key_bytes_.add_text(key.value);
+                                  return key_bytes_.bytes();
+                                }).verdict;
+  }
+}
+
+Key WorkerCore::key(RuleIndex rule, std::string_view value) const noexcept {
+  KeyBytes bytes;
+  bytes.clear();
+  bytes.add_text(value);
+  Key key;
+  key.value = value;
+  key.rule_ = rule;
+  key.dense_ = plane_.terms[rule].dense && value.empty();
+  key.hash_ = key.dense_ ? rule_keys_[rule] : key_of(rule, bytes.bytes());
+  return key;
+}
+
 Decision WorkerCore::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                                MonotonicTime now) noexcept {
   key_bytes_.clear();
   key_bytes_.add_text(value);
   Plan& planned = plans_[0];
   planned.count = 1;
-  planned.keys[0] = {rule, key_of(rule, key_bytes_.bytes())};
+  planned.keys[0] = {key_of(rule, key_bytes_.bytes()), SpanTable::nowhere, rule, false};
   if (weight == 0) return peek(planned.keys[0], key_bytes_.bytes(), now);
-  return decide(planned, weight, now, [&](RuleIndex) { return key_bytes_.bytes(); });
+  look_up(planned, weight);
+  return decide(planned, weight, now, Detail::full, [&](RuleIndex) { return key_bytes_.bytes(); });
 }
 
 // Until the publication says otherwise, a refusal in this window, or in the one before as long as it has not
@@ -156,16 +272,16 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
   }
 }
 
-void WorkerCore::refresh(SpanEntry& entry, std::uint64_t key, MonotonicTime now) noexcept {
+void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTime now) noexcept {
+  SpanEntry& entry = table_->entry(place);
   const RuleTerms& terms = plane_.terms[entry.rule];
   const WindowState& window = windows_[terms.window];
-  const AllowancePool::Place place = window.running->claim(key);
-  if (entry.cell != place.cell) {
-    entry.cell = place.cell;
-    entry.credit = 0;  // it was drawn in another window
+  const AllowancePool::Place pooled = window.running->claim(key);
+  if (entry.cell != pooled.cell) {
+    entry.cell = pooled.cell;
+    take_credit(place);  // it was drawn in another window
   }
   carry_over(*entry.cell, key, terms, now);
-  entry.generation = static_cast<std::uint16_t>(publication_->generation);
   MonotonicTime blocked_until = never;
   const KeyTerms key_terms = terms_of(key, entry.rule, window, blocked_until);
   entry.allowance =
@@ -173,36 +289,74 @@ void WorkerCore::refresh(SpanEntry& entry, std::uint64_t key, MonotonicTime now)
   if (terms.algorithm == Algorithm::shed)
     entry.fraction = key_terms.factor;
   else
-    entry.blocked_until = std::max(blocked_until, early_block(place, key, terms, window));
+    entry.blocked_until = std::max(blocked_until, early_block(pooled, key, terms, window));
+}
+
+WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept {
+  SpanEntry& entry = table_->entry(place);
+  Touched touched;
+  touched.place = place;
+  touched.entry = &entry;
+  touched.cell = entry.cell;
+  touched.terms.allowance = touched.terms.factor = entry.allowance;
+  if (terms.algorithm == Algorithm::shed)
+    touched.terms.factor = entry.fraction;
+  else
+    touched.blocked_until = entry.blocked_until;
+  return touched;
+}
+
+template <typename NameOf>
+WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&& name_of,
+                                              MonotonicTime now) noexcept {
+  const WindowState& window = windows_[plane_.terms[planned.rule].window];
+  if (window.running->claim(planned.key).own) {
+    const std::span<const std::byte> name = name_of(planned.rule);
+    const SpanTable::Place place = planned.dense ? table_->insert_rule(planned.key, planned.rule, name)
+                                                 : table_->insert(planned.key, planned.rule, name);
+    if (place != SpanTable::nowhere) {
+      table_->open(place);
+      return look_closely(place, planned, now);
+    }
+  }
+  return touch_without_entry(planned, now);
 }
 
 template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, NameOf&& name_of,
                                       MonotonicTime now) noexcept {
+  SpanTable::Place place = planned.place;
+  // An earlier request of the burst may have inserted it, or taken its place.
+  if (place == SpanTable::nowhere || !table_->holds(place, planned.key))
+    place = planned.dense ? SpanTable::nowhere : table_->locate(planned.key);
+  if (place == SpanTable::nowhere) [[unlikely]]
+    return touch_unknown(planned, name_of, now);
+  // Another key's, with the same tag: that one was here first.
+  if (!table_->holds(place, planned.key)) [[unlikely]]
+    return touch_without_entry(planned, now);
+  if (!table_->is_open(place)) table_->open(place);
+  return look_closely(place, planned, now);
+}
+
+WorkerCore::Touched WorkerCore::look_closely(SpanTable::Place place, const PlannedKey& planned,
+                                             MonotonicTime now) noexcept {
+  table_->set_aside(place, generation_, [&](std::uint32_t since, std::uint32_t key) {
+    return publication_->still_holds(since, key);
+  });
+  if (table_->take_stale(place)) refresh(place, planned.key, now);
+  return touched_at(place, plane_.terms[planned.rule]);
+}
+
+WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned, MonotonicTime now) noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
-  SpanEntry* entry = table_->find(planned.key);
-  if (entry == nullptr) [[unlikely]] {
-    const WindowState& window = windows_[terms.window];
-    const AllowancePool::Place place = window.running->claim(planned.key);
-    if (place.own) entry = table_->insert(planned.key, planned.rule, name_of(planned.rule));
-    if (entry == nullptr) {
-      overflowed_.add(1);
-      Touched touched{.entry = nullptr, .cell = place.cell, .terms = {}, .drawn = 0, .blocked_until = never};
-      carry_over(*place.cell, planned.key, terms, now);
-      touched.terms = terms_of(planned.key, planned.rule, window, touched.blocked_until);
-      touched.blocked_until = std::max(touched.blocked_until, early_block(place, planned.key, terms, window));
-      return touched;
-    }
-    refresh(*entry, planned.key, now);
-  } else if (entry->generation != static_cast<std::uint16_t>(publication_->generation)) {
-    refresh(*entry, planned.key, now);
-  }
-  Touched touched{.entry = entry, .cell = entry->cell, .terms = {}, .drawn = 0, .blocked_until = never};
-  touched.terms.allowance = touched.terms.factor = entry->allowance;
-  if (terms.algorithm == Algorithm::shed)
-    touched.terms.factor = entry->fraction;
-  else
-    touched.blocked_until = entry->blocked_until;
+  const WindowState& window = windows_[terms.window];
+  const AllowancePool::Place pooled = window.running->claim(planned.key);
+  overflowed_.add(1);
+  Touched touched;
+  touched.cell = pooled.cell;
+  carry_over(*pooled.cell, planned.key, terms, now);
+  touched.terms = terms_of(planned.key, planned.rule, window, touched.blocked_until);
+  touched.blocked_until = std::max(touched.blocked_until, early_block(pooled, planned.key, terms, window));
   return touched;
 }
 
@@ -228,6 +382,7 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
     case Algorithm::sliding_log:
       if (touched.terms.allowance == 0) return false;
       touched.drawn = weight;
+      touched.direct = true;
       return terms.logs->log(*touched.cell).try_acquire(now, weight);
   }
   return false;
@@ -235,26 +390,39 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
 
 bool WorkerCore::draw_window(Touched& touched, std::uint64_t weight) noexcept {
   if (touched.terms.allowance == 0) return false;
-  if (touched.entry != nullptr) {
-    if (touched.entry->credit >= weight) return true;
-    const std::uint64_t drawn = touched.cell->draw(weight - touched.entry->credit, touched.terms.allowance,
-                                                   plane_.quiescence.workers());
-    touched.entry->credit += drawn;
+  if (touched.entry != nullptr && weight < SpanTable::most_ready) {
+    const std::uint64_t credit = table_->credit(touched.place);
+    if (credit >= weight) return true;
+    const std::uint64_t drawn =
+        touched.cell->draw(weight - credit, touched.terms.allowance, plane_.quiescence.workers());
+    table_->add_credit(touched.place, drawn);
     return drawn > 0;
   }
   if (weight == 0) return true;
-  // A divisor this large makes no chunk: there is no entry to keep one in.
-  touched.drawn = touched.cell->draw(weight, touched.terms.allowance, std::numeric_limits<unsigned>::max());
+  if (touched.entry != nullptr) touched.cell->give_back(take_credit(touched.place));
+  // Nothing beyond the need: there is no place to keep it in.
+  touched.drawn = touched.cell->draw(weight, touched.terms.allowance, 1, 0);
+  touched.direct = true;
   return touched.drawn > 0;
+}
+
+/// All the credit there is, for who gives it back.
+std::uint64_t WorkerCore::take_credit(SpanTable::Place place) noexcept {
+  const std::uint64_t credit = table_->credit(place);
+  table_->drop_credit(place, credit);
+  return credit;
 }
 
 bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                              const RuleTerms& terms, MonotonicTime now) noexcept {
   const TokenPrice price = touched.terms.factor;
   if (touched.terms.allowance == 0) return false;
-  const std::uint64_t credit = touched.entry != nullptr ? touched.entry->credit : 0;
+  touched.direct = touched.entry == nullptr || weight >= SpanTable::most_ready;
+  if (touched.direct && touched.entry != nullptr)
+    BucketCell(*touched.cell).give_back(take_credit(touched.place), price, terms.bucket);
+  const std::uint64_t credit = touched.direct ? 0 : table_->credit(touched.place);
   if (credit >= weight) return true;
-  const std::uint64_t more = touched.entry != nullptr ? terms.chunk : 0;
+  const std::uint64_t more = touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready);
   BucketCell::Draw draw =
       BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
   if (draw.closed) [[unlikely]] {
@@ -268,7 +436,7 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
     if (touched.entry != nullptr) touched.entry->cell = touched.cell;
   }
   touched.drawn = draw.taken;
-  if (touched.entry != nullptr) touched.entry->credit += draw.taken;
+  if (!touched.direct) table_->add_credit(touched.place, draw.taken);
   return draw.taken > 0;
 }
 
@@ -280,9 +448,10 @@ bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
   if (fraction >= admit_all || touched.entry == nullptr) return false;
   const auto moment = static_cast<std::uint64_t>(table_->began.wall.time_since_epoch().count());
   const std::uint64_t phase = ((planned.key ^ moment) * 0x9e3779b97f4a7c15) >> 32;
-  const unsigned __int128 due = static_cast<unsigned __int128>(touched.entry->offered) * fraction +
-                                static_cast<unsigned __int128>(weight) * phase;
-  return static_cast<unsigned __int128>(touched.entry->admitted + weight) > due >> 32;
+  const std::uint64_t admitted = table_->admitted(touched.place);
+  const unsigned __int128 offered = admitted + touched.entry->refused + weight;
+  const unsigned __int128 due = offered * fraction + static_cast<unsigned __int128>(weight) * phase;
+  return static_cast<unsigned __int128>(admitted + weight) > due >> 32;
 }
 
 // The first request refused for want of allowance is the exceeding (algorithm.md §3, step 2).
@@ -308,15 +477,41 @@ void WorkerCore::undraw(const Touched& touched, const RuleTerms& terms, Monotoni
     terms.logs->log(*touched.cell).give_back(now, touched.drawn);
   } else if (is_bucket(terms.algorithm)) {
     BucketCell(*touched.cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
-    if (touched.entry != nullptr) touched.entry->credit -= touched.drawn;
+    if (!touched.direct) table_->drop_credit(touched.place, touched.drawn);
   } else {
     touched.cell->give_back(touched.drawn);
   }
 }
 
+void WorkerCore::charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept {
+  if (touched.entry == nullptr)
+    table_->overflow(rule).admitted += weight;
+  else if (touched.direct)
+    touched.entry->drawn += weight;
+  else
+    table_->charge(touched.place, weight);
+}
+
+// Whether having credit is all that the key's next requests need. Not where each must be looked at, nor while
+// there is a block that credit does not know of.
+bool WorkerCore::serves_ready(const Touched& touched, const RuleTerms& terms,
+                              MonotonicTime now) const noexcept {
+  if (touched.entry == nullptr || touched.terms.allowance == 0) return false;
+  switch (terms.algorithm) {
+    case Algorithm::cooldown:
+      return now >= touched.blocked_until;
+    case Algorithm::shed:
+      return touched.terms.factor >= admit_all;
+    case Algorithm::sliding_log:
+      return false;
+    default:
+      return true;
+  }
+}
+
 std::uint64_t WorkerCore::remaining(const Touched& touched, const RuleTerms& terms,
                                     MonotonicTime now) const noexcept {
-  const std::uint64_t credit = touched.entry != nullptr ? touched.entry->credit : 0;
+  const std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
   if (touched.terms.allowance == 0 || now < touched.blocked_until) return 0;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
@@ -375,11 +570,42 @@ Duration WorkerCore::reset_after(const Touched& touched, const RuleTerms& terms,
   return rest;
 }
 
+// The common case, by the keys' lines alone: all have enough ready.
+bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept {
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const PlannedKey& planned = plan.keys[i];
+    if (planned.place == SpanTable::nowhere) return false;
+    if (!table_->has_ready(planned.place, planned.key, plane_.terms[planned.rule].weight * multiplier,
+                           generation_))
+      return false;
+  }
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const PlannedKey& planned = plan.keys[i];
+    table_->take_ready(planned.place, plane_.terms[planned.rule].weight * multiplier);
+    count_admitted(planned.rule, 1);
+  }
+  return true;
+}
+
 template <typename NameOf>
-Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
+Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                             NameOf&& name_of) noexcept {
+  if (plan.count == 0 || publication_ == nullptr) return {};
+  if (!take_ready(plan, multiplier)) return decide_closely(plan, multiplier, now, detail, name_of);
   Decision decision;
-  if (plan.count == 0 || publication_ == nullptr) return decision;
+  const RuleTerms& terms = plane_.terms[plan.keys[0].rule];
+  const std::uint64_t weight = terms.weight * multiplier;
+  if (detail == Detail::full)
+    tell(decision, plan.keys[0], touched_at(plan.keys[0].place, terms), weight, now);
+  else
+    name_rule(decision, plan.keys[0].rule, weight);
+  return decision;
+}
+
+template <typename NameOf>
+Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
+                                    Detail detail, NameOf&& name_of) noexcept {
+  Decision decision;
 
   // Check all…
   // Not initialised: as a rule few of them are needed, and each decision would pay for all.
@@ -389,22 +615,18 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
   } places;
   Touched* const touched = places.all;
   std::size_t deciding = 0;
-  std::array<bool, max_rules_per_request> charge{};
+  std::array<bool, max_rules_per_request> charged{};
   bool refused = false;
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
     Touched& here = *std::construct_at(&touched[i], touch(planned, name_of, now));
     const std::uint64_t weight = terms.weight * multiplier;
-    if (here.entry != nullptr)
-      here.entry->offered += weight;
-    else
-      table_->overflow(planned.rule).offered += weight;
     RuleCounters& counters = counters_[planned.rule];
     counters.offered.add(1);
     if (refused) continue;
     if (may_admit(here, planned, weight, terms, now)) {
-      charge[i] = true;
+      charged[i] = true;
       continue;
     }
     here.drawn = 0;
@@ -419,38 +641,53 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
 
   // …then charge all, or none. A rule that only observes what another one refuses was not charged either.
   for (std::size_t i = 0; i < plan.count; ++i) {
-    if (!charge[i]) continue;
     const RuleTerms& terms = plane_.terms[plan.keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
-    if (refused) {
-      undraw(touched[i], terms, now);
-      continue;
+    Touched& here = touched[i];
+    if (here.entry == nullptr)
+      table_->overflow(plan.keys[i].rule).offered += weight;
+    else if (refused || !charged[i])
+      here.entry->refused += weight;
+    if (charged[i]) {
+      if (refused) {
+        undraw(here, terms, now);
+      } else {
+        charge(here, plan.keys[i].rule, weight);
+        counters_[plan.keys[i].rule].admitted.add(1);
+      }
     }
-    if (touched[i].entry != nullptr) {
-      if (terms.algorithm != Algorithm::sliding_log) touched[i].entry->credit -= weight;
-      touched[i].entry->admitted += weight;
-    } else {
-      table_->overflow(plan.keys[i].rule).admitted += weight;
-    }
-    counters_[plan.keys[i].rule].admitted.add(1);
+    if (serves_ready(here, terms, now)) table_->make_ready(here.place);
   }
 
   const PlannedKey& by = plan.keys[deciding];
-  const RuleTerms& terms = plane_.terms[by.rule];
-  const std::uint64_t weight = terms.weight * multiplier;
   decision.verdict = refused ? Verdict::block : Verdict::admit;
+  const std::uint64_t weight = plane_.terms[by.rule].weight * multiplier;
+  if (detail == Detail::full || (detail == Detail::refusals && refused))
+    tell(decision, by, touched[deciding], weight, now);
+  else
+    name_rule(decision, by.rule, weight);
+  return decision;
+}
+
+void WorkerCore::count_admitted(RuleIndex rule, std::uint64_t requests) noexcept {
+  RuleCounters& counters = counters_[rule];
+  counters.offered.add(requests);
+  counters.admitted.add(requests);
+}
+
+void WorkerCore::name_rule(Decision& decision, RuleIndex rule, std::uint64_t weight) const noexcept {
+  const RuleTerms& terms = plane_.terms[rule];
+  decision.rule = rule;
+  decision.action = terms.action;
+  decision.limit = terms.limit;
   decision.weight =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(weight, std::numeric_limits<std::uint32_t>::max()));
-  tell(decision, by, touched[deciding], weight, now);
-  return decision;
 }
 
 void WorkerCore::tell(Decision& decision, const PlannedKey& planned, const Touched& touched,
                       std::uint64_t weight, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
-  decision.rule = planned.rule;
-  decision.action = terms.action;
-  decision.limit = terms.limit;
+  name_rule(decision, planned.rule, weight);
   decision.reset_after = std::max(Duration{}, reset_after(touched, terms, now));
   const bool blocked = decision.verdict == Verdict::block;
   // What is shed is not refused for want of anything.
@@ -466,6 +703,7 @@ Decision WorkerCore::peek(const PlannedKey& planned, std::span<const std::byte> 
   if (publication_ == nullptr) return decision;
   const Touched touched = touch(
       planned, [&](RuleIndex) { return name; }, now);
+  if (serves_ready(touched, plane_.terms[planned.rule], now)) table_->make_ready(touched.place);
   const std::uint64_t weight = std::max<std::uint64_t>(plane_.terms[planned.rule].weight, 1);
   if (remaining(touched, plane_.terms[planned.rule], now) < weight) decision.verdict = Verdict::block;
   tell(decision, planned, touched, weight, now);

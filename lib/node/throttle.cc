@@ -19,8 +19,7 @@ namespace {
 constexpr unsigned max_workers = 255;
 
 std::unique_ptr<Store> make_store(const RedisUrl& url, const StoreConfig& config) {
-  if (url.mode == RedisUrl::Mode::memory)
-    return make_memory_store(std::make_shared<MemoryCounters>());
+  if (url.mode == RedisUrl::Mode::memory) return make_memory_store(std::make_shared<MemoryCounters>());
   return make_redis_store(url, config);
 }
 
@@ -32,9 +31,14 @@ void Worker::quiescent() noexcept { core_->quiescent(); }
 Decision Worker::admit(const Request& request, MonotonicTime now) noexcept {
   return core_->admit(request, now);
 }
-void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now,
-                         std::span<Decision> decisions) noexcept {
-  core_->admit_burst(requests, now, decisions);
+void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
+                         Detail detail) noexcept {
+  core_->admit_burst(requests, now, decisions, detail);
+}
+Key Worker::key(RuleIndex rule, std::string_view value) const noexcept { return core_->key(rule, value); }
+void Worker::prefetch(std::span<const Key> keys) const noexcept { core_->prefetch_keys(keys); }
+void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+  core_->admit_keys(keys, now, verdicts);
 }
 Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                            MonotonicTime now) noexcept {
@@ -54,7 +58,8 @@ ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& opt
   // Files are read again for every connection; a mistake is better told now.
   if (const RedisAccess access = read_access(url.url, config.store); !access.error.empty())
     return {nullptr, "store: " + access.error};
-  // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are values.
+  // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are
+  // values.
   try {
     auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));
     return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};

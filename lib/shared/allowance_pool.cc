@@ -6,16 +6,16 @@
 
 namespace weir {
 
-std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance,
-                                  unsigned chunk_divisor) noexcept {
+std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, unsigned chunk_divisor,
+                                  std::uint64_t largest_chunk) noexcept {
   std::uint64_t already = drawn.load(std::memory_order_relaxed);
   for (;;) {
     if (already > allowance || allowance - already < need) return 0;
     const std::uint64_t remains = allowance - already;
     // Half of an even part of what remains, and at most a 64th of an even part of the whole: all other
     // workers together never strand more than 1/64 of the allowance, and small limits are drawn one by one.
-    const std::uint64_t chunk = std::min(remains / (2 * std::uint64_t{chunk_divisor}),
-                                         allowance / (64 * std::uint64_t{chunk_divisor}));
+    const std::uint64_t chunk = std::min({remains / (2 * std::uint64_t{chunk_divisor}),
+                                          allowance / (64 * std::uint64_t{chunk_divisor}), largest_chunk});
     const std::uint64_t take = std::max(need, chunk);
     if (drawn.compare_exchange_weak(already, already + take, std::memory_order_relaxed,
                                     std::memory_order_relaxed))

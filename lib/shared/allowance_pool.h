@@ -39,11 +39,15 @@ struct alignas(32) AllowanceCell {
   std::atomic<std::uint32_t> log{0};
 
   static constexpr std::int64_t no_refusal = never.time_since_epoch().count();
+  /// No chunk is larger: workers keep what they have drawn in 32 bits.
+  static constexpr std::uint64_t usual_chunk = std::uint64_t{1} << 31;
 
   /// Takes `need`, and as much more as makes a chunk, if the allowance still holds it. Any worker.
   /// @param chunk_divisor  workers, at least 1: what remains is divided so that no one strands much
+  /// @param largest_chunk  beyond it only the need is taken; 0: never more than that
   /// @return what was taken, at least `need`; 0: not enough left
-  std::uint64_t draw(std::uint64_t need, std::uint64_t allowance, unsigned chunk_divisor) noexcept;
+  std::uint64_t draw(std::uint64_t need, std::uint64_t allowance, unsigned chunk_divisor,
+                     std::uint64_t largest_chunk = usual_chunk) noexcept;
 
   /// Puts back what was drawn and not used.
   void give_back(std::uint64_t unused) noexcept {

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "base/span_clock.h"
@@ -52,12 +54,38 @@ class Publication {
   std::vector<WindowState> windows;
   std::vector<KeyTerms> defaults;             ///< by rule
   std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
+  /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
+  std::uint64_t holds_since = nothing_holds;
+  static constexpr std::uint64_t nothing_holds = std::numeric_limits<std::uint64_t>::max();
 
+  /// The generation in 32 bits; 0 stands for none.
+  std::uint32_t mark() const noexcept { return mark_of(generation); }
+
+  /// The keys whose terms have changed since `holds_since`.
+  void set_changed(std::span<const std::uint64_t> keys);
+  /// Whether a key's terms are as they were in an earlier publication. False where it cannot be told.
+  /// @param mark  of that publication, at most 2^31 before this one
+  /// @param key   or the low 32 bits of it
+  bool still_holds(std::uint32_t mark, std::uint32_t key) const noexcept {
+    if (holds_since > generation || this->mark() - mark > generation - holds_since) return false;
+    const std::uint64_t bits = changed_bits(key);
+    return (changed_[changed_word(key)] & bits) != bits;
+  }
+
+  /// Keys that differ from their rules' defaults.
+  std::size_t keys() const noexcept { return count_; }
+  /// Calls visit(const KeyState&) for each of them.
+  template <typename Visitor>
+  void for_each_key(Visitor&& visit) const {
+    for (const KeyState& state : keys_)
+      if (state.key != 0) visit(state);
+  }
   /// Empties the set of keys and makes room for `count` of them.
   void reset_keys(std::size_t count);
   /// @pre fewer keys than made room for, each once
   void add_key(const KeyState& state) noexcept;
   /// The key's entry, or nullptr: then its rule's default holds.
+  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&keys_[key & mask_]); }
   const KeyState* find(std::uint64_t key) const noexcept {
     for (std::size_t i = key & mask_;; i = (i + 1) & mask_) {
       const KeyState& state = keys_[i];
@@ -67,8 +95,20 @@ class Publication {
   }
 
  private:
+  static std::uint32_t mark_of(std::uint64_t generation) noexcept {
+    const auto low = static_cast<std::uint32_t>(generation);
+    return low == 0 ? 1 : low;
+  }
+  // A Bloom filter of two bits in one word.
+  std::size_t changed_word(std::uint32_t key) const noexcept { return (key >> 12) & (changed_.size() - 1); }
+  static std::uint64_t changed_bits(std::uint32_t key) noexcept {
+    return std::uint64_t{1} << (key & 63) | std::uint64_t{1} << (key >> 6 & 63);
+  }
+
   std::vector<KeyState> keys_{1};  // open addressing, at most half full
   std::size_t mask_ = 0;
+  std::size_t count_ = 0;
+  std::vector<std::uint64_t> changed_{0};  // a power of two of words
 };
 
 /// The pointer between the planes. Written by the controller, read by workers that are online.

@@ -2,74 +2,150 @@
 #include "shared/span_table.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace weir {
+namespace {
+
+/// Lines that are the home of some key: 62 % full with as many keys as were asked for.
+std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
+  return std::max<std::size_t>((std::size_t{keys} * 8 / 5 + keys_per_line - 1) / keys_per_line, 8);
+}
+
+}  // namespace
 
 SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
-    : bucket_mask_(std::bit_ceil(std::max<std::size_t>(std::size_t{keys} * 5 / 4 / bucket_size, 2)) - 1),
-      lines_(bucket_mask_ + 1),
-      tags_(reinterpret_cast<std::uint64_t*>(lines_.data())),
-      entries_(lines_.size() * bucket_size),
+    : homes_(home_lines(keys, keys_per_line)),
+      lines_(homes_ + probed_lines - 1 + (rules + keys_per_line - 1) / keys_per_line),
+      entries_(lines_.size() * keys_per_line),
       order_(entries_.size()),
       names_(std::size_t{keys} * name_bytes_per_key + 512),
       overflow_(rules) {}
 
-SpanEntry* SpanTable::find(std::uint64_t key) noexcept {
-  for (const std::size_t bucket : {bucket_of(key), other_bucket_of(key)}) {
-    const std::uint64_t* tags = &tags_[bucket * bucket_size];
-    for (std::size_t i = 0; i < bucket_size; ++i)
-      if (tags[i] == key) return &entries_[bucket * bucket_size + i];
-  }
-  return nullptr;
+void SpanTable::touch_pages() noexcept {
+  lines_.touch_pages();
+  entries_.touch_pages();
+  order_.touch_pages();
+  names_.touch_pages();
 }
 
-SpanEntry* SpanTable::insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept {
-  const std::size_t room = names_.size() - names_used_;
-  if (room < name.size() + sizeof(std::uint16_t)) return nullptr;
+bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
+  return names_.size() - names_used_ >= name.size() + sizeof(std::uint16_t);
+}
 
-  const auto free_places = [&](std::size_t bucket) {
-    return std::count(&tags_[bucket * bucket_size], &tags_[bucket * bucket_size] + bucket_size, 0U);
-  };
-  std::size_t bucket = bucket_of(key);
-  const std::size_t other = other_bucket_of(key);
-  const auto free_here = free_places(bucket);
-  const auto free_there = free_places(other);
-  if (free_here == 0 && free_there == 0) return nullptr;
-  if (free_there > free_here) bucket = other;
+SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
+  const std::size_t first = home(key, homes_);
+  Place closed = nowhere;
+  for (std::size_t line = first; line < first + probed_lines; ++line) {
+    if (!is_full(lines_[line])) {
+      std::size_t lane = 0;
+      while (lines_[line].tags[lane] != 0) ++lane;
+      return place_at(line, lane);
+    }
+    if (const unsigned idle = ~lines_[line].open & 0x7fU; closed == nowhere && idle != 0)
+      closed = place_at(line, static_cast<unsigned>(__builtin_ctz(idle)));
+  }
+  return closed;
+}
 
-  std::size_t place = bucket * bucket_size;
-  while (tags_[place] != 0) ++place;
-  tags_[place] = key;
-  order_[used_++] = static_cast<std::uint32_t>(place);
-  SpanEntry& entry = entries_[place];
-  entry = SpanEntry{};
+SpanTable::Place SpanTable::insert(std::uint64_t key, RuleIndex rule,
+                                   std::span<const std::byte> name) noexcept {
+  if (!has_room_for(name)) return nowhere;
+  const Place place = place_for(key);
+  if (place != nowhere) settle_in(place, key, rule, name);
+  return place;
+}
+
+SpanTable::Place SpanTable::insert_rule(std::uint64_t key, RuleIndex rule,
+                                        std::span<const std::byte> name) noexcept {
+  if (!has_room_for(name)) return nowhere;
+  const Place place = place_of_rule(rule);
+  settle_in(place, key, rule, name);
+  return place;
+}
+
+void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
+                          std::span<const std::byte> name) noexcept {
+  Line& line = line_of(place);
+  if (line.tags[lane_of(place)] == 0) ++held_;
+  line.tags[lane_of(place)] = tag_of(key);
+  line.ready[lane_of(place)] = 0;
+  SpanEntry& entry = this->entry(place) = SpanEntry{};
+  entry.key_high = static_cast<std::uint32_t>(key >> 32);
   entry.rule = rule;
   entry.name_offset = names_used_;
   const auto length = static_cast<std::uint16_t>(name.size());
   std::memcpy(&names_[names_used_], &length, sizeof length);
   if (!name.empty()) std::memcpy(&names_[names_used_ + sizeof length], name.data(), name.size());
   names_used_ += static_cast<std::uint32_t>(sizeof length + name.size());
-  return &entry;
+}
+
+void SpanTable::open(Place place) noexcept {
+  line_of(place).open |= static_cast<std::uint8_t>(bit(place));
+  line_of(place).stale |= static_cast<std::uint8_t>(bit(place));
+  order_[opened_++] = place;
+}
+
+CountedKey SpanTable::counted(Place place) const noexcept {
+  const SpanEntry& entry = this->entry(place);
+  const std::uint64_t in = admitted(place);
+  return {.key = std::uint64_t{entry.key_high} << 32 | line_of(place).tags[lane_of(place)],
+          .rule = entry.rule,
+          .name = name(entry),
+          .offered = in + entry.refused,
+          .admitted = in,
+          .credit = credit(place),
+          .allowance = entry.allowance,
+          .refused_at = entry.refused_at,
+          .cell = entry.cell};
 }
 
 std::span<const std::byte> SpanTable::name(const SpanEntry& entry) const noexcept {
   std::uint16_t length;
   std::memcpy(&length, &names_[entry.name_offset], sizeof length);
-  return std::span(names_).subspan(entry.name_offset + sizeof length, length);
+  return {names_.data() + entry.name_offset + sizeof length, length};
+}
+
+void SpanTable::close() noexcept {
+  // A span's new keys must find room, as many as the table was made for.
+  const bool names_short = names_used_ > names_.size() / 2;
+  const bool places_short = held_ > entries_.size() / 4 * 3;
+  if (names_short || places_short) return clear();
+  for (std::uint32_t i = 0; i < opened_; ++i) {
+    if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
+    Line& line = line_of(order_[i]);
+    line.ready[lane_of(order_[i])] = 0;
+    line.open = line.stale = 0;
+    SpanEntry closed;
+    SpanEntry& entry = this->entry(order_[i]);
+    closed.key_high = entry.key_high;
+    closed.name_offset = entry.name_offset;
+    closed.rule = entry.rule;
+    entry = closed;
+  }
+  opened_ = 0;
+  std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
 }
 
 void SpanTable::clear() noexcept {
-  for (std::uint32_t i = 0; i < used_; ++i) tags_[order_[i]] = 0;
-  used_ = 0;
+  std::memset(static_cast<void*>(lines_.data()), 0, lines_.bytes());
+  opened_ = held_ = 0;
   names_used_ = 0;
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
 }
 
+std::optional<CountedKey> SpanTable::find(std::uint64_t key) const noexcept {
+  Place place = locate(key);
+  for (std::size_t rule = 0; rule < overflow_.size(); ++rule)
+    if (holds(place_of_rule(static_cast<RuleIndex>(rule)), key))
+      place = place_of_rule(static_cast<RuleIndex>(rule));
+  if (place == nowhere || !is_open(place) || !holds(place, key)) return std::nullopt;
+  return counted(place);
+}
+
 std::size_t SpanTable::memory() const noexcept {
-  return lines_.size() * sizeof(Line) + entries_.size() * sizeof(SpanEntry) +
-         order_.size() * sizeof(std::uint32_t) + names_.size() + overflow_.size() * sizeof(OverflowCount);
+  return lines_.bytes() + entries_.bytes() + order_.bytes() + names_.bytes() +
+         overflow_.size() * sizeof(OverflowCount);
 }
 
 }  // namespace weir

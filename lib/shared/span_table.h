@@ -1,21 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// One worker's counts of one span. The worker that owns the table alone writes it; the controller reads and
-/// clears it after the flip and the grace period, when it alone owns it. So all members are plain: ownership
-/// passes through RCU.
+/// One worker's counts of one span. The worker that owns the table alone writes it; the controller drains it
+/// after the flip and the grace period, when it alone owns it. So all members are plain: ownership passes
+/// through RCU.
 ///
-/// Layout: buckets of eight. A bucket's line of tags tells where a key is; the entry is one further cache
-/// line with all that a decision reads and writes. A key has two buckets and is put into the emptier one, so
-/// insertion is bounded and does not move others. A key that finds both full has no entry, and the caller
-/// counts it under its rule's overflow.
+/// The problem: a decision at the speed of memory may touch one cache line. So a line holds just what common
+/// decisions need, of seven keys: 32 bits of each key's hash, and what each may still be admitted without
+/// asking
+/// ("ready"); and for which publication that holds. To admit is to subtract; what has been admitted follows
+/// from what was drawn. (Hashes and credits lie in different halves, because a load that spans a store still
+/// under way waits for it.) Everything else a key needs lies in an entry of its own and is touched when a key
+/// is met for the first time in a span, has used up what was drawn, or is refused.
+///
+/// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
+/// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
+/// make one. Whatever looks further tells them apart.
+///
+/// Keys stay from span to span, so that a key that comes back costs no insertion and its name is not built
+/// again: a drain takes the counts and closes the entries, and keeps the keys. Only when places or names run
+/// short does it clear the table as a whole; between drains a new key may take the place of a closed one.
+/// A key is looked for in its home line and the few after it, as long as these are full; it goes into the
+/// first free place there, so insertion is bounded and moves nobody. A key that finds neither a free nor a
+/// closed place has no entry, and the caller counts it under its rule's overflow. Rules whose keys have no
+/// dimensions need no search: each has a place of its own.
 #pragma once
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "shared/allowance_pool.h"
 #include "weir/rule.h"
 #include "weir/time.h"
@@ -25,11 +46,10 @@ namespace weir {
 /// Two tables per worker, used in turns: while the worker counts in one, the controller drains the other.
 inline constexpr unsigned tables_per_worker = 2;
 
-/// One key's counts and what its worker knows of its allowance. One cache line.
+/// What a worker knows of a key beyond its line. One cache line. Weights, of the running span.
 struct alignas(64) SpanEntry {
-  std::uint64_t offered = 0;    ///< weight
-  std::uint64_t admitted = 0;   ///< weight
-  std::uint64_t credit = 0;     ///< drawn from the cell and not yet used
+  std::uint64_t drawn = 0;      ///< of it, what is not credit has been admitted
+  std::uint64_t refused = 0;    ///< offered and not charged, by whichever rule it was refused
   std::uint64_t allowance = 0;  ///< KeyTerms::allowance; of a bucket its price, 0 when closed
   union {
     MonotonicTime blocked_until = never;  ///< but for a rule that sheds, which never blocks:
@@ -37,10 +57,10 @@ struct alignas(64) SpanEntry {
   };
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance in this span
   AllowanceCell* cell = nullptr;
+  std::uint32_t key_high = 0;  ///< the part of the hash that is not in the line
+  std::uint32_t aside = 0;     ///< credit that is not ready
   std::uint32_t name_offset = 0;
   RuleIndex rule = no_rule;
-  std::uint16_t generation =
-      0;  ///< low bits of the publication that `allowance` and `blocked_until` come from
 };
 static_assert(sizeof(SpanEntry) == 64);
 
@@ -50,57 +70,290 @@ struct OverflowCount {
   std::uint64_t admitted = 0;
 };
 
+/// One key as a drain sees it. Weights.
+struct CountedKey {
+  std::uint64_t key = 0;
+  RuleIndex rule = no_rule;
+  std::span<const std::byte> name;
+  std::uint64_t offered = 0;
+  std::uint64_t admitted = 0;
+  std::uint64_t credit = 0;     ///< drawn from the cell and not used
+  std::uint64_t allowance = 0;  ///< SpanEntry::allowance
+  MonotonicTime refused_at = never;
+  AllowanceCell* cell = nullptr;
+};
+
 class SpanTable {
  public:
-  /// Allocates all there will ever be. @param keys entries to hold at an 80 % fill
+  /// Names a place in the table. Holds until the worker inserts a key: then the place may be another's.
+  using Place = std::uint32_t;
+  static constexpr Place nowhere = 0xffffffff;
+  /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 32 bits.
+  static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
+
+  /// Reserves all there will ever be.
+  /// @param keys entries to hold
   SpanTable(std::uint32_t keys, std::size_t rules);
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
 
-  void prefetch(std::uint64_t key) const noexcept {
-    __builtin_prefetch(&tags_[bucket_of(key) * bucket_size], 1);
+  /// Has the kernel provide the memory, on the NUMA node of the calling thread. The worker, before it first
+  /// counts here.
+  void touch_pages() noexcept;
+
+  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&lines_[home(key, homes_)], 1); }
+  void prefetch_entry(Place place) const noexcept { __builtin_prefetch(&entries_[entry_of(place)], 1); }
+
+  /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
+  /// their address anew for every key.
+  class Lines;
+  Lines lines() noexcept;
+
+  /// The place of the key, or of one that shares its line and 32 bits of its hash; open or closed; or
+  /// nowhere.
+  /// @param key  here as everywhere: a hash whose low 32 bits are not 0
+  Place locate(std::uint64_t key) const noexcept;
+  /// Where the one key of a rule without dimensions is, once it is inserted.
+  Place place_of_rule(RuleIndex rule) const noexcept {
+    return place_at(homes_ + probed_lines - 1 + rule / keys_per_line, rule % keys_per_line);
   }
-  /// The key's entry, or nullptr.
-  SpanEntry* find(std::uint64_t key) noexcept;
-  /// A fresh entry, its name recorded; nullptr when both buckets or the room for names are full. @pre find()
-  /// is nullptr
-  SpanEntry* insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+  /// Whether the place is this key's. Touches the entry.
+  bool holds(Place place, std::uint64_t key) const noexcept {
+    return line_of(place).tags[lane_of(place)] == tag_of(key) && entry(place).key_high == key >> 32;
+  }
+
+  /// A closed place for the key, its name recorded. @pre locate() is nowhere
+  Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+  /// The same for the one key of a rule without dimensions. @pre its place does not hold the key
+  Place insert_rule(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+  /// The key has been met in this span; its terms are stale. @pre closed
+  void open(Place place) noexcept;
+  bool is_open(Place place) const noexcept { return (line_of(place).open & bit(place)) != 0; }
+
+  /// Whether as much is ready under the publication. By the line alone.
+  /// @param generation  Publication::mark()
+  bool has_ready(Place place, std::uint64_t key, std::uint64_t weight,
+                 std::uint32_t generation) const noexcept {
+    const Line& line = line_of(place);
+    return line.tags[lane_of(place)] == tag_of(key) && line.generation == generation &&
+           is_ready(line.ready[lane_of(place)], weight);
+  }
+  /// Admits out of what is ready. @pre has_ready()
+  void take_ready(Place place, std::uint64_t weight) noexcept {
+    line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(weight);
+  }
+
+  /// Begins a closer look at an open key: its credit is no longer ready but aside, and its line holds for
+  /// this publication: keys of it whose terms may have changed since are stale.
+  /// @param still_holds  called with the generation that the line was for, and the low bits of a key's hash
+  template <typename StillHolds>
+  void set_aside(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept;
+  /// Whether the key's terms are to be looked up again; from then on they are not.
+  bool take_stale(Place place) noexcept {
+    Line& line = line_of(place);
+    const bool stale = (line.stale & bit(place)) != 0;
+    line.stale &= static_cast<std::uint8_t>(~bit(place));
+    return stale;
+  }
+  /// Ends a closer look: the next requests may be served from what is aside.
+  void make_ready(Place place) noexcept {
+    line_of(place).ready[lane_of(place)] += std::exchange(entry(place).aside, 0);
+  }
+  /// What is drawn and not used.
+  std::uint32_t credit(Place place) const noexcept {
+    return entry(place).aside + line_of(place).ready[lane_of(place)];
+  }
+  // During a closer look:
+  void add_credit(Place place, std::uint64_t drawn) noexcept {
+    entry(place).aside += static_cast<std::uint32_t>(drawn);
+    entry(place).drawn += drawn;
+  }
+  /// Takes credit back without its having been admitted.
+  void drop_credit(Place place, std::uint64_t credit) noexcept {
+    entry(place).aside -= static_cast<std::uint32_t>(credit);
+    entry(place).drawn -= credit;
+  }
+  /// Admits out of the credit. @pre there is as much
+  void charge(Place place, std::uint64_t weight) noexcept {
+    entry(place).aside -= static_cast<std::uint32_t>(weight);
+  }
+
+  SpanEntry& entry(Place place) noexcept { return entries_[entry_of(place)]; }
+  const SpanEntry& entry(Place place) const noexcept { return entries_[entry_of(place)]; }
+  std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
 
-  /// For the drain: calls visit(key, const SpanEntry&, name bytes) for each entry in the order of insertion.
+  /// Calls visit(const CountedKey&) for each open entry in the order of their opening.
   template <typename Visitor>
   void for_each(Visitor&& visit) const {
-    for (std::uint32_t i = 0; i < used_; ++i)
-      visit(tags_[order_[i]], entries_[order_[i]], name(entries_[order_[i]]));
+    for (std::uint32_t i = 0; i < opened_; ++i) {
+      // Entries lie at random.
+      if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
+      visit(counted(order_[i]));
+    }
   }
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
-  std::uint32_t size() const noexcept { return used_; }
+  /// Open entries.
+  std::uint32_t size() const noexcept { return opened_; }
+  /// Closes all entries and forgets the counts, and the keys too if there is little room left. The drain.
+  void close() noexcept;
+  /// Forgets all.
   void clear() noexcept;
+
+  /// The key's counts, if it is open.
+  std::optional<CountedKey> find(std::uint64_t key) const noexcept;
 
   std::size_t memory() const noexcept;
 
  private:
-  static constexpr std::size_t bucket_size = 8;
+  static constexpr std::size_t keys_per_line = 7;
+  static constexpr std::size_t lanes_per_line = 8;  // the last is no key's: places count it, entries do not
+  static constexpr std::size_t probed_lines = 8;
   static constexpr std::size_t name_bytes_per_key = 64;
+  static constexpr std::uint32_t drain_ahead = 8;
 
-  std::size_t bucket_of(std::uint64_t key) const noexcept { return key & bucket_mask_; }
-  std::size_t other_bucket_of(std::uint64_t key) const noexcept { return (key >> 32) & bucket_mask_; }
+  struct alignas(64) Line {
+    std::uint32_t tags[keys_per_line];   ///< 0: free
+    std::uint32_t generation;            ///< of the publication that what is ready holds for
+    std::uint32_t ready[keys_per_line];  ///< weight
+    std::uint8_t open;                   ///< a bit for each key met in this span
+    std::uint8_t stale;                  ///< …whose terms are to be looked up again
+  };
+  static_assert(sizeof(Line) == 64);
+
+  /// Hashes are as good at the top as at the bottom, so any number of lines will do.
+  static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
+  }
+  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  /// One bit for each of the line's keys with this tag. Without branches, which could not be foreseen;
+  /// written with vectors, because compilers make branches of the plain form.
+  static unsigned lanes_with(const Line& line, std::uint32_t tag) noexcept {
+#if defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
+    const auto equal = [&](const void* four) noexcept {
+      return static_cast<unsigned>(_mm_movemask_ps(
+          _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_load_si128(static_cast<const __m128i*>(four)), wanted))));
+    };
+    // The eighth lane of the half is the generation.
+    return equal(&line) | (equal(&line.tags[4]) & 7) << 4;
+#else
+    unsigned lanes = 0;
+    for (std::size_t lane = 0; lane < keys_per_line; ++lane)
+      lanes |= static_cast<unsigned>(line.tags[lane] == tag) << lane;
+    return lanes;
+#endif
+  }
+  /// A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+  static bool is_ready(std::uint32_t ready, std::uint64_t weight) noexcept { return weight - 1 < ready; }
+  /// Places are taken in order and never freed but all at once: what is not in a line with a free place is
+  /// not beyond it either.
+  static bool is_full(const Line& line) noexcept { return line.tags[keys_per_line - 1] != 0; }
+
+  Line& line_of(Place place) noexcept { return lines_[place / lanes_per_line]; }
+  const Line& line_of(Place place) const noexcept { return lines_[place / lanes_per_line]; }
+  static std::size_t lane_of(Place place) noexcept { return place % lanes_per_line; }
+  static unsigned bit(Place place) noexcept { return 1U << lane_of(place); }
+  static Place place_at(std::size_t line, std::size_t lane) noexcept {
+    return static_cast<Place>(line * lanes_per_line + lane);
+  }
+  std::size_t entry_of(Place place) const noexcept {
+    return place / lanes_per_line * keys_per_line + lane_of(place);
+  }
+  void prefetch_both(Place place) const noexcept {
+    __builtin_prefetch(&line_of(place), 1);
+    prefetch_entry(place);
+  }
+  bool has_room_for(std::span<const std::byte> name) const noexcept;
+  Place place_for(std::uint64_t key) const noexcept;
+  void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+  CountedKey counted(Place place) const noexcept;
   std::span<const std::byte> name(const SpanEntry& entry) const noexcept;
 
-  struct Line {
-    alignas(64) std::uint64_t tags[bucket_size];
-  };
-
-  std::size_t bucket_mask_;
-  std::vector<Line> lines_;
-  std::uint64_t* tags_;  // the lines as one array
-  std::vector<SpanEntry> entries_;
-  std::vector<std::uint32_t> order_;
-  std::uint32_t used_ = 0;
-  std::vector<std::byte> names_;
+  std::size_t homes_;
+  Place rule_places_;      // behind the keys with dimensions
+  HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
+  HugeArray<SpanEntry> entries_;
+  HugeArray<std::uint32_t> order_;
+  std::uint32_t opened_ = 0;
+  std::uint32_t held_ = 0;  // places taken, open or closed
+  HugeArray<std::byte> names_;
   std::uint32_t names_used_ = 0;
   std::vector<OverflowCount> overflow_;
 };
+
+class SpanTable::Lines {
+ public:
+  /// The common decision in one: finds the key, and takes `weight` of what is ready under the publication, if
+  /// it is that much.
+  /// @param taken  whether; else look further
+  /// @return the key's place, or nowhere
+  Place locate_and_take(std::uint64_t key, std::uint64_t weight, std::uint32_t generation,
+                        bool& taken) const noexcept {
+    const std::size_t first = home(key, homes);
+    std::size_t line = first;
+    unsigned lanes = lanes_with(lines[line], tag_of(key));
+    while (lanes == 0) [[unlikely]] {
+        if (!is_full(lines[line]) || line + 1 == first + probed_lines) {
+          taken = false;
+          return nowhere;
+        }
+        lanes = lanes_with(lines[++line], tag_of(key));
+      }
+    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
+    taken = take_from(lines[line], lane, weight, generation);
+    return place_at(line, lane);
+  }
+  /// The same where the place is known, if it is the key's.
+  Place take(Place place, std::uint64_t key, std::uint64_t weight, std::uint32_t generation,
+             bool& taken) const noexcept {
+    Line& line = lines[place / lanes_per_line];
+    taken = line.tags[lane_of(place)] == tag_of(key) && take_from(line, lane_of(place), weight, generation);
+    return place;
+  }
+
+ private:
+  friend class SpanTable;
+  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+  static bool take_from(Line& line, std::size_t lane, std::uint64_t weight,
+                        std::uint32_t generation) noexcept {
+    const bool taken = line.generation == generation && is_ready(line.ready[lane], weight);
+    if (taken) [[likely]]
+      line.ready[lane] -= static_cast<std::uint32_t>(weight);
+    return taken;
+  }
+
+  Line* lines;
+  std::size_t homes;
+};
+
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_); }
+
+inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
+  for (std::size_t line = home(key, homes_), last = line + probed_lines;; ++line) {
+    if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
+      return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+    if (!is_full(lines_[line]) || line + 1 == last) return nowhere;
+  }
+}
+
+template <typename StillHolds>
+void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept {
+  Line& line = line_of(place);
+  const auto put_aside = [&](std::size_t lane) {
+    if (line.ready[lane] == 0) return;
+    entries_[entry_of(place) - lane_of(place) + lane].aside += std::exchange(line.ready[lane], 0);
+  };
+  if (line.generation != generation) {
+    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+      if ((line.open >> lane & 1) == 0 || still_holds(line.generation, line.tags[lane])) continue;
+      line.stale |= static_cast<std::uint8_t>(1U << lane);
+      put_aside(lane);
+    }
+    line.generation = generation;
+  }
+  put_aside(lane_of(place));
+}
 
 }  // namespace weir

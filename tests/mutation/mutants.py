@@ -201,21 +201,20 @@ MUTANTS = [
     worker(
         "a refused request is charged to its other rules",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
-        "      undraw(touched[i], terms, now);\n      continue;\n",
-        "      undraw(touched[i], terms, now);\n",
+        "        undraw(here, terms, now);\n",
+        "        charge(here, plan.keys[i].rule, weight);\n",
     ),
     worker(
         "a rule's parent is charged before its child is asked",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
-        "      charge[i] = true;\n      continue;",
-        "      if (here.entry != nullptr) here.entry->credit -= weight, here.entry->admitted += weight;\n"
-        "      continue;",
+        "      charged[i] = true;\n      continue;",
+        "      if (here.entry != nullptr) charge(here, planned.rule, weight);\n      continue;",
     ),
     worker(
         "a request of some weight counts as one",
         "Weights.ARequestCostsItsRulesWeightTimesItsOwn",
-        "touched[i].entry->admitted += weight;",
-        "touched[i].entry->admitted += 1;",
+        "    table_->charge(touched.place, weight);",
+        "    table_->charge(touched.place, 1);",
     ),
     worker(
         "a refusal is kept from the other workers",
@@ -238,14 +237,38 @@ MUTANTS = [
     worker(
         "a lowered allowance is taken up with the next table only",
         "Worker.TakesUpALoweredAllowanceWithinTheSpan",
-        "  } else if (entry->generation != static_cast<std::uint16_t>(publication_->generation)) {",
-        "  } else if (entry->cell == nullptr) {",
+        "if (table_->take_stale(place)) refresh(place, planned.key, now);",
+        "if (table_->take_stale(place) && table_->entry(place).cell == nullptr) refresh(place, planned.key, now);",
     ),
     worker(
         "what a rule only observes is refused",
         "Observe.ComputesAndReportsButLetsEverythingPass",
         "if (terms.action == Action::observe) {",
         "if (terms.action == Action::observe && now == never) {",
+    ),
+    worker(
+        "what is ready serves a key that has been blocked",
+        "Ready.WhatWasDrawnBeforeABlockServesNobodyWhileItLasts",
+        "      return now >= touched.blocked_until;\n    case Algorithm::shed:",
+        "      return true;\n    case Algorithm::shed:",
+    ),
+    worker(
+        "what is ready under one publication is taken under the next, whatever that says",
+        "Ready.AKeyThatANewPublicationNamesIsLookedUpAgainAndTheOthersAreNot",
+        "return publication_->still_holds(since, key);",
+        "return since == since || key == 0;",
+    ),
+    worker(
+        "a request too heavy to be kept ready is charged twice",
+        "Ready.ARequestHeavierThanWhatAPlaceCanKeepIsChargedExactly",
+        "    touched.entry->drawn += weight;",
+        "    touched.entry->drawn += 2 * weight;",
+    ),
+    worker(
+        "a burst's keys are decided upon without their rules' weight",
+        "Keys.AreDecidedUponAsOneAfterTheOther",
+        "const std::uint64_t weight = rule_weight * key.weight;",
+        "const std::uint64_t weight = key.weight;",
     ),
     # Buckets, logs and windows in the worker's hands.
     worker(
@@ -271,7 +294,7 @@ MUTANTS = [
     worker(
         "tokens drawn for a request that another rule refuses are given back and kept as well",
         "Worker/EveryAlgorithm.AChildIsNotChargedForWhatItsParentRefuses/token_bucket",
-        "    if (touched.entry != nullptr) touched.entry->credit -= touched.drawn;",
+        "    if (!touched.direct) table_->drop_credit(touched.place, touched.drawn);",
         "",
     ),
     worker(
@@ -295,7 +318,7 @@ MUTANTS = [
     worker(
         "shedding is on or off",
         "ShedWorker.AdmitsTheFractionToWithinOneRequestAtAnyTime",
-        "return static_cast<unsigned __int128>(touched.entry->admitted + weight) > due >> 32;",
+        "return static_cast<unsigned __int128>(admitted + weight) > due >> 32;",
         "return due >> 32 > 0 && fraction < admit_all / 2;",
     ),
     worker(

@@ -12,6 +12,14 @@ namespace weir {
 
 enum class Verdict : std::uint8_t { admit, block };
 
+/// How much a burst's decisions tell. What is not told keeps its default; verdict, rule, action, observed,
+/// limit and weight are always told. (To say what remains a decision must look at memory that workers share.)
+enum class Detail : std::uint8_t {
+  full,      ///< everything, of every request
+  refusals,  ///< everything of what is refused; of what is admitted neither `remaining` nor `reset_after`
+  verdicts,  ///< neither `remaining` nor `retry_after` nor `reset_after`
+};
+
 /// The answer to one request.
 struct Decision {
   Verdict verdict = Verdict::admit;
@@ -20,11 +28,13 @@ struct Decision {
   RuleIndex rule = no_rule;
   /// An observing rule that would have refused (the verdict does not show it); else no_rule.
   RuleIndex observed = no_rule;
-  std::uint32_t weight = 0;     ///< what was, or would have been, charged under `rule`
-  std::uint64_t limit = 0;      ///< of `rule`, per interval
-  std::uint64_t remaining = 0;  ///< weight that may still be admitted to the key now, as far as this worker knows
-  Duration retry_after{};       ///< for `block`: until the request may pass, if no other does; at least 1 ns
-  /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0: now.
+  std::uint32_t weight = 0;  ///< what was, or would have been, charged under `rule`
+  std::uint64_t limit = 0;   ///< of `rule`, per interval
+  std::uint64_t remaining =
+      0;                   ///< weight that may still be admitted to the key now, as far as this worker knows
+  Duration retry_after{};  ///< for `block`: until the request may pass, if no other does; at least 1 ns
+  /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0:
+  /// now.
   Duration reset_after{};
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,7 @@ struct Plane {
                        .window = 0,
                        .algorithm = rule.algorithm,
                        .action = rule.action,
+                       .dense = rule.key.empty(),
                        .block = {rule.cooldown, rule.dephase},
                        .span = rule.interval / rule.spans,
                        .spans = rule.spans,
@@ -406,10 +408,10 @@ TEST(StrictWorker, ALeaseThatIsLoweredIsObeyedByTheNextRequest) {
 TEST(StrictWorker, AKeyThatFindsNoRoomInTheTableDrawsNothingOnItsLease) {
   Plane plane({rule_with(Algorithm::strict, 100)});
   for (int i = 0; i < 1000; ++i) plane.admits(start, "user" + std::to_string(i));
-  ASSERT_EQ(plane.tables[0].find(plane.key()), nullptr);
+  ASSERT_FALSE(plane.tables[0].find(plane.key()));
   plane.publish({{.key = plane.key(), .terms = {50, 0}}});
   EXPECT_FALSE(plane.admits(start));
-  ASSERT_EQ(plane.tables[0].find(plane.key()), nullptr);
+  ASSERT_FALSE(plane.tables[0].find(plane.key()));
   EXPECT_EQ(plane.tables[0].overflows()[0].admitted, 0U);
 }
 
@@ -474,8 +476,8 @@ TEST_P(EveryAlgorithm, AChildIsNotChargedForWhatItsParentRefuses) {
   KeyBytes bytes;
   plane.classifier.match(request, scratch);
   plane.classifier.make_key(0, request, scratch, bytes);
-  const SpanEntry* entry = plane.tables[0].find(plane.cores[0]->key_of(0, bytes.bytes()));
-  ASSERT_NE(entry, nullptr);
+  const std::optional<CountedKey> entry = plane.tables[0].find(plane.cores[0]->key_of(0, bytes.bytes()));
+  ASSERT_TRUE(entry);
   EXPECT_EQ(entry->admitted, 4U);
   if (is_bucket(GetParam())) {
     const BucketTerms& bucket = plane.terms[0].bucket;

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
+#include <random>
+#include <string>
 #include <vector>
 
 namespace weir {
@@ -40,6 +45,7 @@ struct Plane {
                        .window = 0,
                        .algorithm = rule.algorithm,
                        .action = rule.action,
+                       .dense = rule.key.empty(),
                        .block = {rule.cooldown, rule.dephase},
                        .span = rule.interval / rule.spans,
                        .spans = rule.spans,
@@ -57,11 +63,14 @@ struct Plane {
   }
 
   void publish(std::uint8_t table, std::vector<KeyState> states = {}, bool judged = true,
-               bool next_interval = false) {
+               bool next_interval = false, std::uint64_t holds_since = Publication::nothing_holds,
+               const std::vector<std::uint64_t>& changed = {}) {
     auto next = std::make_unique<Publication>();
     next->generation = published.size() + 1;
     next->began = {WallTime(1000s), MonotonicTime(0s)};
     next->judged = judged;
+    next->holds_since = holds_since;
+    next->set_changed(changed);
     if (next_interval)
       next->windows.push_back({.ends = MonotonicTime(2s), .running = &later, .ended = &running});
     else
@@ -171,8 +180,8 @@ TEST(Worker, TakesUpALoweredAllowanceWithinTheSpan) {
 TEST(Worker, CountsOfferedAndAdmittedApart) {
   Plane plane({rule_of("all", 3)});
   for (int i = 0; i < 5; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
-  const SpanEntry* entry = plane.tables[0].find(plane.key(0, get()));
-  ASSERT_NE(entry, nullptr);
+  const std::optional<CountedKey> entry = plane.tables[0].find(plane.key(0, get()));
+  ASSERT_TRUE(entry);
   EXPECT_EQ(entry->offered, 5U);
   EXPECT_EQ(entry->admitted, 3U);
   EXPECT_EQ(entry->refused_at, MonotonicTime(1ms));
@@ -279,13 +288,196 @@ TEST(Burst, DecidesAsIfOneAfterTheOther) {
     requests.back().headers = std::span(&user, 1);
   }
   std::vector<Decision> decisions(requests.size());
-  burst.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions);
+  burst.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, Detail::full);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const Decision expected = one.cores[0]->admit(requests[i], MonotonicTime(1ms));
     EXPECT_EQ(decisions[i].verdict, expected.verdict) << i;
     EXPECT_EQ(decisions[i].rule, expected.rule) << i;
     EXPECT_EQ(decisions[i].remaining, expected.remaining) << i;
   }
+}
+
+TEST(Burst, TellsOnlyAsMuchAsIsAskedFor) {
+  Plane plane({rule_of("all", 3)});
+  const std::vector<Request> requests(5, get());
+  std::vector<Decision> decisions(requests.size());
+  for (const Detail detail : {Detail::full, Detail::refusals, Detail::verdicts}) {
+    plane.publish(static_cast<std::uint8_t>(detail == Detail::refusals));
+    plane.tables[0].clear();
+    plane.running.clear();
+    plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, detail);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Decision& decision = decisions[i];
+      EXPECT_EQ(decision.verdict, i < 3 ? Verdict::admit : Verdict::block);
+      EXPECT_EQ(decision.rule, 0);
+      EXPECT_EQ(decision.limit, 3U);
+      EXPECT_EQ(decision.weight, 1U);
+      EXPECT_EQ(decision.remaining, detail == Detail::full && i < 3 ? 2 - i : 0U);
+      EXPECT_EQ(decision.reset_after > Duration{},
+                detail == Detail::full || (detail == Detail::refusals && i >= 3));
+      EXPECT_EQ(decision.retry_after > Duration{}, detail != Detail::verdicts && i >= 3);
+    }
+  }
+}
+
+Rule window_of(std::uint64_t limit) {
+  Rule rule = rule_of("window", limit, {by_header("user")});
+  rule.algorithm = Algorithm::fixed_window;
+  return rule;
+}
+
+TEST(Keys, AreDecidedUponAsOneAfterTheOther) {
+  std::mt19937_64 random(11);
+  Rule heavy = window_of(900);
+  heavy.name = "heavy";
+  heavy.weight = 3;
+  for (int run = 0; run < 50; ++run) {
+    Plane one({window_of(200), heavy});
+    Plane burst({window_of(200), heavy});
+    std::vector<std::string> names;
+    for (int i = 0; i < 5; ++i) names.push_back("user" + std::to_string(i));
+    std::vector<Key> keys;
+    for (int i = 0; i < 2000; ++i)
+      keys.push_back(burst.cores[0]->key(static_cast<RuleIndex>(random() / 7 % 2), names[random() % 5]));
+    std::vector<Verdict> verdicts(keys.size());
+    for (std::size_t at = 0; at < keys.size();) {
+      const std::size_t size = std::min<std::size_t>(random() % 100, keys.size() - at);
+      burst.cores[0]->prefetch_keys(std::span(keys).subspan(at, size));
+      burst.cores[0]->admit_keys(std::span(keys).subspan(at, size), MonotonicTime(1ms),
+                                 std::span(verdicts).subspan(at, size));
+      at += size;
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      ASSERT_EQ(verdicts[i],
+                one.cores[0]->admit_key(keys[i].rule(), keys[i].value, 1, MonotonicTime(1ms)).verdict)
+          << run << ' ' << i;
+    for (RuleIndex rule = 0; rule < 2; ++rule) {
+      const RuleCounters& counted = burst.cores[0]->rule_counters()[rule];
+      const RuleCounters& expected = one.cores[0]->rule_counters()[rule];
+      EXPECT_EQ(counted.offered.read(), expected.offered.read());
+      EXPECT_EQ(counted.admitted.read(), expected.admitted.read());
+      EXPECT_EQ(counted.blocked.read(), expected.blocked.read());
+    }
+    std::uint64_t offered = 0;
+    burst.tables[0].for_each([&](const CountedKey& entry) { offered += entry.offered; });
+    const auto of = [&](RuleIndex rule) { return burst.cores[0]->rule_counters()[rule].offered.read(); };
+    EXPECT_EQ(offered, of(0) + 3 * of(1));
+  }
+}
+
+TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShare) {
+  Plane plane({rule_of("all", 5), window_of(100)});
+  const std::array<Key, 3> keys{plane.cores[0]->key(0, ""), plane.cores[0]->key(1, "ann"),
+                                plane.cores[0]->key(0, "")};
+  std::array<Verdict, 3> verdicts;
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 5U);
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(verdicts, (std::array{Verdict::block, Verdict::admit, Verdict::block}));
+}
+
+TEST(Keys, AreAllAdmittedByAWorkerThatIsOffline) {
+  Plane plane({window_of(1)});
+  const std::vector<Key> keys(70, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size(), Verdict::block);
+  plane.cores[0]->offline();
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 70);
+}
+
+TEST(Keys, WithoutWeightTakeNothing) {
+  Plane plane({window_of(1)});
+  Key key = plane.cores[0]->key(0, "ann");
+  key.weight = 0;
+  std::array<Verdict, 1> verdict;
+  for (int i = 0; i < 5; ++i) plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+  key.weight = 1;
+  plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+  EXPECT_EQ(verdict[0], Verdict::admit);
+  plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+  EXPECT_EQ(verdict[0], Verdict::block);
+}
+
+// What a worker keeps ready, and when it must not be taken.
+
+TEST(Ready, WhatWasDrawnBeforeABlockServesNobodyWhileItLasts) {
+  Plane plane({rule_of("all", 1000)});
+  // A chunk is drawn, and then more is asked for than there is: the first request refused begins the block.
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", 1000, MonotonicTime(1ms)).verdict, Verdict::block);
+  const Key key = plane.cores[0]->key(0, "ann");
+  std::array<Verdict, 1> verdict;
+  for (const MonotonicTime at : {MonotonicTime(1ms), MonotonicTime(5001ms - 1ns)}) {
+    EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", 1, at).verdict, Verdict::block);
+    plane.cores[0]->admit_keys({&key, 1}, at, verdict);
+    EXPECT_EQ(verdict[0], Verdict::block);
+  }
+  EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", 1, MonotonicTime(5001ms)).verdict, Verdict::admit);
+}
+
+TEST(Ready, AKeyThatANewPublicationNamesIsLookedUpAgainAndTheOthersAreNot) {
+  Plane plane({window_of(1000)});
+  const Key ann = plane.cores[0]->key(0, "ann");
+  const Key bob = plane.cores[0]->key(0, "bob");
+  const auto key_of = [&](std::string_view name) {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(name);
+    return plane.cores[0]->key_of(0, bytes.bytes());
+  };
+  const auto admits = [&](const Key& key) {
+    std::array<Verdict, 1> verdict;
+    plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+    return verdict[0] == Verdict::admit;
+  };
+  EXPECT_TRUE(admits(ann));
+  EXPECT_TRUE(admits(bob));
+  // Both are closed, but only one of them is named.
+  const std::vector<KeyState> closed{{.key = key_of("ann"), .terms = {0, 0}},
+                                     {.key = key_of("bob"), .terms = {0, 0}}};
+  plane.publish(0, closed, true, false, 1, {key_of("ann")});
+  EXPECT_FALSE(admits(ann));
+  EXPECT_TRUE(admits(bob));
+  // Beginning with this publication nothing holds any more.
+  plane.publish(0, closed, true, false, 3);
+  EXPECT_FALSE(admits(bob));
+}
+
+TEST(Ready, ARequestHeavierThanWhatAPlaceCanKeepIsChargedExactly) {
+  const std::uint64_t limit = std::uint64_t{5} << 32;
+  Rule rule = rule_of("bytes", limit);
+  rule.algorithm = Algorithm::fixed_window;
+  rule.weight = 1U << 20;
+  Plane plane({rule});
+  const std::uint64_t key = plane.key(0, get());
+  std::uint64_t admitted = 0;
+  for (const std::uint32_t weight : {1U, 5000U, 1U, 8000U, 3U, 4000U, 9000U, 1U, 3472U, 1U}) {
+    Request request = get();
+    request.weight = weight;
+    const std::uint64_t units = std::uint64_t{weight} << 20;
+    const bool fits = admitted + units <= limit;
+    EXPECT_EQ(plane.cores[0]->admit(request, MonotonicTime(1ms)).verdict == Verdict::admit, fits) << weight;
+    if (fits) admitted += units;
+    EXPECT_EQ(plane.tables[0].find(key)->admitted, admitted);
+  }
+  EXPECT_EQ(plane.running.find(key)->drawn.load() - plane.tables[0].find(key)->credit, admitted);
+}
+
+TEST(Ready, ARuleWithoutDimensionsAndOneWithThemAreCountedApart) {
+  Plane plane({rule_of("all", 50), rule_of("user", 7, {by_header("user")})});
+  const Header user{"user", "ann"};
+  Request request = get();
+  request.headers = std::span(&user, 1);
+  for (int i = 0; i < 20; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+  plane.publish(1);
+  for (int i = 0; i < 3; ++i) plane.cores[0]->admit(get(), MonotonicTime(2ms));
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->admitted, 7U);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->offered, 20U);
+  EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->admitted, 7U);
+  EXPECT_EQ(plane.tables[1].find(plane.key(0, request))->admitted, 3U);
+  EXPECT_FALSE(plane.tables[1].find(plane.key(1, request)));
 }
 
 TEST(FullTable, KeysWithoutRoomAreStillLimitedAndStillCounted) {
@@ -303,7 +495,7 @@ TEST(FullTable, KeysWithoutRoomAreStillLimitedAndStillCounted) {
   EXPECT_LE(admitted, 5000U);
   std::uint64_t counted_offered = plane.tables[0].overflows()[0].offered;
   std::uint64_t counted_admitted = plane.tables[0].overflows()[0].admitted;
-  plane.tables[0].for_each([&](std::uint64_t, const SpanEntry& entry, std::span<const std::byte>) {
+  plane.tables[0].for_each([&](const CountedKey& entry) {
     counted_offered += entry.offered;
     counted_admitted += entry.admitted;
     EXPECT_LE(entry.admitted, 5U);

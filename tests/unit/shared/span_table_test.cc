@@ -11,44 +11,71 @@ namespace weir {
 namespace {
 
 std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+constexpr SpanTable::Place nowhere = SpanTable::nowhere;
+
+/// Meets a key as a worker does. @return its place, open; nowhere where there is no room
+SpanTable::Place meet(SpanTable& table, std::uint64_t key, const std::string& name = "name",
+                      RuleIndex rule = 0) {
+  SpanTable::Place place = table.locate(key);
+  if (place == nowhere) place = table.insert(key, rule, bytes(name));
+  if (place != nowhere && !table.is_open(place)) table.open(place);
+  return place;
+}
+
+void admit(SpanTable& table, SpanTable::Place place, std::uint64_t weight) {
+  table.add_credit(place, weight);
+  table.charge(place, weight);
+}
 
 TEST(SpanTable, FindsWhatWasInserted) {
   SpanTable table(100, 1);
-  SpanEntry* entry = table.insert(42, 0, bytes("name"));
-  ASSERT_NE(entry, nullptr);
-  EXPECT_EQ(table.find(42), entry);
-  EXPECT_EQ(table.find(43), nullptr);
-  EXPECT_EQ(table.size(), 1U);
+  const SpanTable::Place place = table.insert(42, 0, bytes("name"));
+  ASSERT_NE(place, nowhere);
+  EXPECT_EQ(table.locate(42), place);
+  EXPECT_TRUE(table.holds(place, 42));
+  EXPECT_EQ(table.locate(43), nowhere);
 }
 
-TEST(SpanTable, ADrainSeesEveryEntryOnceWithItsNameAndCounts) {
+TEST(SpanTable, ADrainSeesEveryOpenKeyOnceWithItsNameAndCounts) {
   std::mt19937_64 random(5);
   SpanTable table(1000, 1);
-  std::map<std::uint64_t, std::pair<std::string, std::uint64_t>> expected;
+  struct Expected {
+    std::string name;
+    std::uint64_t admitted, refused, credit;
+  };
+  std::map<std::uint64_t, Expected> expected;
   for (int i = 0; i < 1000; ++i) {
     const std::uint64_t key = random() | 1;
-    const std::string name = "key" + std::to_string(i);
-    SpanEntry* entry = table.insert(key, 0, bytes(name));
-    ASSERT_NE(entry, nullptr);
-    entry->offered = random() % 100;
-    expected[key] = {name, entry->offered};
+    const Expected counts{"key" + std::to_string(i), random() % 100, random() % 100, random() % 100};
+    const SpanTable::Place place = meet(table, key, counts.name);
+    ASSERT_NE(place, nowhere);
+    table.add_credit(place, counts.admitted + counts.credit);
+    table.charge(place, counts.admitted);
+    table.entry(place).refused = counts.refused;
+    expected[key] = counts;
   }
-  table.for_each([&](std::uint64_t key, const SpanEntry& entry, std::span<const std::byte> name) {
-    ASSERT_TRUE(expected.contains(key));
-    EXPECT_EQ(expected[key].second, entry.offered);
-    EXPECT_EQ(expected[key].first, std::string(reinterpret_cast<const char*>(name.data()), name.size()));
-    expected.erase(key);
+  table.for_each([&](const CountedKey& seen) {
+    ASSERT_TRUE(expected.contains(seen.key));
+    const Expected& counts = expected[seen.key];
+    EXPECT_EQ(seen.admitted, counts.admitted);
+    EXPECT_EQ(seen.offered, counts.admitted + counts.refused);
+    EXPECT_EQ(seen.credit, counts.credit);
+    EXPECT_EQ(text(seen.name), counts.name);
+    expected.erase(seen.key);
   });
   EXPECT_TRUE(expected.empty());
 }
 
 TEST(SpanTable, HoldsTheKeysItWasMadeFor) {
   std::mt19937_64 random(6);
-  for (const std::uint32_t keys : {64U, 1000U, 65536U}) {
+  for (const std::uint32_t keys : {64U, 1000U, 52'428U, 65'536U}) {
     SpanTable table(keys, 1);
     std::uint32_t refused = 0;
-    for (std::uint32_t i = 0; i < keys; ++i)
-      refused += table.insert(random() | 1, 0, bytes("203.0.113.7")) == nullptr;
+    for (std::uint32_t i = 0; i < keys; ++i) refused += meet(table, random() | 1, "203.0.113.7") == nowhere;
     EXPECT_EQ(refused, 0U) << keys;
   }
 }
@@ -59,11 +86,11 @@ TEST(SpanTable, RefusesWhatDoesNotFitAndKeepsTheRest) {
   std::vector<std::uint64_t> held;
   for (int i = 0; i < 10'000; ++i) {
     const std::uint64_t key = random() | 1;
-    if (table.insert(key, 0, bytes("x")) != nullptr) held.push_back(key);
+    if (meet(table, key, "x") != nowhere) held.push_back(key);
   }
   EXPECT_GE(held.size(), 64U);
   EXPECT_LT(held.size(), 1000U);
-  for (std::uint64_t key : held) EXPECT_NE(table.find(key), nullptr);
+  for (const std::uint64_t key : held) EXPECT_TRUE(table.find(key));
 }
 
 TEST(SpanTable, RefusesWhenThereIsNoMoreRoomForNames) {
@@ -71,23 +98,180 @@ TEST(SpanTable, RefusesWhenThereIsNoMoreRoomForNames) {
   SpanTable table(64, 1);
   const std::string long_name(400, 'n');
   int held = 0;
-  for (int i = 0; i < 64; ++i) held += table.insert(random() | 1, 0, bytes(long_name)) != nullptr;
+  for (int i = 0; i < 64; ++i) held += meet(table, random() | 1, long_name) != nowhere;
   EXPECT_GT(held, 0);
   EXPECT_LT(held, 64);
 }
 
-TEST(SpanTable, ClearedItIsAsNew) {
-  SpanTable table(64, 2);
-  table.insert(42, 0, bytes("x"))->offered = 9;
-  table.overflow(1).offered = 3;
-  table.clear();
-  EXPECT_EQ(table.find(42), nullptr);
-  EXPECT_EQ(table.size(), 0U);
-  EXPECT_EQ(table.overflows()[1].offered, 0U);
-  EXPECT_EQ(table.insert(42, 0, bytes("x"))->offered, 0U);
+constexpr auto everything_holds = [](std::uint32_t, std::uint32_t) { return true; };
+
+TEST(SpanTable, ReadyWeightIsTakenUnderItsPublicationOnlyAndNeverMoreThanThereIs) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  const auto takes = [&](std::uint64_t key, std::uint64_t weight, std::uint32_t generation) {
+    bool taken = false;
+    const SpanTable::Place found = table.lines().locate_and_take(key, weight, generation, taken);
+    EXPECT_EQ(found, key == 42 ? place : nowhere);
+    return taken;
+  };
+  table.set_aside(place, 7, everything_holds);
+  table.add_credit(place, 10);
+  EXPECT_FALSE(takes(42, 1, 7));
+  table.make_ready(place);
+  EXPECT_TRUE(table.has_ready(place, 42, 10, 7));
+  EXPECT_FALSE(table.has_ready(place, 43, 10, 7));
+  EXPECT_TRUE(takes(42, 8, 7));
+  EXPECT_FALSE(takes(42, 3, 7));
+  EXPECT_FALSE(takes(42, 1, 8));
+  EXPECT_FALSE(takes(43, 1, 7));
+  EXPECT_FALSE(takes(42, 0, 7));  // which says nothing of what is ready
+  EXPECT_TRUE(takes(42, 1, 7));
+  EXPECT_EQ(table.credit(place), 1U);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_FALSE(takes(42, 1, 7));
+  EXPECT_EQ(table.find(42)->admitted, 9U);
+  EXPECT_EQ(table.find(42)->credit, 1U);
 }
 
-TEST(SpanTable, WhatADecisionTouchesIsOneCacheLine) {
+/// Keys with one home, so that they lie in one line.
+constexpr std::uint64_t neighbour(std::uint64_t which) { return which + 1; }
+
+TEST(SpanTable, ALineIsBroughtUpToANewPublicationAsAWholeAndTellsWhoseTermsMayHaveChanged) {
+  SpanTable table(64, 1);
+  SpanTable::Place places[5];
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    places[i] = meet(table, neighbour(i));
+    table.set_aside(places[i], 7, everything_holds);
+    EXPECT_TRUE(table.take_stale(places[i]));  // met for the first time
+    table.add_credit(places[i], 10);
+    table.make_ready(places[i]);
+  }
+  const SpanTable::Place closed = table.insert(neighbour(5), 0, bytes("never met"));
+  table.set_aside(places[0], 8, [](std::uint32_t since, std::uint32_t key) {
+    EXPECT_EQ(since, 7U);
+    return key != neighbour(2);
+  });
+  EXPECT_FALSE(table.take_stale(places[0]));
+  EXPECT_FALSE(table.has_ready(places[0], neighbour(0), 1, 8));  // in the middle of a closer look
+  EXPECT_TRUE(table.has_ready(places[1], neighbour(1), 10, 8));
+  EXPECT_FALSE(table.has_ready(places[2], neighbour(2), 1, 8));
+  EXPECT_EQ(table.credit(places[2]), 10U);  // not ready, but not lost
+  EXPECT_TRUE(table.take_stale(places[2]));
+  EXPECT_FALSE(table.take_stale(places[2]));
+  EXPECT_FALSE(table.take_stale(closed));
+}
+
+TEST(SpanTable, TellsAKeyFromAnotherOneWithTheSameTag) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  const std::uint64_t twin = 42 | std::uint64_t{1} << 32;
+  EXPECT_EQ(table.locate(twin), place);
+  EXPECT_FALSE(table.holds(place, twin));
+  EXPECT_FALSE(table.find(twin));
+}
+
+TEST(SpanTable, ClosedItForgetsTheCountsAndKeepsTheKeysAndTheirNames) {
+  SpanTable table(64, 2);
+  const SpanTable::Place place = meet(table, 42, "forty-two", 1);
+  table.set_aside(place, 7, everything_holds);
+  table.add_credit(place, 9);
+  table.charge(place, 4);
+  table.make_ready(place);
+  table.entry(place).refused = 3;
+  table.entry(place).refused_at = MonotonicTime{};
+  table.overflow(1).offered = 3;
+  table.close();
+  EXPECT_EQ(table.size(), 0U);
+  EXPECT_EQ(table.overflows()[1].offered, 0U);
+  EXPECT_FALSE(table.find(42));
+  EXPECT_FALSE(table.has_ready(place, 42, 1, 7));
+  ASSERT_EQ(meet(table, 42, "not asked for"), place);
+  const std::optional<CountedKey> again = table.find(42);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(text(again->name), "forty-two");
+  EXPECT_EQ(again->rule, 1);
+  EXPECT_EQ(again->offered, 0U);
+  EXPECT_EQ(again->admitted, 0U);
+  EXPECT_EQ(again->credit, 0U);
+  EXPECT_EQ(again->refused_at, never);
+}
+
+TEST(SpanTable, SpanAfterSpanOfNewKeysFindsRoomAndLosesNoCount) {
+  std::mt19937_64 random(9);
+  SpanTable table(64, 1);
+  const std::uint64_t heavy = random() | 1;
+  for (int span = 0; span < 1000; ++span) {
+    ASSERT_NE(meet(table, heavy), nowhere);
+    std::uint64_t met = 1;
+    admit(table, table.locate(heavy), 5);
+    for (int i = 0; i < 63; ++i) {
+      const std::uint64_t key = random() | 1;
+      const SpanTable::Place place = meet(table, key, "203.0.113." + std::to_string(i));
+      ASSERT_NE(place, nowhere) << span;
+      admit(table, place, 1);
+      ++met;
+    }
+    EXPECT_EQ(table.find(heavy)->admitted, 5U);
+    std::uint64_t seen = 0, admitted = 0;
+    table.for_each([&](const CountedKey& counted) {
+      ++seen;
+      admitted += counted.admitted;
+    });
+    EXPECT_EQ(seen, met);
+    EXPECT_EQ(admitted, met + 4);
+    table.close();
+  }
+}
+
+TEST(SpanTable, ANewKeyTakesAClosedPlaceButNeverAnOpenOne) {
+  std::mt19937_64 random(10);
+  SpanTable table(64, 1);
+  // So many inserted and not met that there is no free place.
+  for (int i = 0; i < 2000; ++i) table.insert(random() | 1, 0, {});
+  std::vector<std::uint64_t> open;
+  for (int i = 0; i < 40; ++i) {
+    open.push_back(random() | 1);
+    EXPECT_NE(meet(table, open.back(), ""), nowhere);
+  }
+  for (int i = 0; i < 100; ++i) table.insert(random() | 1, 0, {});
+  for (const std::uint64_t key : open) EXPECT_TRUE(table.find(key)) << key;
+}
+
+TEST(SpanTable, TheKeyOfARuleWithoutDimensionsHasAPlaceOfItsOwn) {
+  SpanTable table(64, 3);
+  for (RuleIndex rule = 0; rule < 3; ++rule) {
+    const SpanTable::Place place = table.place_of_rule(rule);
+    EXPECT_FALSE(table.holds(place, 100U + rule));
+    ASSERT_EQ(table.insert_rule(100U + rule, rule, {}), place);
+    table.open(place);
+    admit(table, place, rule + 1U);
+  }
+  EXPECT_EQ(table.locate(100), nowhere);
+  EXPECT_EQ(table.find(102)->admitted, 3U);
+  EXPECT_EQ(table.size(), 3U);
+}
+
+TEST(SpanTable, ClearedItIsAsNew) {
+  SpanTable table(64, 2);
+  admit(table, meet(table, 42), 9);
+  table.overflow(1).offered = 3;
+  table.clear();
+  EXPECT_EQ(table.locate(42), nowhere);
+  EXPECT_EQ(table.size(), 0U);
+  EXPECT_EQ(table.overflows()[1].offered, 0U);
+  meet(table, 42, "x");
+  EXPECT_EQ(table.find(42)->offered, 0U);
+  EXPECT_EQ(text(table.find(42)->name), "x");
+}
+
+TEST(SpanTable, ItsPagesCanBeTouchedWithoutHarm) {
+  SpanTable table(5000, 1);
+  table.touch_pages();
+  EXPECT_EQ(table.locate(42), nowhere);
+  EXPECT_NE(meet(table, 42), nowhere);
+}
+
+TEST(SpanTable, WhatACommonDecisionTouchesIsOneCacheLineAndTheRestAnother) {
   EXPECT_EQ(sizeof(SpanEntry), 64U);
   EXPECT_EQ(alignof(SpanEntry), 64U);
   EXPECT_EQ(sizeof(AllowanceCell), 32U);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// Memory for tables that are read at random: zeroed, on huge pages where the kernel has some to give, and
+/// not touched before its user does.
+///
+/// The problem: a table of 64 MiB lies on 16,384 small pages, more than any translation buffer holds, so that
+/// nearly every random access costs a page walk beside the cache miss. And memory that is cleared by the
+/// thread that allocates it lies on that thread's NUMA node, not on the one of the worker that reads it. So:
+/// fresh mappings, which the kernel zeroes at first touch, on the node of whoever touches them.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace weir {
+
+/// A fixed number of T, each beginning as zero bytes. Throws std::bad_alloc when there is no memory.
+template <typename T>
+class HugeArray {
+  static_assert(std::is_trivially_destructible_v<T>);
+
+ public:
+  HugeArray() noexcept = default;
+  explicit HugeArray(std::size_t size) : size_(size) {
+    if (size == 0) return;
+    // Small ones share no huge page with anything, so they do without.
+    const std::size_t unit = bytes() < huge_page ? small_page : huge_page;
+    mapped_ = (bytes() + unit - 1) / unit * unit;
+    // One unit more, so that a whole number of huge pages lies within, wherever the mapping begins.
+    const std::size_t slack = unit == huge_page ? huge_page : 0;
+    void* const begin =
+        ::mmap(nullptr, mapped_ + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED) throw std::bad_alloc();
+    auto* const bytes = static_cast<std::byte*>(begin);
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes);
+    const std::size_t before = (address + unit - 1) / unit * unit - address;
+    if (slack != 0) {
+      if (before != 0) ::munmap(bytes, before);
+      if (before != slack) ::munmap(bytes + before + mapped_, slack - before);
+      // Only advice: without huge pages everything works, slower.
+      ::madvise(bytes + before, mapped_, MADV_HUGEPAGE);
+    }
+    data_ = std::launder(reinterpret_cast<T*>(bytes + before));
+  }
+  HugeArray(HugeArray&& other) noexcept { swap(other); }
+  HugeArray& operator=(HugeArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~HugeArray() {
+    if (data_ != nullptr) ::munmap(data_, mapped_);
+  }
+
+  T& operator[](std::size_t index) noexcept { return data_[index]; }
+  const T& operator[](std::size_t index) const noexcept { return data_[index]; }
+  T* data() noexcept { return data_; }
+  const T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  std::size_t bytes() const noexcept { return size_ * sizeof(T); }
+
+  /// Has the kernel provide all pages now, on the NUMA node of the calling thread if nobody has touched them.
+  /// Changes no content; nobody else may write meanwhile.
+  void touch_pages() noexcept {
+    volatile std::byte* const bytes = reinterpret_cast<std::byte*>(data_);
+    for (std::size_t at = 0; at < mapped_; at += small_page) bytes[at] = bytes[at];
+  }
+
+ private:
+  static constexpr std::size_t small_page = 4096;
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+  void swap(HugeArray& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(mapped_, other.mapped_);
+  }
+
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t mapped_ = 0;
+};
+
+}  // namespace weir
