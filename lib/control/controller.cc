@@ -2,7 +2,9 @@
 #include "control/controller.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,7 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
+constexpr std::size_t drained_together = 32;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -145,7 +148,7 @@ void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
-  table.for_each([&](const CountedKey& counted) {
+  const auto take = [&](const CountedKey& counted) {
     parts_.engine.count({.rule = counted.rule,
                          .key = counted.key,
                          .key_bytes = counted.name,
@@ -162,7 +165,24 @@ void Controller::drain(std::size_t index) {
       if (AllowanceCell* cell = pools.running().find(counted.key); cell != nullptr && cell == counted.cell)
         cell->give_back(counted.credit);
     }
+  };
+  // Keys come in no order, so all that they touch is fetched for many at once.
+  std::array<CountedKey, drained_together> some;
+  std::size_t count = 0;
+  const auto take_some = [&] {
+    const std::span<const CountedKey> keys = std::span(some).first(std::exchange(count, 0));
+    for (const CountedKey& counted : keys) {
+      parts_.engine.prefetch(counted.key);
+      if (counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
+    }
+    for (const CountedKey& counted : keys) parts_.engine.prefetch_slot(counted.key);
+    for (const CountedKey& counted : keys) take(counted);
+  };
+  table.for_each([&](const CountedKey& counted) {
+    some[count++] = counted;
+    if (count == some.size()) take_some();
   });
+  take_some();
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)

@@ -42,9 +42,15 @@ constexpr double correction_gain = 0.5;
 constexpr double correction_least = 0.8;
 constexpr double correction_most = 1.25;
 
+/// Whether a key's quota may differ from its rule's default before anything is heard of other nodes.
+bool differs_by_itself(const RuleState& rule) noexcept {
+  return rule.algorithm == Algorithm::sliding_window || rule.algorithm == Algorithm::strict ||
+         rule.early_block == EarlyBlock::predictive || rule.warmup > Duration{} || rule.debt;
+}
+
 }  // namespace
 
-Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys) {
+Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys), may_differ_(keys) {
   rules_.reserve(rules.size());
   for (const Rule& rule : rules) {
     const RuleState& state = rules_.emplace_back(rule);
@@ -68,6 +74,7 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   const RuleState& rule = rules_[count.rule];
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
+  may_differ_[index] = differs_by_itself(rule);
   fresh.name = key_name(rule.name, count.key_bytes);
   fresh.current.ordinal = ordinal;
   fresh.previous.ordinal = ordinal - 1;
@@ -333,7 +340,10 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
 
   std::swap(rule.touched, rule.last_touched);
   rule.touched.clear();
-  for (const Ledger::SlotIndex index : rule.last_touched) {
+  constexpr std::size_t ahead = 4;  // slots lie at random
+  for (std::size_t i = 0; i < rule.last_touched.size(); ++i) {
+    const Ledger::SlotIndex index = rule.last_touched[i];
+    if (i + ahead < rule.last_touched.size()) ledger_.prefetch_slot(rule.last_touched[i + ahead]);
     KeySlot& slot = ledger_[index];
     slot.touched = false;
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
@@ -510,6 +520,7 @@ void Engine::ask_for_fresh(Instant now) {
 }
 
 void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
+  let_differ(slot);
   if (slot.block.begin(at, rule.block.length(slot.key))) blocks_.push_back(ledger_.index_of(slot));
 }
 
@@ -544,7 +555,9 @@ void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ord
 void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now) {
   // No block lasts longer: where it seems to, a clock was set.
   const Duration left = std::min(end - now.wall, rule.block_clock.interval());
-  if (left > Duration{}) slot.block.begin(now.monotonic, left);
+  if (left <= Duration{}) return;
+  let_differ(slot);
+  slot.block.begin(now.monotonic, left);
 }
 
 void Engine::watch(RuleState& rule, Ledger::SlotIndex index) {
@@ -759,6 +772,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
       counts->offered == 0) {
     slot.asked_before = false;
     counts->counted.total = reply.total;
+    let_differ(slot);
     hear_before(rule, slot, reply);
     return;
   }
@@ -766,6 +780,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const std::uint64_t known = shared.others();
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
+  if (shared.others() > 0) let_differ(slot);
   if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
   if (std::exchange(slot.looks_back, false) && reply.delta == 0) slot.looked_back = true;
   if (rule.by_shares()) {
@@ -865,6 +880,7 @@ void Engine::learn() {
         span.others += slot.others_admitted / over + (i < slot.others_admitted % over ? 1 : 0);
       }
     }
+    if (contended(rule, slot)) let_differ(slot);
     if (rule.is_bucket()) charge_bucket(rule, slot);
     slot.offered_since_heard = 0;
     slot.others_since_heard = 0;

@@ -131,12 +131,25 @@ class Engine {
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
     for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+      // While the store is away, shares tell, and no two keys are alike.
+      if (cluster_.store_reached && !may_differ_[i]) continue;
       if (ledger_[i].key == 0) continue;
       const KeyOverride usual = default_of(ledger_[i].rule);
-      const KeyOverride quota = quota_of(rules_[ledger_[i].rule], ledger_[i], cluster_, now);
+      const KeyOverride quota = quota_for(ledger_[i], now);
       if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
         visit(quota);
     }
+  }
+
+  /// What a key may be admitted on this node.
+  KeyOverride quota_for(const KeySlot& slot, Instant now) const noexcept {
+    return quota_of(rules_[slot.rule], slot, cluster_, now);
+  }
+
+  /// Has what count() will read first of a key brought near, and then, once that has come, the key's slot.
+  void prefetch(std::uint64_t key) const noexcept { ledger_.prefetch(key); }
+  void prefetch_slot(std::uint64_t key) const noexcept {
+    if (const Ledger::SlotIndex slot = ledger_.find(key); slot != Ledger::none) ledger_.prefetch_slot(slot);
   }
 
   /// Calls visit(const KeySlot&) for every key in the ledger.
@@ -199,11 +212,15 @@ class Engine {
   void beat(Instant now);
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
+  void let_differ(const KeySlot& slot) noexcept { may_differ_[ledger_.index_of(slot)] = 1; }
   void charge_bucket(const RuleState& rule, KeySlot& slot);
   void settle_interval(const RuleState& rule, KeySlot& slot, const IntervalCounts& ended);
 
   std::vector<RuleState> rules_;
   Ledger ledger_;
+  // By slot: whether anything has happened to the key that may make its quota another than its rule's
+  // default. So that a publication costs what the keys near their limits cost, not all there are.
+  std::vector<std::uint8_t> may_differ_;
   Cluster cluster_;
   std::vector<EngineWrite> writes_;
   std::vector<BucketCharge> charges_;

@@ -7,11 +7,11 @@
 namespace weir {
 
 Ledger::Ledger(std::uint32_t capacity)
-    : slots_(capacity), index_(std::bit_ceil(std::size_t{capacity} * 2), none), mask_(index_.size() - 1) {}
+    : slots_(capacity), index_(std::bit_ceil(std::size_t{capacity} * 2)), mask_(index_.size() - 1) {}
 
 Ledger::SlotIndex Ledger::find(std::uint64_t key) const noexcept {
-  for (std::size_t i = home(key); index_[i] != none; i = (i + 1) & mask_)
-    if (slots_[index_[i]].key == key) return index_[i];
+  for (std::size_t i = home(key); index_[i].slot != none; i = (i + 1) & mask_)
+    if (index_[i].tag == tag_of(key) && slots_[index_[i].slot].key == key) return index_[i].slot;
   return none;
 }
 
@@ -25,8 +25,8 @@ Ledger::SlotIndex Ledger::insert(std::uint64_t key) noexcept {
   else
     return none;
   std::size_t i = home(key);
-  while (index_[i] != none) i = (i + 1) & mask_;
-  index_[i] = slot;
+  while (index_[i].slot != none) i = (i + 1) & mask_;
+  index_[i] = {slot, tag_of(key)};
   slots_[slot].key = key;
   ++size_;
   return slot;
@@ -34,16 +34,16 @@ Ledger::SlotIndex Ledger::insert(std::uint64_t key) noexcept {
 
 void Ledger::erase(SlotIndex slot) noexcept {
   std::size_t hole = home(slots_[slot].key);
-  while (index_[hole] != slot) hole = (hole + 1) & mask_;
+  while (index_[hole].slot != slot) hole = (hole + 1) & mask_;
   // Backward shift: no tombstones, so probes stay short however many keys come and go.
-  for (std::size_t i = (hole + 1) & mask_; index_[i] != none; i = (i + 1) & mask_) {
-    const std::size_t wanted = home(slots_[index_[i]].key);
+  for (std::size_t i = (hole + 1) & mask_; index_[i].slot != none; i = (i + 1) & mask_) {
+    const std::size_t wanted = home(slots_[index_[i].slot].key);
     if (((i - wanted) & mask_) >= ((i - hole) & mask_)) {
       index_[hole] = index_[i];
       hole = i;
     }
   }
-  index_[hole] = none;
+  index_[hole] = Entry();
 
   KeySlot& erased = slots_[slot];
   std::string name = std::move(erased.name);
@@ -56,7 +56,7 @@ void Ledger::erase(SlotIndex slot) noexcept {
 }
 
 std::size_t Ledger::memory() const noexcept {
-  return slots_.size() * sizeof(KeySlot) + index_.size() * sizeof(SlotIndex);
+  return slots_.size() * sizeof(KeySlot) + index_.size() * sizeof(Entry);
 }
 
 }  // namespace weir

@@ -197,6 +197,18 @@ MUTANTS = [
         "if (std::exchange(slot.looked_back, false))",
         "if (std::exchange(slot.looked_back, false) && false)",
     ),
+    engine(
+        "a key that others use too is left out of the publication",
+        "Of/Overrides.NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens/fixed_window",
+        "  if (shared.others() > 0) let_differ(slot);\n",
+        "",
+    ),
+    engine(
+        "a key that is blocked is left out of the publication",
+        "Step2.MoreThanTheLimitInTheStoreBlocksForOneCooldown",
+        "  let_differ(slot);\n  if (slot.block.begin(",
+        "  if (slot.block.begin(",
+    ),
     # The worker.
     worker(
         "a refused request is charged to its other rules",

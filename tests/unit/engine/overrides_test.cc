@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which keys a publication must name: all whose quota is not their rule's default, also where the engine
+// spares itself the look at keys to which nothing has happened.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine_fixture.h"
+
+namespace weir::testing {
+namespace {
+
+using Quotas = std::map<std::uint64_t, KeyOverride>;
+
+/// By the definition: every key is looked at.
+Quotas by_looking_at_all(const Engine& engine, Instant now) {
+  Quotas found;
+  engine.for_each_key([&](const KeySlot& slot) {
+    const KeyOverride usual = engine.default_of(slot.rule);
+    const KeyOverride quota = engine.quota_for(slot, now);
+    if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
+      found[slot.key] = quota;
+  });
+  return found;
+}
+
+Quotas published(const Engine& engine, Instant now) {
+  Quotas found;
+  engine.for_each_override(now, [&](const KeyOverride& quota) { found[quota.key] = quota; });
+  return found;
+}
+
+class Overrides : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
+  const char* const given = std::getenv("WEIR_TEST_SEED");
+  const std::uint64_t first_seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  std::size_t seen = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
+    Rule rule = rule_of(20 + random() % 2000);
+    rule.algorithm = GetParam();
+    rule.burst = rule.limit;
+    rule.cooldown = chance(50) ? 1s : 3s;
+    if (chance(30)) rule.early_block = EarlyBlock::predictive;
+    if (chance(30)) rule.hold_back = 0.01;
+    if (chance(20) && GetParam() == Algorithm::fixed_window) rule.debt = true;
+    if (chance(20) && GetParam() == Algorithm::token_bucket) rule.warmup = 2s;
+    EngineNode node(std::vector<Rule>{rule}, 64);
+    Counters counters;
+    const unsigned keys = 1 + static_cast<unsigned>(random() % 80);
+    const unsigned others = chance(30) ? 0 : 1 + static_cast<unsigned>(random() % 5);
+    Duration now{};
+    for (int span = 0; span < 60; ++span) {
+      for (unsigned i = 0; i < 12; ++i) {
+        const std::string key = "k" + std::to_string(random() % keys);
+        const std::uint64_t offered = random() % (rule.limit / 3 + 1);
+        const std::uint64_t refused = chance(20) ? offered / 2 : 0;
+        node.count(now, offered, offered - refused,
+                   refused > 0 && GetParam() == Algorithm::cooldown ? EngineNode::at(now).monotonic : never,
+                   key);
+        if (others > 0 && chance(60))
+          counters[{"login|" + key, 1000 + now / 1s}] += random() % (rule.limit / 3 + 1);
+      }
+      now += 100ms;
+      if (others > 0) counters[{"~nodes", 1000 + now / 1s}] = others;
+      node.step(now);
+      ASSERT_EQ(published(node.engine, EngineNode::at(now)).size(),
+                by_looking_at_all(node.engine, EngineNode::at(now)).size());
+      if (chance(85))
+        node.sync(counters, now + 5ms);
+      else if (chance(50))
+        node.engine.sync_result(false, EngineNode::at(now + 50ms));
+      const Quotas wanted = by_looking_at_all(node.engine, EngineNode::at(now + 50ms));
+      const Quotas named = published(node.engine, EngineNode::at(now + 50ms));
+      ASSERT_EQ(named.size(), wanted.size()) << "span " << span;
+      for (const auto& [key, quota] : wanted) {
+        ASSERT_TRUE(named.contains(key)) << "span " << span;
+        EXPECT_EQ(named.at(key).allowance, quota.allowance);
+        EXPECT_EQ(named.at(key).factor, quota.factor);
+        EXPECT_EQ(named.at(key).blocked_until, quota.blocked_until);
+      }
+      seen += wanted.size();
+    }
+  }
+  if (GetParam() != Algorithm::sliding_log) {
+    EXPECT_GT(seen, 1000U) << "this must not pass by there being nothing to name";
+  }
+}
+
+TEST(Overrides, AreNoneWhereANodeIsAloneAndNobodyIsNearItsLimit) {
+  EngineNode node(rule_of(1000));
+  Counters counters;
+  for (Duration now{}; now < 3s; now += 100ms) {
+    for (int key = 0; key < 50; ++key) node.count(now, 10, 10, never, "k" + std::to_string(key));
+    node.step(now + 100ms);
+    node.sync(counters, now + 105ms);
+    EXPECT_TRUE(published(node.engine, EngineNode::at(now + 105ms)).empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Overrides,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::sliding_window, Algorithm::token_bucket,
+                                           Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::shed,
+                                           Algorithm::strict),
+                         [](const auto& one) {
+                           std::string name(to_string(one.param));
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weir::testing
