@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What it costs to get from an Ethernet frame to the hash of its key: hot (32 frames again and again) and
+// cold (a pool larger than any cache, walked in random order, the next burst's lines prefetched as a filter
+// does it). Beside the library, in the same run, the floors (three cache lines touched; one vector pass over
+// the payload) and packaged parsers. Contenders of one job must agree on the sum of all hashes, or the run
+// fails.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "contenders.h"
+#include "workload.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::bench;
+
+constexpr std::size_t burst = 32;
+constexpr std::size_t line = 64;
+constexpr std::size_t cold_bytes = std::size_t{96} << 20;
+
+enum class Cache { hot, cold };
+
+const FramePool& pool(Content content, Cache cache) {
+  static std::unique_ptr<const FramePool> pools[3][2];
+  auto& slot = pools[static_cast<int>(content)][static_cast<int>(cache)];
+  if (slot == nullptr) {
+    const std::size_t hot_bytes = content == Content::headers_800 ? burst * 13 * line : burst * 4 * line;
+    slot = std::make_unique<const FramePool>(content, cache == Cache::cold ? cold_bytes : hot_bytes);
+  }
+  return *slot;
+}
+
+/// All lines up to the length a burst's frames have, but no more than `lines`.
+void prefetch(const FramePool& frames, std::size_t at, std::size_t lines) noexcept {
+  for (std::size_t i = 0; i < burst; ++i) {
+    const auto frame = frames[at + i];
+    for (std::size_t byte = 0; byte < std::min(frame.size(), lines * line); byte += line)
+      __builtin_prefetch(frame.data() + byte);
+  }
+}
+
+template <typename Contender>
+void walk(benchmark::State& state, const FramePool& frames, Cache cache, std::size_t lines,
+          Contender contender) {
+  const std::size_t walked = frames.size() / burst * burst;
+  std::uint64_t sum = 0;
+  std::size_t at = 0;
+  std::int64_t done = 0;
+  for (auto _ : state) {
+    const std::size_t next = at + burst == walked ? 0 : at + burst;
+    if (cache == Cache::cold) prefetch(frames, next, lines);
+    for (std::size_t i = 0; i < burst; ++i) sum += contender(frames[at + i]);
+    benchmark::DoNotOptimize(sum);
+    at = next;
+    done += burst;
+  }
+  state.SetItemsProcessed(done);
+}
+
+/// Whether a contender says of the first frames what the library's own path says.
+template <typename Contender>
+bool agrees(const FramePool& frames, Wanted wanted, Contender contender) {
+  OwnPath own(wanted);
+  for (std::size_t i = 0; i < std::min<std::size_t>(frames.size(), 4096); ++i) {
+    if (contender(frames[i]) != own(frames[i])) return false;
+  }
+  return true;
+}
+
+const char* name_of(Content content) {
+  constexpr const char* names[] = {"get_200", "headers_800", "no_http"};
+  return names[static_cast<int>(content)];
+}
+
+const char* name_of(Wanted wanted) {
+  constexpr const char* names[] = {"request_line", "host", "three_headers"};
+  return names[static_cast<int>(wanted)];
+}
+
+template <typename Contender>
+void add(const std::string& name, Content content, Cache cache, std::size_t lines, Contender contender) {
+  const std::string whole =
+      std::string(cache == Cache::hot ? "hot/" : "cold/") + name_of(content) + "/" + name;
+  benchmark::RegisterBenchmark(whole.c_str(), [=](benchmark::State& state) {
+    walk(state, pool(content, cache), cache, lines, contender);
+  });
+}
+
+template <typename Make>
+void add_checked(const std::string& name, Content content, Cache cache, Wanted wanted, Make make) {
+  const std::string whole = std::string(cache == Cache::hot ? "hot/" : "cold/") + name_of(content) + "/" +
+                            name_of(wanted) + "/" + name;
+  benchmark::RegisterBenchmark(whole.c_str(), [=](benchmark::State& state) {
+    const FramePool& frames = pool(content, cache);
+    auto contender = make();
+    if (!agrees(frames, wanted, [&](auto frame) { return (*contender)(frame); }))
+      return state.SkipWithError("this contender's hashes differ: its figure is worthless");
+    walk(state, frames, cache, 64, [&](auto frame) { return (*contender)(frame); });
+  });
+}
+
+void register_all() {
+  for (const Cache cache : {Cache::hot, Cache::cold}) {
+    for (const Content content : {Content::get_200, Content::headers_800, Content::no_http}) {
+      add("floor_three_lines", content, cache, 3, touch_three_lines);
+      add("floor_vector_pass", content, cache, 64, pass_over_payload);
+      for (const Wanted wanted : {Wanted::request_line, Wanted::host, Wanted::three_headers}) {
+        add_checked("own", content, cache, wanted, [=] { return std::make_unique<OwnPath>(wanted); });
+        if (content == Content::no_http) break;
+#ifdef WEIR_BENCH_HTTP_PARSER
+        add_checked("http_parser", content, cache, wanted,
+                    [=] { return std::make_unique<PeerPath>(wanted, parse_with_http_parser); });
+#endif
+#ifdef WEIR_BENCH_PICOHTTPPARSER
+        add_checked("picohttpparser", content, cache, wanted,
+                    [=] { return std::make_unique<PeerPath>(wanted, parse_with_picohttpparser); });
+#endif
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

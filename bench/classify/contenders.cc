@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "contenders.h"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "classify/normalise.h"
+
+#ifdef WEIR_BENCH_HTTP_PARSER
+#include <http_parser.h>
+#endif
+
+#ifdef WEIR_BENCH_PICOHTTPPARSER
+// libh2o exports it, but installs no header for it.
+extern "C" {
+struct phr_header {
+  const char* name;
+  std::size_t name_len;
+  const char* value;
+  std::size_t value_len;
+};
+int phr_parse_request(const char* buffer, std::size_t length, const char** method, std::size_t* method_length,
+                      const char** path, std::size_t* path_length, int* minor_version, phr_header* headers,
+                      std::size_t* header_count, std::size_t last_length);
+}
+#endif
+
+namespace weir::bench {
+namespace {
+
+constexpr HashKey hash_key{0x0123456789abcdefULL, 0xfedcba9876543210ULL};
+
+/// Takes a header field if it is one of the three. @return false when all three have been seen
+void take_field(std::string_view name, std::string_view value, Request& request,
+                std::span<Header, 2> headers) {
+  const auto is = [&](std::string_view other) {
+    return name.size() == other.size() && strncasecmp(name.data(), other.data(), other.size()) == 0;
+  };
+  if (is("host")) {
+    request.host = value;
+  } else if (is("authorization")) {
+    headers[0] = {name, value};
+  } else if (is("x-api-key")) {
+    headers[1] = {name, value};
+  }
+}
+
+}  // namespace
+
+std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
+  std::uint64_t sum = 0;
+  const Frame frame = parse_frame(bytes);
+  HttpRequests requests(tcp_payload(bytes, frame), classifier_.headers());
+  while (requests.next(parsed_)) {
+    set_endpoints(parsed_.request, frame);
+    classifier_.match(parsed_.request, scratch_);
+    for (std::size_t i = 0; i < scratch_.rule_count; ++i) {
+      classifier_.make_key(scratch_.rules[i], parsed_.request, scratch_, key_);
+      sum += keyed_hash(hash_key, scratch_.rules[i], key_.bytes());
+    }
+  }
+  return sum;
+}
+
+std::uint64_t PeerPath::operator()(std::span<const std::byte> bytes) noexcept {
+  const Frame frame = parse_frame(bytes);
+  const std::string_view payload = tcp_payload(bytes, frame);
+  Request request;
+  std::array<Header, 2> headers;
+  if (payload.empty() || !parse_(payload, wanted_, request, headers)) return 0;
+  std::array<char, 2048> path;
+  std::array<char, 256> host;
+  key_.clear();
+  key_.add_text(request.method);
+  key_.add_text(normalise_path(request.target, path));
+  if (wanted_ != Wanted::request_line) key_.add_text(normalise_host(request.host, host));
+  if (wanted_ == Wanted::three_headers) {
+    for (const Header& header : headers) key_.add_text(header.value);
+  }
+  return keyed_hash(hash_key, 0, key_.bytes());
+}
+
+#ifdef WEIR_BENCH_HTTP_PARSER
+namespace {
+
+struct Fields {
+  Request& request;
+  std::span<Header, 2> headers;
+  bool wanted;
+  std::string_view name;
+};
+
+Fields& fields_of(http_parser* parser) noexcept { return *static_cast<Fields*>(parser->data); }
+
+http_parser_settings make_settings() noexcept {
+  http_parser_settings settings;
+  http_parser_settings_init(&settings);
+  settings.on_url = [](http_parser* parser, const char* at, std::size_t length) {
+    fields_of(parser).request.target = {at, length};
+    return 0;
+  };
+  settings.on_header_field = [](http_parser* parser, const char* at, std::size_t length) {
+    fields_of(parser).name = {at, length};
+    return 0;
+  };
+  settings.on_header_value = [](http_parser* parser, const char* at, std::size_t length) {
+    Fields& fields = fields_of(parser);
+    if (fields.wanted) take_field(fields.name, {at, length}, fields.request, fields.headers);
+    return 0;
+  };
+  return settings;
+}
+
+}  // namespace
+
+bool parse_with_http_parser(std::string_view payload, Wanted wanted, Request& request,
+                            std::span<Header, 2> headers) {
+  static const http_parser_settings settings = make_settings();
+  http_parser parser;
+  http_parser_init(&parser, HTTP_REQUEST);
+  Fields fields{request, headers, wanted != Wanted::request_line, {}};
+  parser.data = &fields;
+  http_parser_execute(&parser, &settings, payload.data(), payload.size());
+  if (parser.http_errno != HPE_OK) return false;
+  request.method = http_method_str(static_cast<http_method>(parser.method));
+  return true;
+}
+#endif
+
+#ifdef WEIR_BENCH_PICOHTTPPARSER
+bool parse_with_picohttpparser(std::string_view payload, Wanted wanted, Request& request,
+                               std::span<Header, 2> headers) {
+  const char* method = nullptr;
+  const char* path = nullptr;
+  std::size_t method_length = 0;
+  std::size_t path_length = 0;
+  int minor = 0;
+  std::array<phr_header, 64> found;
+  std::size_t count = found.size();
+  const int length = phr_parse_request(payload.data(), payload.size(), &method, &method_length, &path,
+                                       &path_length, &minor, found.data(), &count, 0);
+  if (length <= 0) return false;
+  request.method = {method, method_length};
+  request.target = {path, path_length};
+  if (wanted != Wanted::request_line) {
+    for (std::size_t i = 0; i < count; ++i)
+      take_field({found[i].name, found[i].name_len}, {found[i].value, found[i].value_len}, request, headers);
+  }
+  return true;
+}
+#endif
+
+std::uint64_t touch_three_lines(std::span<const std::byte> frame) noexcept {
+  std::uint64_t sum = 0;
+  for (const std::size_t at : {std::size_t{0}, std::size_t{64}, std::size_t{128}}) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &frame[at], sizeof word);
+    sum += word;
+  }
+  return sum;
+}
+
+std::uint64_t pass_over_payload(std::span<const std::byte> frame) noexcept {
+  constexpr std::size_t headers = 54;
+  return std::memchr(frame.data() + headers, 0x01, frame.size() - headers) == nullptr ? 0 : 1;
+}
+
+}  // namespace weir::bench

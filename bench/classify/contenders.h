@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// From a frame to the hash of its key, once through the library and once through each packaged parser; and
+/// the floors. All contenders of one job yield the same number for the same frame, so that the results can be
+/// checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/keyed_hash.h"
+#include "classify/classifier.h"
+#include "weir/packet.h"
+#include "workload.h"
+
+namespace weir::bench {
+
+/// The library's own path, as the filter and a worker walk it: layers, requests, rules, key, hash.
+class OwnPath {
+ public:
+  explicit OwnPath(Wanted wanted) : classifier_(rules_for(wanted)) {}
+
+  /// @return the sum of the keys' hashes; 0 where there is no request
+  std::uint64_t operator()(std::span<const std::byte> frame) noexcept;
+
+ private:
+  Classifier classifier_;
+  Classifier::Scratch scratch_;
+  KeyBytes key_;
+  ParsedRequest parsed_;
+};
+
+/// Layers by the library, HTTP by another's parser, then the same normal forms, key and hash as OwnPath's.
+/// One request per frame is read: none of them tells where the next one begins without being asked again.
+class PeerPath {
+ public:
+  using Parse = bool (*)(std::string_view payload, Wanted wanted, Request& request,
+                         std::span<Header, 2> headers);
+  PeerPath(Wanted wanted, Parse parse) noexcept : wanted_(wanted), parse_(parse) {}
+  std::uint64_t operator()(std::span<const std::byte> frame) noexcept;
+
+ private:
+  Wanted wanted_;
+  Parse parse_;
+  KeyBytes key_;
+};
+
+#ifdef WEIR_BENCH_HTTP_PARSER
+/// The parser of Node.js before version 12, packaged as libhttp-parser.
+bool parse_with_http_parser(std::string_view payload, Wanted wanted, Request& request,
+                            std::span<Header, 2> headers);
+#endif
+#ifdef WEIR_BENCH_PICOHTTPPARSER
+/// picohttpparser as h2o brings it along, in libh2o.
+bool parse_with_picohttpparser(std::string_view payload, Wanted wanted, Request& request,
+                               std::span<Header, 2> headers);
+#endif
+
+/// Floor: one word of each of the frame's first three cache lines.
+std::uint64_t touch_three_lines(std::span<const std::byte> frame) noexcept;
+/// Floor: one vector pass over the payload, by the C library's memchr for a byte that is not there.
+std::uint64_t pass_over_payload(std::span<const std::byte> frame) noexcept;
+
+}  // namespace weir::bench

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A fixed piece of work for an instruction counter: bench-classify-counted CONTENT WANTED
+// (get_200, headers_800 or no_http; request_line, host or three_headers). Everything to be counted happens
+// inside counted_work(), and its number of frames is printed: instructions there / frames do not depend on
+// the machine's load, only on the code, the compiler and the instruction set chosen.
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+
+#include "contenders.h"
+#include "workload.h"
+
+namespace {
+
+using namespace weir::bench;
+
+constexpr std::size_t pool_bytes = 1 << 18;
+
+template <typename Value, std::size_t count>
+std::optional<Value> named(const std::string_view (&names)[count], std::string_view name) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (names[i] == name) return static_cast<Value>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// Called by name from outside: see tests/instructions.
+extern "C" [[gnu::noinline]] std::uint64_t counted_work(OwnPath& path, const FramePool& frames) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < frames.size(); ++i) sum += path(frames[i]);
+  return sum;
+}
+
+int main(int argc, char** argv) {
+  constexpr std::string_view contents[] = {"get_200", "headers_800", "no_http"};
+  constexpr std::string_view wanteds[] = {"request_line", "host", "three_headers"};
+  const auto content = argc == 3 ? named<Content>(contents, argv[1]) : std::nullopt;
+  const auto wanted = argc == 3 ? named<Wanted>(wanteds, argv[2]) : std::nullopt;
+  if (!content || !wanted) {
+    std::fprintf(stderr, "usage: %s get_200|headers_800|no_http request_line|host|three_headers\n", argv[0]);
+    return 2;
+  }
+  const FramePool frames(*content, pool_bytes);
+  OwnPath path(*wanted);
+  const std::uint64_t sum = counted_work(path, frames);
+  // Used, so that the work cannot be left out; and to be compared between instruction sets.
+  std::printf("frames %zu\nsum %016llx\n", frames.size(), static_cast<unsigned long long>(sum));
+  return 0;
+}
