@@ -39,12 +39,33 @@ void copy_lower(std::string_view from, std::uint8_t* to) noexcept {
   for (const char c : from) *to++ = static_cast<std::uint8_t>(lower(c));
 }
 
-void copy(std::string_view from, std::uint8_t* to, bool lowered) noexcept {
-  if (lowered) {
-    copy_lower(from, to);
-  } else if (!from.empty()) {
-    std::memcpy(to, from.data(), from.size());
+template <std::size_t size>
+void copy_ends(std::string_view from, std::uint8_t* to) noexcept {
+  std::memcpy(to, from.data(), size);
+  std::memcpy(to + from.size() - size, from.data() + from.size() - size, size);
+}
+
+/// Values are short: pieces of a fixed size, the last one overlapping, cost less than a call of memcpy.
+void copy_as_is(std::string_view from, std::uint8_t* to) noexcept {
+  constexpr std::size_t piece = 16;
+  if (from.size() >= piece) {
+    for (std::size_t at = 0; at < from.size() - piece; at += piece)
+      std::memcpy(to + at, from.data() + at, piece);
+    std::memcpy(to + from.size() - piece, from.data() + from.size() - piece, piece);
+  } else if (from.size() >= 8) {
+    copy_ends<8>(from, to);
+  } else if (from.size() >= 4) {
+    copy_ends<4>(from, to);
+  } else {
+    for (const char c : from) *to++ = static_cast<std::uint8_t>(c);
   }
+}
+
+void copy(std::string_view from, std::uint8_t* to, bool lowered) noexcept {
+  if (lowered)
+    copy_lower(from, to);
+  else
+    copy_as_is(from, to);
 }
 
 Digest128 value_digest(std::string_view value, bool lowered) noexcept {

@@ -2,7 +2,11 @@
 #include "classify/classifier.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,16 +23,58 @@ constexpr char lower(char c) noexcept {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
-bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
-}
-
 std::string_view trim(std::string_view text) noexcept {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
 }
+
+/// The name of a header field, compared without regard to case eight bytes at a time.
+class FieldName {
+ public:
+  FieldName() = default;
+  explicit FieldName(std::string_view name) : size_(name.size()) {
+    // As the last word of a name overlaps the one before it, so it does here.
+    for (std::size_t at = 0; at < size_; at += word_size) {
+      const std::size_t begin = size_ < word_size ? 0 : std::min(at, size_ - word_size);
+      std::array<char, word_size> want{};
+      std::array<char, word_size> fold{};
+      for (std::size_t i = 0; i < std::min(size_ - begin, word_size); ++i) {
+        want[i] = lower(name[begin + i]);
+        fold[i] = want[i] >= 'a' && want[i] <= 'z' ? 'a' - 'A' : '\0';
+      }
+      words_.push_back({std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold)});
+    }
+  }
+
+  bool equals(std::string_view text) const noexcept {
+    if (text.size() != size_) return false;
+    if (size_ < word_size) return size_ == 0 || (short_word(text) | words_[0].fold) == words_[0].want;
+    std::size_t at = 0;
+    for (const Word& expected : words_) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, text.data() + std::min(at, size_ - word_size), word_size);
+      if ((word | expected.fold) != expected.want) return false;
+      at += word_size;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t word_size = sizeof(std::uint64_t);
+  /// Fewer than eight bytes, zeros behind them.
+  static std::uint64_t short_word(std::string_view text) noexcept {
+    std::array<char, word_size> bytes{};
+    for (std::size_t i = 0; i < text.size(); ++i) bytes[i] = text[i];
+    return std::bit_cast<std::uint64_t>(bytes);
+  }
+  struct Word {
+    std::uint64_t want;
+    std::uint64_t fold;  ///< the bit that makes a letter lower case
+  };
+  std::vector<Word> words_;
+  std::size_t size_ = 0;
+};
 
 /// "example.com" or "*.example.com".
 class HostPattern {
@@ -52,8 +98,11 @@ class HostPattern {
 };
 
 struct CompiledDimension {
-  Dimension dimension;
+  Dimension::Kind kind;
+  std::uint8_t ipv4_bits;
+  std::uint8_t ipv6_bits;
   std::optional<std::size_t> segment;  ///< of a path variable
+  FieldName field;                     ///< of a header
 };
 
 struct CompiledRule {
@@ -67,9 +116,10 @@ struct CompiledRule {
       : methods(rule.match.methods), host(rule.match.host), destination_ports(rule.match.destination_ports) {
     if (!rule.match.path.empty()) path.emplace(rule.match.path);
     for (const Dimension& dimension : rule.key) {
-      CompiledDimension compiled{dimension, std::nullopt};
+      CompiledDimension compiled{dimension.kind, dimension.ipv4_bits, dimension.ipv6_bits, std::nullopt, {}};
       if (dimension.kind == Dimension::Kind::path_variable && path)
         compiled.segment = path->variable(dimension.name);
+      if (dimension.kind == Dimension::Kind::header) compiled.field = FieldName(dimension.name);
       key.push_back(std::move(compiled));
     }
   }
@@ -100,16 +150,24 @@ std::string_view without_trailing_slash(std::string_view path) noexcept {
   return path;
 }
 
-std::string_view segment_of(std::string_view path, std::size_t index) noexcept {
+std::string_view segment_of(std::string_view path, std::uint64_t slashes, std::size_t index) noexcept {
+  if (slashes != 0) {
+    for (; index != 0 && slashes != 0; --index) slashes &= slashes - 1;
+    if (slashes == 0) return {};
+    const auto begin = static_cast<std::size_t>(std::countr_zero(slashes)) + 1;
+    slashes &= slashes - 1;
+    const std::size_t end = slashes != 0 ? static_cast<std::size_t>(std::countr_zero(slashes)) : path.size();
+    return path.substr(begin, end - begin);
+  }
   std::size_t begin = 1;
   for (; index != 0 && begin < path.size(); --index) begin = std::min(path.find('/', begin), path.size()) + 1;
   if (begin >= path.size()) return {};
   return path.substr(begin, path.find('/', begin) - begin);
 }
 
-void add_header(KeyBytes& key, std::span<const Header> headers, std::string_view name) noexcept {
+void add_header(KeyBytes& key, std::span<const Header> headers, const FieldName& name) noexcept {
   for (const Header& header : headers) {
-    if (!equals_ignoring_case(header.name, name)) continue;
+    if (!name.equals(header.name)) continue;
     key.add_text(trim(header.value));
     return;
   }
@@ -118,13 +176,12 @@ void add_header(KeyBytes& key, std::span<const Header> headers, std::string_view
 
 void add_dimension(KeyBytes& key, const CompiledDimension& compiled, const Request& request,
                    const Classifier::Scratch& scratch) noexcept {
-  const Dimension& dimension = compiled.dimension;
-  switch (dimension.kind) {
+  switch (compiled.kind) {
     case Dimension::Kind::source_address:
-      key.add_prefix(request.source, dimension.ipv4_bits, dimension.ipv6_bits);
+      key.add_prefix(request.source, compiled.ipv4_bits, compiled.ipv6_bits);
       return;
     case Dimension::Kind::destination_address:
-      key.add_prefix(request.destination, dimension.ipv4_bits, dimension.ipv6_bits);
+      key.add_prefix(request.destination, compiled.ipv4_bits, compiled.ipv6_bits);
       return;
     case Dimension::Kind::destination_port:
       if (request.destination_port == 0) {
@@ -143,11 +200,11 @@ void add_dimension(KeyBytes& key, const CompiledDimension& compiled, const Reque
       add_text_or_absent(key, without_trailing_slash(scratch.path));
       return;
     case Dimension::Kind::path_variable:
-      add_text_or_absent(key,
-                         compiled.segment ? segment_of(scratch.path, *compiled.segment) : std::string_view{});
+      add_text_or_absent(key, compiled.segment ? segment_of(scratch.path, scratch.slashes, *compiled.segment)
+                                               : std::string_view{});
       return;
     case Dimension::Kind::header:
-      add_header(key, request.headers, dimension.name);
+      add_header(key, request.headers, compiled.field);
       return;
   }
   key.add_absent();
@@ -166,6 +223,14 @@ struct Classifier::Compiled {
   std::vector<Group> by_first_segment;  ///< sorted by segment
   std::vector<RuleIndex> others;        ///< rules that say nothing of the first segment
   HeaderSelection headers;
+  const Scans& scans;
+  // What is of interest at all: what no rule looks at is not brought into its normal form.
+  bool wants_host = false;
+  bool wants_path = false;
+  bool wants_segments = false;
+
+  explicit Compiled(InstructionSet set) : headers(set), scans(scans_of(set)) {}
+  void add(const Rule& rule);
 
   void place(RuleIndex rule);
   std::span<const RuleIndex> beginning_with(std::string_view segment) const noexcept;
@@ -195,15 +260,22 @@ std::span<const RuleIndex> Classifier::Compiled::beginning_with(std::string_view
   return at->rules;
 }
 
-Classifier::Classifier(std::span<const Rule> rules) {
-  auto compiled = std::make_unique<Compiled>();
-  for (const Rule& rule : rules) {
-    compiled->rules.emplace_back(rule);
-    compiled->place(static_cast<RuleIndex>(compiled->rules.size() - 1));
-    for (const Dimension& dimension : rule.key) {
-      if (dimension.kind == Dimension::Kind::header) compiled->headers.add(dimension.name);
-    }
+void Classifier::Compiled::add(const Rule& rule) {
+  using Kind = Dimension::Kind;
+  rules.emplace_back(rule);
+  place(static_cast<RuleIndex>(rules.size() - 1));
+  if (!rule.match.host.empty()) wants_host = true;
+  if (!rule.match.path.empty()) wants_path = wants_segments = true;
+  for (const Dimension& dimension : rule.key) {
+    if (dimension.kind == Kind::header) headers.add(dimension.name);
+    if (dimension.kind == Kind::host) wants_host = true;
+    if (dimension.kind == Kind::path || dimension.kind == Kind::path_variable) wants_path = true;
   }
+}
+
+Classifier::Classifier(std::span<const Rule> rules, InstructionSet set) {
+  auto compiled = std::make_unique<Compiled>(set);
+  for (const Rule& rule : rules) compiled->add(rule);
   compiled_ = std::move(compiled);
 }
 
@@ -212,16 +284,20 @@ Classifier::Classifier(Classifier&&) noexcept = default;
 Classifier& Classifier::operator=(Classifier&&) noexcept = default;
 
 void Classifier::match(const Request& request, Scratch& scratch) const noexcept {
-  scratch.host = normalise_host(request.host, scratch.host_buffer);
+  scratch.host = compiled_->wants_host ? normalise_host(request.host, scratch.host_buffer, compiled_->scans)
+                                       : std::string_view{};
   // The target of CONNECT is an authority, not a path.
-  const bool has_path = request.method != "CONNECT" || request.target.starts_with('/');
-  scratch.path = has_path ? normalise_path(request.target, scratch.path_buffer) : std::string_view{};
+  NormalPath path;
+  if (compiled_->wants_path && (request.target.starts_with('/') || request.method != "CONNECT"))
+    path = normal_path(request.target, scratch.path_buffer, compiled_->scans);
+  scratch.path = path.text;
+  scratch.slashes = path.slashes;
   scratch.rule_count = 0;
   scratch.rules_cut = false;
 
   // Only the rules in these two lists can apply; taking the smaller index of both keeps the configuration's
   // order.
-  const PathSegments segments(scratch.path);
+  const PathSegments segments(compiled_->wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
   std::span<const RuleIndex> grouped;
   if (segments.count() != 0) grouped = compiled_->beginning_with(segments[0]);
   std::span<const RuleIndex> others = compiled_->others;

@@ -23,8 +23,9 @@ namespace weir {
 /// its own Scratch. No function but the constructor allocates.
 class Classifier {
  public:
+  /// @param set  what to search requests with, here and by headers(); the results are the same with all
   /// @pre `rules` have passed check_config()
-  explicit Classifier(std::span<const Rule> rules);
+  explicit Classifier(std::span<const Rule> rules, InstructionSet set = best_instruction_set());
   ~Classifier();
   Classifier(Classifier&&) noexcept;
   Classifier& operator=(Classifier&&) noexcept;
@@ -34,8 +35,9 @@ class Classifier {
     static constexpr std::size_t max_path = 2048;
     std::array<char, max_path> path_buffer;
     std::array<char, 256> host_buffer;
-    std::string_view path;  ///< normalised, without query
-    std::string_view host;  ///< lower case, without port and trailing dot
+    std::string_view path;  ///< normalised, without query; empty where no rule looks at it
+    std::string_view host;  ///< lower case, without port and trailing dot; empty where no rule looks at it
+    std::uint64_t slashes = 0;  ///< of the path, as in NormalPath
     std::array<RuleIndex, max_rules_per_request> rules;
     std::size_t rule_count = 0;
     bool rules_cut = false;  ///< more rules applied than a request may have; the first ones count

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,10 +10,12 @@
 #include <span>
 #include <string_view>
 
+#include "classify/head_scan.h"
 #include "classify/normalise.h"
 #include "weir/packet.h"
 
 namespace weir {
+
 namespace {
 
 /// Characters of a token (RFC 9110 §5.6.2): methods and field names.
@@ -69,6 +72,9 @@ std::optional<std::string_view> take_line(std::string_view& rest) noexcept {
   return line;
 }
 
+constexpr std::string_view protocol_1_0 = "http/1.0";
+constexpr std::string_view protocol_1_1 = "http/1.1";
+
 constexpr std::string_view host_name = "host";
 constexpr std::string_view content_length_name = "content-length";
 constexpr std::string_view transfer_encoding_name = "transfer-encoding";
@@ -86,7 +92,7 @@ std::string_view protocol_name(std::string_view version) noexcept {
   if (!version.starts_with(prefix)) return {};
   const std::string_view minor = version.substr(prefix.size());
   if (minor.empty() || minor.size() > 3 || !std::all_of(minor.begin(), minor.end(), is_digit)) return {};
-  return minor == "0" ? "http/1.0" : "http/1.1";
+  return minor == "0" ? protocol_1_0 : protocol_1_1;
 }
 
 /// More than one space between the parts, and spaces at the end, are let through: servers do (RFC 9112 §3).
@@ -112,8 +118,107 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   return out;
 }
 
+/// The lengths that a wanted name can have: tells most of a request's header lines apart without comparing
+/// anything.
+class NameLengths {
+ public:
+  explicit NameLengths(const HeaderSelection& selection) noexcept {
+    for (const std::string_view name : {host_name, content_length_name, transfer_encoding_name})
+      add(name.size());
+    for (std::size_t i = 0; i < selection.size(); ++i) add(selection[i].size());
+  }
+  bool contains(std::size_t length) const noexcept {
+    return length - 1 < 64 && (bits_ >> (length - 1) & 1) != 0;
+  }
+
+ private:
+  void add(std::size_t length) noexcept { bits_ |= std::uint64_t{1} << (length - 1); }
+  std::uint64_t bits_ = 0;  // the names of a selection have 1 to 64 bytes
+};
+
+/// Keeps the first of each chosen header.
+class ChosenHeaders {
+ public:
+  explicit ChosenHeaders(std::array<Header, max_chosen_headers>& out) noexcept : out_(out) {}
+
+  /// @param index  in the selection
+  void offer(std::size_t index, std::string_view name, std::string_view value) noexcept {
+    const std::uint32_t bit = std::uint32_t{1} << index;
+    if ((found_ & bit) != 0) return;
+    found_ |= bit;
+    out_[count_++] = {name, value};
+  }
+
+  std::span<const Header> headers() const noexcept { return std::span(out_).first(count_); }
+
+ private:
+  std::array<Header, max_chosen_headers>& out_;
+  static_assert(max_chosen_headers <= 32);
+  std::uint32_t found_ = 0;
+  std::size_t count_ = 0;
+};
+
+constexpr bool is_letter(char c) noexcept { return c >= 'a' && c <= 'z'; }
+
+/// As words that a search compares with what precedes a colon.
+constexpr void set_words(SoughtFields::Field& field, std::string_view name) noexcept {
+  for (; !name.empty(); name.remove_suffix(std::min<std::size_t>(name.size(), 8))) {
+    std::array<char, 8> want{};
+    std::array<char, 8> fold{};
+    std::array<char, 8> care{};
+    for (std::size_t i = 0; i < std::min<std::size_t>(name.size(), 8); ++i) {
+      const char c = name[name.size() - 1 - i];
+      want[7 - i] = c;
+      fold[7 - i] = is_letter(c) ? 'a' - 'A' : '\0';
+      care[7 - i] = '\xff';
+    }
+    field.words[field.word_count++] = {std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold),
+                                       std::bit_cast<std::uint64_t>(care)};
+  }
+}
+
+constexpr SoughtFields empty_fields() noexcept {
+  SoughtFields fields;
+  fields.first_of_length.fill(SoughtFields::no_field);
+  return fields;
+}
+
+/// Adds a name to what a search looks for, or a role to a name that is there already.
+constexpr void seek(SoughtFields& sought, std::string_view name, SoughtFields::Role role,
+                    std::uint8_t chosen = 0) noexcept {
+  // What no field's name can be, since the byte would have ended it, or never equals one in lower case.
+  if (std::any_of(name.begin(), name.end(),
+                  [](char c) { return c == ':' || c == '\n' || (c >= 'A' && c <= 'Z'); }))
+    return;
+  if (name.size() > SoughtFields::max_name) {
+    sought.too_long = true;
+    return;
+  }
+  SoughtFields::Field added;
+  added.length = static_cast<std::uint8_t>(name.size());
+  set_words(added, name);
+  std::uint8_t& first = sought.first_of_length[name.size()];
+  if (first == SoughtFields::no_field) {
+    const auto distance = static_cast<std::uint8_t>(name.size() + 1);
+    sought.distances[sought.distance_count++] = {distance, static_cast<std::uint8_t>(64 - distance)};
+  }
+  std::uint8_t at = first;
+  while (at != SoughtFields::no_field && sought.fields[at].words != added.words)
+    at = sought.fields[at].next_of_length;
+  if (at == SoughtFields::no_field) {
+    at = sought.field_count++;
+    added.next_of_length = first;
+    sought.fields[at] = added;
+    first = at;
+  }
+  sought.fields[at].roles |= role;
+  if (role == SoughtFields::is_chosen) sought.fields[at].chosen = chosen;
+}
+
+}  // namespace
+
 /// Where the body of a request ends, as its header fields tell.
-class BodyLength {
+class HttpRequests::BodyLength {
  public:
   void transfer_encoding() noexcept { unknown_ = true; }
 
@@ -143,51 +248,10 @@ class BodyLength {
   bool unknown_ = false;
 };
 
-/// The lengths that a wanted name can have: tells most of a request's header lines apart without comparing
-/// anything.
-class NameLengths {
- public:
-  explicit NameLengths(const HeaderSelection& selection) noexcept {
-    for (const std::string_view name : {host_name, content_length_name, transfer_encoding_name})
-      add(name.size());
-    for (std::size_t i = 0; i < selection.size(); ++i) add(selection[i].size());
-  }
-  bool contains(std::size_t length) const noexcept {
-    return length - 1 < 64 && (bits_ >> (length - 1) & 1) != 0;
-  }
-
- private:
-  void add(std::size_t length) noexcept { bits_ |= std::uint64_t{1} << (length - 1); }
-  std::uint64_t bits_ = 0;  // the names of a selection have 1 to 64 bytes
-};
-
-/// Keeps the first of each chosen header.
-class ChosenHeaders {
- public:
-  ChosenHeaders(const HeaderSelection& selection, std::array<Header, max_chosen_headers>& out) noexcept
-      : selection_(selection), out_(out) {}
-
-  void offer(std::string_view name, std::string_view value) noexcept {
-    for (std::size_t i = 0; i < selection_.size(); ++i) {
-      if (!equals_lower(name, selection_[i])) continue;
-      if (!found_[i]) {
-        found_[i] = true;
-        out_[count_++] = {name, value};
-      }
-      return;
-    }
-  }
-
-  std::span<const Header> headers() const noexcept { return std::span(out_).first(count_); }
-
- private:
-  const HeaderSelection& selection_;
-  std::array<Header, max_chosen_headers>& out_;
-  std::array<bool, max_chosen_headers> found_{};
-  std::size_t count_ = 0;
-};
-
-}  // namespace
+HeaderSelection::HeaderSelection(InstructionSet set) noexcept
+    : scans_(&scans_of(set)), sought_(empty_fields()) {
+  seek(sought_, host_name, SoughtFields::is_host);
+}
 
 bool HeaderSelection::add(std::string_view lower_case_name) noexcept {
   if (lower_case_name.empty() || lower_case_name.size() > max_name) return false;
@@ -197,27 +261,25 @@ bool HeaderSelection::add(std::string_view lower_case_name) noexcept {
   if (size_ == max_chosen_headers) return false;
   std::memcpy(names_[size_].data(), lower_case_name.data(), lower_case_name.size());
   lengths_[size_] = static_cast<std::uint8_t>(lower_case_name.size());
+  seek(sought_, lower_case_name, SoughtFields::is_chosen, size_);
   ++size_;
   return true;
 }
 
-bool HttpRequests::next(ParsedRequest& out) noexcept {
-  // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
-  std::string_view rest = rest_.substr(std::min(rest_.find_first_not_of("\r\n"), rest_.size()));
-  rest_ = {};
+/// The portable parser of one request. Its result is what a payload means: the vector searches must find the
+/// same.
+/// @param rest  from the request on; afterwards from the end of its header section on, if complete
+bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept {
   const std::optional<std::string_view> first = take_line(rest);
   if (!first) return false;
   const std::optional<RequestLine> line = parse_request_line(*first);
   if (!line) return false;
 
-  out.complete = false;
   out.request.method = line->method;
   out.request.target = line->target;
   out.request.protocol = line->protocol;
-  out.request.host = {};
-  ChosenHeaders chosen(*selection_, out.headers);
+  ChosenHeaders chosen(out.headers);
   const NameLengths lengths(*selection_);
-  BodyLength body;
   bool host_seen = false;
   while (const std::optional<std::string_view> field = take_line(rest)) {
     if (field->empty()) {
@@ -241,15 +303,97 @@ bool HttpRequests::next(ParsedRequest& out) noexcept {
     } else if (equals_lower(name, transfer_encoding_name)) {
       body.transfer_encoding();
     }
-    chosen.offer(name, value);
+    for (std::size_t i = 0; i < selection_->size(); ++i) {
+      if (!equals_lower(name, (*selection_)[i])) continue;
+      chosen.offer(i, name, value);
+      break;
+    }
   }
   out.request.headers = chosen.headers();
+  return true;
+}
 
-  const bool is_connect = line->method == "CONNECT";
-  if (const AbsoluteTarget absolute = split_absolute(line->target); !absolute.authority.empty()) {
-    out.request.host = absolute.authority;
-  } else if (is_connect && !line->target.starts_with('/')) {
-    out.request.host = line->target;
+namespace {
+
+constexpr SoughtFields make_body_fields() noexcept {
+  SoughtFields fields = empty_fields();
+  seek(fields, content_length_name, SoughtFields::is_content_length);
+  seek(fields, transfer_encoding_name, SoughtFields::is_transfer_encoding);
+  return fields;
+}
+
+/// What tells where the body ends: sought only where something stands behind the header section.
+constexpr SoughtFields body_fields = make_body_fields();
+
+/// The value of a found field, as the parser would have it.
+std::string_view value_of(const char* data, const FoundField& found) noexcept {
+  const char* const begin = data + found.colon + 1;
+  std::string_view line(begin, static_cast<std::size_t>(data + found.line_end - begin));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return trim(line);
+}
+
+}  // namespace
+
+/// The same by a vector search. @return false: it has no say, parse it; `rest` and `body` are as they were
+bool HttpRequests::search(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept {
+  const SoughtFields& sought = selection_->sought_;
+  const Scans& scans = *selection_->scans_;
+  if (sought.too_long || rest.size() > std::numeric_limits<std::uint32_t>::max()) return false;
+  const char* const data = rest.data();
+  FoundHead head;
+  if (!scans.find_head(data, rest.size(), sought, head)) return false;
+  if (head.complete && head.end != rest.size()) {
+    FoundHead of_body;
+    if (!scans.find_fields(data, head.line_end, head.end, body_fields, of_body)) return false;
+    for (std::size_t i = 0; i < of_body.count; ++i) {
+      if (body_fields.fields[of_body.fields[i].field].roles == SoughtFields::is_content_length)
+        body.content_length(value_of(data, of_body.fields[i]));
+      else
+        body.transfer_encoding();
+    }
+  }
+  out.request.method = {data, head.method_end};
+  out.request.target = {data + head.method_end + 1, head.target_end - head.method_end - 1};
+  out.request.protocol = head.minor_zero ? protocol_1_0 : protocol_1_1;
+  out.complete = head.complete;
+  ChosenHeaders chosen(out.headers);
+  bool host_seen = false;
+  for (std::size_t i = 0; i < head.count; ++i) {
+    const FoundField& found = head.fields[i];
+    const SoughtFields::Field& field = sought.fields[found.field];
+    const std::string_view value = value_of(data, found);
+    if ((field.roles & SoughtFields::is_host) != 0) {
+      if (!host_seen) out.request.host = value;
+      host_seen = true;
+    }
+    if ((field.roles & SoughtFields::is_chosen) != 0)
+      chosen.offer(field.chosen, {data + found.colon - field.length, field.length}, value);
+  }
+  out.request.headers = chosen.headers();
+  if (head.complete) rest.remove_prefix(head.end);
+  return true;
+}
+
+bool HttpRequests::next(ParsedRequest& out) noexcept {
+  // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
+  std::string_view rest = rest_;
+  while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
+  rest_ = {};
+  // A method begins with a character of a token: most payloads that are no request are seen through here.
+  if (rest.empty() || !is_token_character(rest.front())) return false;
+  out.complete = false;
+  out.request.host = {};
+  BodyLength body;
+  if (!search(rest, out, body) && !parse(rest, out, body)) return false;
+
+  const bool is_connect = out.request.method == "CONNECT";
+  if (!out.request.target.starts_with('/')) {
+    if (const AbsoluteTarget absolute = split_absolute(out.request.target); !absolute.authority.empty()) {
+      out.request.host = absolute.authority;
+    } else if (is_connect) {
+      out.request.host = out.request.target;
+    }
   }
 
   // Behind CONNECT comes a tunnel, not a request.

@@ -89,44 +89,7 @@ class PathWriter {
   bool cut_ = false;               ///< something did not fit; nothing is written until ".." has made room
 };
 
-/// How far the path of a target reaches, and whether it is in its normal form there, so that it need not be
-/// copied.
-struct PathScan {
-  std::size_t length;
-  bool normal;
-};
-
-PathScan scan_path(std::string_view target) noexcept {
-  bool normal = target.starts_with('/');
-  char previous = 0;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    const char c = target[i];
-    if (c == '?' || c == '#') return {i, normal};
-    if (c == '%' || (previous == '/' && (c == '/' || c == '.'))) normal = false;
-    previous = c;
-  }
-  return {target.size(), normal};
-}
-
-}  // namespace
-
-AbsoluteTarget split_absolute(std::string_view target) noexcept {
-  if (target.empty() || !is_alpha(target.front())) return {};
-  std::size_t at = 1;
-  while (at < target.size() && is_scheme_character(target[at])) ++at;
-  if (target.substr(at, 3) != "://") return {};
-  target.remove_prefix(at + 3);
-  const std::size_t end = std::min(target.find_first_of("/?#"), target.size());
-  return {target.substr(0, end), target.substr(end)};
-}
-
-std::string_view normalise_path(std::string_view target, std::span<char> buffer) noexcept {
-  if (target.empty() || target == "*") return target;
-  if (const AbsoluteTarget absolute = split_absolute(target); !absolute.authority.empty())
-    target = absolute.rest;
-  const PathScan scan = scan_path(target);
-  target = target.substr(0, scan.length);
-  if (scan.normal) return target.substr(0, buffer.size());
+std::string_view rewritten(std::string_view target, std::span<char> buffer) noexcept {
   PathWriter out(buffer);
   for (std::size_t i = 0; i < target.size(); ++i) {
     char c = target[i];
@@ -143,7 +106,43 @@ std::string_view normalise_path(std::string_view target, std::span<char> buffer)
   return out.finish();
 }
 
-std::string_view normalise_host(std::string_view host, std::span<char> buffer) noexcept {
+}  // namespace
+
+AbsoluteTarget split_absolute(std::string_view target) noexcept {
+  if (target.empty() || !is_alpha(target.front())) return {};
+  std::size_t at = 1;
+  while (at < target.size() && is_scheme_character(target[at])) ++at;
+  if (target.substr(at, 3) != "://") return {};
+  target.remove_prefix(at + 3);
+  const std::size_t end = std::min(target.find_first_of("/?#"), target.size());
+  return {target.substr(0, end), target.substr(end)};
+}
+
+std::string_view normalise_path(std::string_view target, std::span<char> buffer,
+                                const Scans& scans) noexcept {
+  return normal_path(target, buffer, scans).text;
+}
+
+NormalPath normal_path(std::string_view target, std::span<char> buffer, const Scans& scans) noexcept {
+  if (!target.starts_with('/')) {
+    if (target.empty() || target == "*") return {target, 0};
+    if (const AbsoluteTarget absolute = split_absolute(target); !absolute.authority.empty())
+      target = absolute.rest;
+  }
+  const PathShape shape = scans.path_shape(target.data(), target.size());
+  target = target.substr(0, shape.length);
+  if (shape.normal)
+    return {target.substr(0, buffer.size()),
+            target.size() <= std::min<std::size_t>(buffer.size(), 64) ? shape.slashes : 0};
+  return {rewritten(target, buffer), 0};
+}
+
+std::string_view normalise_host(std::string_view host, std::span<char> buffer, const Scans& scans) noexcept {
+  if (const HostShape shape = scans.host_shape(host.data(), host.size()); shape.plain) {
+    host = host.substr(0, shape.length);
+    if (host.ends_with('.')) host.remove_suffix(1);
+    return host.substr(0, buffer.size());
+  }
   if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) host.remove_prefix(at + 1);
   if (host.starts_with('[')) {
     const std::size_t close = host.find(']');

@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "classify/head_scan.h"
+
 namespace weir {
 
 /// The path of a request target: scheme and authority of the absolute form, query and fragment cut off,
@@ -22,12 +24,27 @@ namespace weir {
 ///                off the *resolved* path, so a segment that ".." takes back leaves no trace, however long it
 ///                was
 /// @return a view into `target` or `buffer`, at most buffer.size() bytes
-std::string_view normalise_path(std::string_view target, std::span<char> buffer) noexcept;
+/// @param scans  what to look at the target with; the result is the same with all of them
+std::string_view normalise_path(std::string_view target, std::span<char> buffer,
+                                const Scans& scans = scans_of(InstructionSet::portable)) noexcept;
+
+/// A path in its normal form, with what the search found on the way.
+struct NormalPath {
+  std::string_view text;
+  /// Bit i: a '/' at byte i. All of them, or none where the path is longer than 64 bytes or had to be
+  /// rewritten.
+  std::uint64_t slashes = 0;
+};
+
+/// As normalise_path().
+NormalPath normal_path(std::string_view target, std::span<char> buffer, const Scans& scans) noexcept;
 
 /// A host as in the Host field or an authority: user information, port and one trailing dot cut off, in lower
 /// case (ASCII). IPv6 literals keep their brackets. What does not fit is cut off.
 /// @return a view into `host` or `buffer`, at most buffer.size() bytes
-std::string_view normalise_host(std::string_view host, std::span<char> buffer) noexcept;
+/// @param scans  what to look at the host with; the result is the same with all of them
+std::string_view normalise_host(std::string_view host, std::span<char> buffer,
+                                const Scans& scans = scans_of(InstructionSet::portable)) noexcept;
 
 /// A target in absolute form, taken apart.
 struct AbsoluteTarget {

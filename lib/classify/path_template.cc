@@ -2,6 +2,7 @@
 #include "classify/path_template.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace weir {
 namespace {
@@ -103,10 +104,24 @@ std::vector<std::string> path_template_variables(std::string_view text) {
   return names;
 }
 
-PathSegments::PathSegments(std::string_view path) noexcept {
+PathSegments::PathSegments(std::string_view path, std::uint64_t slashes) noexcept {
   if (!path.starts_with('/')) return;
   matchable_ = true;
   trailing_slash_ = path.ends_with('/');
+  if (slashes != 0) {
+    // At most 64 slashes begin at most 64 segments.
+    static_assert(max_path_template_segments >= 64);
+    while (slashes != 0) {
+      const auto begin = static_cast<std::size_t>(std::countr_zero(slashes)) + 1;
+      slashes &= slashes - 1;
+      const std::size_t end =
+          slashes != 0 ? static_cast<std::size_t>(std::countr_zero(slashes)) : path.size();
+      begins_[count_] = path.data() + begin;
+      lengths_[count_] = static_cast<std::uint32_t>(end - begin);
+      count_ += begin != path.size() ? 1 : 0;  // a slash at the end makes no segment
+    }
+    return;
+  }
   for_each_segment(path, [&](std::size_t, std::string_view segment) {
     if (count_ < max_path_template_segments) {
       begins_[count_] = segment.data();

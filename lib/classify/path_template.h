@@ -45,7 +45,8 @@ class PathSegments {
  public:
   /// @param path  normalised; one that does not begin with '/' (as "*" does not) has no segments and matches
   /// nothing
-  explicit PathSegments(std::string_view path) noexcept;
+  /// @param slashes  bit i: a '/' at byte i; all of them, or 0: not known
+  explicit PathSegments(std::string_view path, std::uint64_t slashes = 0) noexcept;
 
   bool matchable() const noexcept { return matchable_; }
   bool trailing_slash() const noexcept { return trailing_slash_; }

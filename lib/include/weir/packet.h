@@ -50,9 +50,66 @@ struct Frame {
 /// Parses one frame in flat memory (see weir/mbuf.h for mbufs).
 WEIR_API Frame parse_frame(std::span<const std::byte> bytes) noexcept;
 
+/// How requests are searched: byte by byte, or many bytes at once. All find the same, byte for byte.
+enum class InstructionSet : std::uint8_t {
+  portable,  ///< on every machine; what the others are held against
+  sse2,      ///< every x86-64
+  avx2,      ///< with BMI1, BMI2 and LZCNT
+  avx512,    ///< AVX-512 F, BW and VL, and all of avx2
+};
+
+/// Whether this build and this machine have an instruction set. Any thread.
+WEIR_API bool has_instruction_set(InstructionSet set) noexcept;
+/// The best one there is. Any thread.
+WEIR_API InstructionSet best_instruction_set() noexcept;
+
+struct Scans;  // the searches of one instruction set
+
+/// The names of the header fields that a search looks for, laid out for it: filled by HeaderSelection, read
+/// by the searches, of no use to others.
+struct SoughtFields {
+  /// A longer name is not searched for by the vector searches, but byte by byte.
+  static constexpr std::size_t max_name = 62;
+  static constexpr std::size_t max_fields = max_chosen_headers + 2;
+
+  /// Eight bytes of a name, as one word in memory's own order: text is equal without regard to case when
+  /// ((text | fold) & care) == want.
+  struct Word {
+    std::uint64_t want = 0;
+    std::uint64_t fold = 0;  ///< the bit that makes a letter lower case; nothing where the name has no letter
+    std::uint64_t care = 0;  ///< nothing in the bytes before the name's first one
+    bool operator==(const Word&) const = default;
+  };
+  enum Role : std::uint8_t { is_host = 1, is_chosen = 2, is_content_length = 4, is_transfer_encoding = 8 };
+  struct Field {
+    std::array<Word, (max_name + 7) / 8> words{};  ///< from the name's end to its beginning
+    std::uint8_t word_count = 0;
+    std::uint8_t length = 0;
+    std::uint8_t roles = 0;
+    std::uint8_t chosen = 0;                 ///< index in the selection, of is_chosen
+    std::uint8_t next_of_length = no_field;  ///< the next field with a name of this length
+  };
+  static constexpr std::uint8_t no_field = 0xff;
+
+  /// How far behind a line end the colon of a name stands; for each length of names once.
+  struct Distance {
+    std::uint8_t bytes = 0;
+    std::uint8_t from_window_end = 0;  ///< 64 - bytes
+  };
+  std::array<Distance, max_fields> distances{};
+  std::uint8_t distance_count = 0;
+  std::uint8_t field_count = 0;
+  bool too_long = false;                           ///< a chosen name is longer than max_name
+  std::array<std::uint8_t, 64> first_of_length{};  ///< index into fields, or no_field
+  std::array<Field, max_fields> fields{};
+};
+
 /// The header names worth extracting: what the rules name. At most max_chosen_headers.
 class WEIR_API HeaderSelection {
  public:
+  HeaderSelection() noexcept : HeaderSelection(best_instruction_set()) {}
+  /// @param set  what to search with; where the machine has it not, the portable one is taken
+  explicit HeaderSelection(InstructionSet set) noexcept;
   /// Adds a name (lower case); false when full. Adding a name twice is fine.
   bool add(std::string_view lower_case_name) noexcept;
   std::size_t size() const noexcept { return size_; }
@@ -61,10 +118,13 @@ class WEIR_API HeaderSelection {
   }
 
  private:
+  friend class HttpRequests;
   static constexpr std::size_t max_name = 64;
   std::array<std::array<char, max_name>, max_chosen_headers> names_{};
   std::array<std::uint8_t, max_chosen_headers> lengths_{};
   std::uint8_t size_ = 0;
+  const Scans* scans_;
+  SoughtFields sought_;
 };
 
 /// A request found in a payload, with room for its chosen headers. `request.headers` points into `headers`:
@@ -91,6 +151,10 @@ class WEIR_API HttpRequests {
   bool next(ParsedRequest& out) noexcept;
 
  private:
+  class BodyLength;
+  bool search(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
+  bool parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
+
   std::string_view rest_;
   const HeaderSelection* selection_;
 };

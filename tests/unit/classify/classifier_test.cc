@@ -193,11 +193,21 @@ TEST(ClassifierMatch, WorksWithoutRulesAndAfterAMove) {
 }
 
 TEST(ClassifierMatch, ShowsTheNormalisedParts) {
-  const Classifier none{std::span<const Rule>{}};
+  const std::vector<Rule> rules{rule({}, {by(Kind::host), by(Kind::path)})};
+  const Classifier classifier(rules);
   Classifier::Scratch scratch;
-  none.match(get("/a/../B%20c/?x", "WWW.Example.com:80"), scratch);
+  classifier.match(get("/a/../B%20c/?x", "WWW.Example.com:80"), scratch);
   EXPECT_EQ(scratch.path, "/B c/");
   EXPECT_EQ(scratch.host, "www.example.com");
+}
+
+TEST(ClassifierMatch, DoesNotNormaliseWhatNoRuleLooksAt) {
+  const std::vector<Rule> rules{rule({}, {by(Kind::method)})};
+  const Classifier classifier(rules);
+  Classifier::Scratch scratch;
+  classifier.match(get("/a", "example.com"), scratch);
+  EXPECT_EQ(scratch.path, "");
+  EXPECT_EQ(scratch.host, "");
 }
 
 TEST(ClassifierKey, IsTheRulesAloneWithoutDimensions) { EXPECT_EQ(key({}, get("/")), "r"); }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "classify/head_scan.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace weir {
+namespace {
+
+/// What the vector searches find, found byte by byte.
+PathShape portable_path_shape(const char* data, std::size_t size) noexcept {
+  PathShape shape;
+  shape.normal = size != 0 && data[0] == '/';
+  char previous = 0;
+  for (; shape.length < size; ++shape.length) {
+    const char c = data[shape.length];
+    if (c == '?' || c == '#') break;
+    if (c == '%' || (previous == '/' && (c == '/' || c == '.'))) shape.normal = false;
+    if (c == '/' && shape.length < 64) shape.slashes |= std::uint64_t{1} << shape.length;
+    previous = c;
+  }
+  return shape;
+}
+
+#if defined(__x86_64__)
+// Where it is missing, the same bytes are another instruction with another result; clang 14 cannot ask for it
+// by name.
+bool has_lzcnt() noexcept {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
+}
+#endif
+
+/// No host is plain: normalise_host() goes through its bytes itself.
+HostShape portable_host_shape(const char*, std::size_t size) noexcept { return {size, false}; }
+
+// No head is of the usual spelling: the parser has its say on all.
+bool no_head(const char*, std::size_t, const SoughtFields&, FoundHead&) noexcept { return false; }
+bool no_fields(const char*, std::size_t, std::size_t, const SoughtFields&, FoundHead&) noexcept {
+  return false;
+}
+
+constexpr Scans scans_portable{no_head, no_fields, portable_path_shape, portable_host_shape};
+
+}  // namespace
+
+bool has_instruction_set(InstructionSet set) noexcept {
+  switch (set) {
+    case InstructionSet::portable:
+      return true;
+#if defined(__x86_64__)
+    case InstructionSet::sse2:
+      return true;
+    case InstructionSet::avx2:
+      // Asked for by constructors of objects that may be global: nothing else has initialised it by then for
+      // certain.
+      __builtin_cpu_init();
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+             __builtin_cpu_supports("bmi2") && has_lzcnt();
+    case InstructionSet::avx512:
+      return has_instruction_set(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#else
+    case InstructionSet::sse2:
+    case InstructionSet::avx2:
+    case InstructionSet::avx512:
+      return false;
+#endif
+  }
+  return false;
+}
+
+InstructionSet best_instruction_set() noexcept {
+  for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::sse2}) {
+    if (has_instruction_set(set)) return set;
+  }
+  return InstructionSet::portable;
+}
+
+const Scans& scans_of(InstructionSet set) noexcept {
+#if defined(__x86_64__)
+  if (has_instruction_set(set)) {
+    switch (set) {
+      case InstructionSet::portable:
+        break;
+      case InstructionSet::sse2:
+        return scans_sse2;
+      case InstructionSet::avx2:
+        return scans_avx2;
+      case InstructionSet::avx512:
+        return scans_avx512;
+    }
+  }
+#else
+  static_cast<void>(set);
+#endif
+  return scans_portable;
+}
+
+}  // namespace weir

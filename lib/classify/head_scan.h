@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The searches that every request pays for, and the choice of how they are done: byte by byte is where
+/// classification spends its time, and most bytes of a request are of no interest. A vector search turns 64
+/// bytes at once into masks of the few bytes that matter (line ends, colons, slashes) and goes from bit to
+/// bit.
+///
+/// The vector searches know the usual spelling of a request only, and say "not mine" to everything else: then
+/// the portable parser has its say, whose result is the meaning of every payload. So there is one place where
+/// oddities are judged, and none where the searches could disagree about them.
+///
+/// One file per instruction set (head_scan_*.cc) holds the code that needs it; everything else is compiled
+/// for the baseline. All functions are pure and may be called by any thread. None reads a byte outside of
+/// what it is given.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "weir/packet.h"
+
+namespace weir {
+
+/// A wanted header field, without initial values: there is room for many, and few are used. Positions count
+/// from the payload's first byte.
+struct FoundField {
+  std::uint32_t colon;
+  std::uint32_t line_end;  ///< its '\n'
+  std::uint8_t field;      ///< index into SoughtFields::fields
+};
+
+/// A request line in its usual spelling, "METHOD target HTTP/1.x" with single spaces, and the wanted fields
+/// behind it.
+struct FoundHead {
+  /// More wanted fields than anything honest sends, repetitions included.
+  static constexpr std::size_t max_fields = 32;
+
+  std::uint32_t method_end = 0;  ///< the space behind the method, which begins the payload
+  std::uint32_t target_end = 0;  ///< the space behind the target, which begins behind the first one
+  std::uint32_t line_end = 0;    ///< the '\n' of the request line
+  bool minor_zero = false;       ///< HTTP/1.0, else 1.1
+  bool complete = false;         ///< the header section ends within the payload
+  std::uint32_t end = 0;         ///< the first byte behind the header section, if complete
+  std::uint32_t count = 0;
+  std::array<FoundField, max_fields> fields;  ///< in order; left uninitialised beyond count
+};
+
+/// How far a path reaches within a target, and of what shape it is.
+struct PathShape {
+  std::size_t length = 0;     ///< up to '?', '#' or the end
+  bool normal = false;        ///< in its normal form (see normalise.h), so that it need not be copied
+  std::uint64_t slashes = 0;  ///< bit i: a '/' at byte i; all of them only where length <= 64
+};
+
+/// What there is to do to a host, and how far it reaches.
+struct HostShape {
+  std::size_t length = 0;  ///< up to ':' or the end
+  bool plain = false;  ///< at most 64 bytes in all, without '@', '[' and capitals; else length means nothing
+};
+
+/// The searches of one instruction set.
+struct Scans {
+  /// Finds a request at a payload's first byte, and in its header section the fields that are sought.
+  /// @return false: not of the usual spelling, or more fields than there is room for; nothing is known about
+  /// this payload
+  bool (*find_head)(const char* data, std::size_t size, const SoughtFields& sought,
+                    FoundHead& found) noexcept;
+  /// Finds other fields in a header section: fills complete, end, count and fields.
+  /// @param line_end  the position of the request line's '\n', as found
+  /// @return false: more fields than there is room for
+  bool (*find_fields)(const char* data, std::size_t line_end, std::size_t size, const SoughtFields& sought,
+                      FoundHead& found) noexcept;
+  PathShape (*path_shape)(const char* data, std::size_t size) noexcept;
+  HostShape (*host_shape)(const char* data, std::size_t size) noexcept;
+};
+
+/// The searches of a set. Where the build or the machine has it not, the portable ones.
+const Scans& scans_of(InstructionSet set) noexcept;
+
+#if defined(__x86_64__)
+extern const Scans scans_sse2;
+extern const Scans scans_avx2;
+extern const Scans scans_avx512;
+#endif
+
+}  // namespace weir

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "classify/head_scan.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// From here on, and not by a flag for the whole file: what the headers above define stays code for every
+// machine.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt")
+#endif
+
+#include "classify/head_kernel.h"
+
+namespace weir {
+namespace {
+
+/// 64 bytes. What is not there is not read, and zero.
+class Bytes {
+ public:
+  explicit Bytes(const char* data) noexcept : bytes_(_mm512_loadu_si512(data)) {}
+  /// @pre size < 64
+  Bytes(const char* data, std::size_t size) noexcept
+      : bytes_(_mm512_maskz_loadu_epi8(bits_below(size), data)) {}
+
+  std::uint64_t equal(char byte) const noexcept {
+    return _mm512_cmpeq_epi8_mask(bytes_, _mm512_set1_epi8(byte));
+  }
+  std::uint64_t not_of_target() const noexcept {
+    return _mm512_cmple_epu8_mask(bytes_, _mm512_set1_epi8(0x20)) | equal(0x7f);
+  }
+  std::uint64_t capitals() const noexcept {
+    return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes_, _mm512_set1_epi8('A')),
+                                  _mm512_set1_epi8('Z' - 'A'));
+  }
+
+ private:
+  __m512i bytes_;
+};
+
+struct Avx512 {
+  using Whole = Bytes;
+  using Part = Bytes;
+};
+
+}  // namespace
+
+constinit const Scans scans_avx512 = scans_with<Avx512>();
+
+}  // namespace weir
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

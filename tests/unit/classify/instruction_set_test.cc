@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever instruction set a payload is searched with, the result is the portable parser's, byte for byte: on
+// random and mutated payloads, and in memory that ends (or begins) exactly where the payload does.
+// WEIR_TEST_SEED begins elsewhere, WEIR_TEST_HEADS says how many payloads.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "classify/classifier.h"
+#include "classify/head_scan.h"
+#include "classify/normalise.h"
+#include "classify/path_template.h"
+#include "weir/packet.h"
+
+namespace weir {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* const given = std::getenv(name);
+  return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
+}
+
+std::uint64_t seed() { return number_from("WEIR_TEST_SEED", 20261121); }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t usual_heads = 50'000;
+#else
+constexpr std::uint64_t usual_heads = 1'000'000;
+#endif
+
+std::uint64_t heads() { return number_from("WEIR_TEST_HEADS", usual_heads); }
+
+std::vector<InstructionSet> vector_sets() {
+  std::vector<InstructionSet> sets;
+  for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (has_instruction_set(set)) sets.push_back(set);
+  }
+  return sets;
+}
+
+/// Memory with nothing on both sides: a byte read outside of it ends the program.
+class Fenced {
+ public:
+  Fenced() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
+    void* const all = mmap(nullptr, 3 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) std::abort();
+    begin_ = static_cast<char*>(all) + page_;
+    if (mprotect(begin_, page_, PROT_READ | PROT_WRITE) != 0) std::abort();
+  }
+  ~Fenced() { munmap(begin_ - page_, 3 * page_); }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+
+  /// The text, directly before the end of what can be read.
+  std::string_view at_end(std::string_view text) { return put(begin_ + page_ - text.size(), text); }
+  /// The text, directly behind the beginning.
+  std::string_view at_begin(std::string_view text) { return put(begin_, text); }
+
+ private:
+  std::string_view put(char* to, std::string_view text) {
+    if (text.size() > page_) std::abort();  // a test with a mistake in it
+    if (!text.empty()) std::memcpy(to, text.data(), text.size());
+    return {to, text.size()};
+  }
+
+  std::size_t page_;
+  char* begin_;
+};
+
+/// Everything a payload's requests say, in a form that compares.
+struct Part {
+  const char* data = nullptr;
+  std::size_t size = 0;
+  bool operator==(const Part&) const = default;
+};
+
+struct Found {
+  std::array<Part, 4> parts;  // protocol (its text is a constant), method, target, host
+  std::vector<std::array<Part, 2>> headers;
+  bool complete = false;
+  bool operator==(const Found&) const = default;
+};
+
+Part part(std::string_view text) { return text.empty() ? Part{} : Part{text.data(), text.size()}; }
+
+void requests_in(std::string_view payload, const HeaderSelection& selection, std::vector<Found>& found) {
+  found.clear();
+  HttpRequests requests(payload, selection);
+  ParsedRequest parsed;
+  while (requests.next(parsed)) {
+    const Request& request = parsed.request;
+    Found& one = found.emplace_back();
+    one.parts = {part(request.protocol), part(request.method), part(request.target), part(request.host)};
+    for (const Header& header : request.headers)
+      one.headers.push_back({part(header.name), part(header.value)});
+    one.complete = parsed.complete;
+  }
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    char hex[5];
+    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    out += c >= 0x20 && c < 0x7f && c != '\\' ? std::string(1, c) : std::string(hex);
+  }
+  return out;
+}
+
+template <std::size_t count>
+std::string_view one_of(Random& random, const std::string_view (&choices)[count]) {
+  return choices[random() % count];
+}
+
+std::string bytes(Random& random, std::size_t length, std::string_view alphabet) {
+  std::string text(length, '\0');
+  for (char& c : text)
+    c = alphabet.empty() ? static_cast<char>(random()) : alphabet[random() % alphabet.size()];
+  return text;
+}
+
+constexpr std::string_view names[] = {"Host",
+                                      "host",
+                                      "X-Api-Key",
+                                      "x-api-key",
+                                      "Content-Length",
+                                      "Hos",
+                                      "Authorization",
+                                      "Transfer-Encoding",
+                                      "Cookie",
+                                      "hostx",
+                                      "X",
+                                      "CONTENT-LENGTH",
+                                      "AUTHORIZATION",
+                                      "H\x0fst",
+                                      "X-Api\rKey",
+                                      "x_api_key",
+                                      "X-Long-Name-Of-Sixty-Two-Bytes-Which-Is-As-Long-As-Searches-Go"};
+
+/// A payload near to what clients and attackers send. Everything that a search looks for occurs at every
+/// distance from a window's edge.
+std::string payload(Random& random) {
+  constexpr std::string_view methods[] = {"GET", "GET",      "POST", "HEAD", "CONNECT",
+                                          "get", "M-SEARCH", "G(T",  "",     "X"};
+  constexpr std::string_view versions[] = {"HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0",
+                                           "HTTP/1.2", "HTTP/2.0", "HTTP/1.1 "};
+  constexpr std::string_view ends[] = {"\r\n", "\r\n",   "\r\n", "\r\n",   "\r\n",     "\r\n",
+                                       "\n",   "\r\r\n", "\r",   "\r\n\t", "\r\nX\r\n"};
+  constexpr std::string_view spaces[] = {" ", " ", " ", " ", " ", " ", "  ", "\t"};
+  constexpr std::string_view colons[] = {": ", ": ", ":", ":  ", ":\t", " : ", "::", ":h:", ""};
+  constexpr std::string_view values[] = {
+      "", "5", "05", "0", "7", "chunked", "h", "example.com:80", "a\r", "b \t", "18446744073709551616"};
+  std::string text;
+  const std::size_t requests = 1 + random() % 2;
+  for (std::size_t i = 0; i < requests; ++i) {
+    if (random() % 8 == 0) text += one_of(random, ends);
+    text.append(one_of(random, methods)).append(one_of(random, spaces));
+    text.append(random() % 16 == 0 ? "http://H/" : random() % 16 == 0 ? "" : "/");
+    text.append(bytes(random, random() % (random() % 16 == 0 ? 200 : 24), "abcXYZ/%?#.:0"));
+    text.append(one_of(random, spaces)).append(one_of(random, versions)).append(one_of(random, ends));
+    const std::size_t fields = random() % (random() % 64 == 0 ? 70 : 8);
+    for (std::size_t field = 0; field < fields; ++field) {
+      text.append(one_of(random, names)).append(one_of(random, colons));
+      text.append(random() % 2 == 0 ? std::string(one_of(random, values))
+                                    : bytes(random, random() % 90, "ab:- \t"));
+      text.append(one_of(random, ends));
+    }
+    if (random() % 8 != 0) text.append(one_of(random, ends));
+    if (random() % 2 == 0) text.append(bytes(random, random() % 9, "ab:\n\r "));
+  }
+  const std::size_t changes = random() % 4 == 0 ? random() % 4 : 0;
+  for (std::size_t i = 0; i < changes && !text.empty(); ++i) {
+    const std::size_t at = random() % text.size();
+    constexpr std::string_view telling = "\r\n: \t\0\x7f\xffHh-";
+    switch (random() % 4) {
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+        text[at] = telling[random() % telling.size()];
+        break;
+      case 2:
+        text.erase(at, 1 + random() % 3);
+        break;
+      default:
+        text.insert(at, 1, telling[random() % telling.size()]);
+    }
+  }
+  if (random() % 4 == 0) text.resize(random() % (text.size() + 1));
+  text.resize(std::min<std::size_t>(text.size(), 4096));
+  return text;
+}
+
+static_assert(names[std::size(names) - 1].size() == SoughtFields::max_name);
+
+void select(HeaderSelection& selection, std::size_t which) {
+  constexpr std::string_view three[] = {"authorization", "x-api-key", "host"};
+  constexpr std::string_view many[] = {
+      "x-api-key", "content-length",
+      "x",         "cookie",
+      "hos",       "hostx",
+      "x_api_key", "x-long-name-of-sixty-two-bytes-which-is-as-long-as-searches-go"};
+  // Of these, one is too long for the searches, and the others never equal a name in lower case.
+  constexpr std::string_view odd[] = {"x-longer-name-of-63-bytes-which-is-longer-than-any-search-goes-",
+                                      "X", "host:", "x\ny"};
+  if (which == 1)
+    for (const auto name : three) selection.add(name);
+  if (which >= 2)
+    for (const auto name : many) selection.add(name);
+  if (which == 3)
+    for (const auto name : odd) selection.add(name);
+}
+
+TEST(InstructionSets, ThereIsAlwaysThePortableOne) {
+  EXPECT_TRUE(has_instruction_set(InstructionSet::portable));
+  EXPECT_TRUE(has_instruction_set(best_instruction_set()));
+  EXPECT_EQ(&scans_of(InstructionSet::portable), &scans_of(InstructionSet::portable));
+}
+
+TEST(InstructionSets, WhatTheMachineHasNotIsReplacedByThePortableOne) {
+  for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512})
+    EXPECT_EQ(&scans_of(set) == &scans_of(InstructionSet::portable), !has_instruction_set(set));
+}
+
+TEST(InstructionSets, FindTheSameRequestsInAnyPayload) {
+  const std::uint64_t first = seed();
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
+  constexpr std::size_t selections = 4;
+  std::vector<std::array<HeaderSelection, selections>> of_set;
+  std::array<HeaderSelection, selections> portable;
+  portable.fill(HeaderSelection(InstructionSet::portable));
+  for (std::size_t i = 0; i < selections; ++i) select(portable[i], i);
+  for (const InstructionSet set : vector_sets()) {
+    auto& own = of_set.emplace_back();
+    own.fill(HeaderSelection(set));
+    for (std::size_t i = 0; i < selections; ++i) select(own[i], i);
+  }
+
+  Random random(first);
+  Fenced fenced;
+  std::vector<Found> expected;
+  std::vector<Found> found;
+  std::uint64_t requests = 0;
+  for (std::uint64_t i = 0; i < heads(); ++i) {
+    const std::string text = payload(random);
+    const std::string_view placed = i % 8 == 0 ? fenced.at_begin(text) : fenced.at_end(text);
+    const std::size_t which = random() % selections;
+    requests_in(placed, portable[which], expected);
+    requests += expected.size();
+    for (std::size_t set = 0; set < of_set.size(); ++set) {
+      requests_in(placed, of_set[set][which], found);
+      ASSERT_TRUE(found == expected) << "vector set " << set << ", selection " << which << ", payload " << i
+                                     << ": " << printable(text);
+    }
+  }
+  EXPECT_GT(requests, heads() / 4) << "the payloads must not all be refused";
+}
+
+// The spellings that a vector search takes for itself, in every length and at every place of every mark.
+TEST(InstructionSets, FindTheSameAtEveryDistanceFromAWindowsEdge) {
+  HeaderSelection portable(InstructionSet::portable);
+  select(portable, 1);
+  Fenced fenced;
+  std::vector<Found> expected;
+  std::vector<Found> found;
+  for (const InstructionSet set : vector_sets()) {
+    HeaderSelection own(set);
+    select(own, 1);
+    for (std::size_t path = 1; path < 150; ++path) {
+      for (std::size_t before = 0; before < 70; ++before) {
+        const std::string text = "GET /" + std::string(path - 1, 'p') +
+                                 " HTTP/1.1\r\nA: " + std::string(before, 'v') +
+                                 "\r\nX-Api-Key: k\r\nHOST:h\r\nAuthorization:\t" + std::string(before, 'w') +
+                                 " \r\n\r\nGET /2 HTTP/1.0\n\n";
+        const std::string_view placed = fenced.at_end(text);
+        requests_in(placed, portable, expected);
+        requests_in(placed, own, found);
+        ASSERT_EQ(expected.size(), 2u);
+        ASSERT_TRUE(found == expected) << printable(text);
+      }
+    }
+  }
+}
+
+TEST(InstructionSets, FindTheVectorSearchesOwnSpellingThemselves) {
+  const std::string text = "GET /a HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\n\r\n";
+  for (const InstructionSet set : vector_sets()) {
+    FoundHead head;
+    SoughtFields none;
+    none.first_of_length.fill(SoughtFields::no_field);
+    ASSERT_TRUE(scans_of(set).find_head(text.data(), text.size(), none, head))
+        << "left to the portable parser";
+    EXPECT_TRUE(head.complete);
+    EXPECT_EQ(head.end, text.size());
+    EXPECT_EQ(head.count, 0u);
+  }
+}
+
+TEST(InstructionSets, FindTheSameShapesOfPathsAndHosts) {
+  const std::uint64_t first = seed();
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
+  Random random(first);
+  Fenced fenced;
+  std::array<char, 256> expected_buffer;
+  std::array<char, 256> buffer;
+  for (std::uint64_t i = 0; i < heads() / 20; ++i) {
+    const std::string_view alphabet =
+        random() % 4 == 0 ? std::string_view("/.%?#a2") : std::string_view("/abcdefgh");
+    const std::string text =
+        (random() % 8 == 0 ? "" : "/") + bytes(random, random() % (random() % 8 == 0 ? 300 : 70), alphabet);
+    const std::string host = bytes(random, random() % 80, random() % 4 == 0 ? ".:[]@Aa" : "abc.");
+    const std::size_t room = random() % 4 == 0 ? 1 + random() % 80 : buffer.size();
+    const std::string_view expected_path = normalise_path(text, std::span(expected_buffer).first(room));
+    for (const InstructionSet set : vector_sets()) {
+      const Scans& scans = scans_of(set);
+      const std::string_view path = fenced.at_end(text);
+      const PathShape shape = scans.path_shape(path.data(), path.size());
+      const PathShape expected = scans_of(InstructionSet::portable).path_shape(path.data(), path.size());
+      ASSERT_EQ(shape.length, expected.length) << printable(text);
+      ASSERT_EQ(shape.normal, expected.normal) << printable(text);
+      ASSERT_EQ(shape.slashes, expected.slashes) << printable(text);
+      const NormalPath normal = normal_path(path, std::span(buffer).first(room), scans);
+      ASSERT_EQ(normal.text, expected_path) << printable(text);
+      const PathSegments segments(normal.text, normal.slashes);
+      const PathSegments same(normal.text);
+      ASSERT_EQ(segments.count(), same.count()) << printable(text);
+      for (std::size_t k = 0; k < std::min(same.count(), max_path_template_segments); ++k)
+        ASSERT_EQ(segments[k], same[k]) << printable(text);
+
+      const std::string_view placed = fenced.at_end(host);
+      std::array<char, 64> host_buffer;
+      std::array<char, 64> expected_host;
+      ASSERT_EQ(normalise_host(placed, host_buffer, scans), normalise_host(placed, expected_host))
+          << printable(host);
+    }
+  }
+}
+
+TEST(InstructionSets, LeadToTheSameRulesAndKeys) {
+  using Kind = Dimension::Kind;
+  const std::uint64_t first = seed();
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
+  std::vector<Rule> rules(4);
+  rules[0].key = {{Kind::host, 32, 64, {}}, {Kind::path, 32, 64, {}}, {Kind::header, 32, 64, "x-api-key"}};
+  rules[1].match.path = "/a/{x}/**";
+  rules[1].key = {
+      {Kind::path_variable, 32, 64, "x"}, {Kind::method, 32, 64, {}}, {Kind::header, 32, 64, "x"}};
+  rules[2].match.host = "*.com";
+  rules[2].match.path = "/{first}/b";
+  rules[2].key = {{Kind::path_variable, 32, 64, "first"}};
+  rules[3].match.path = "/a/**";
+  const Classifier portable(rules, InstructionSet::portable);
+  std::vector<Classifier> own;
+  for (const InstructionSet set : vector_sets()) own.emplace_back(rules, set);
+
+  const auto told = [](const Classifier& classifier, std::string_view payload) {
+    std::string text;
+    Classifier::Scratch scratch;
+    KeyBytes key;
+    HttpRequests requests(payload, classifier.headers());
+    ParsedRequest parsed;
+    while (requests.next(parsed)) {
+      classifier.match(parsed.request, scratch);
+      for (std::size_t i = 0; i < scratch.rule_count; ++i) {
+        classifier.make_key(scratch.rules[i], parsed.request, scratch, key);
+        text += key_name(std::to_string(scratch.rules[i]), key.bytes()) + "\n";
+      }
+    }
+    return text;
+  };
+  Random random(first);
+  Fenced fenced;
+  std::size_t keys = 0;
+  for (std::uint64_t i = 0; i < heads() / 20; ++i) {
+    std::string text = payload(random);
+    // Paths that the rules know.
+    if (const std::size_t at = text.find(" /"); at != std::string::npos && random() % 2 == 0)
+      text.insert(at + 1, random() % 2 == 0 ? "/a" : "/a/b/");
+    text.resize(std::min<std::size_t>(text.size(), 4096));
+    const std::string_view placed = fenced.at_end(text);
+    const std::string expected = told(portable, placed);
+    keys += expected.size();
+    for (const Classifier& classifier : own) ASSERT_EQ(told(classifier, placed), expected) << printable(text);
+  }
+  EXPECT_GT(keys, heads() / 20);
+}
+
+}  // namespace
+}  // namespace weir
