@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,13 +38,15 @@ const FramePool& pool(Content content, Cache cache) {
   return *slot;
 }
 
-/// All lines up to the length a burst's frames have, but no more than `lines`.
-void prefetch(const FramePool& frames, std::size_t at, std::size_t lines) noexcept {
-  for (std::size_t i = 0; i < burst; ++i) {
-    const auto frame = frames[at + i];
-    for (std::size_t byte = 0; byte < std::min(frame.size(), lines * line); byte += line)
-      __builtin_prefetch(frame.data() + byte);
-  }
+/// How many frames ahead the cold walk fetches: one frame's lines for each frame worked on, so that memory
+/// and work go on side by side.
+constexpr std::size_t ahead = 16;
+
+/// All of a frame's lines, but no more than `lines`. Always inlined, for as a function that writes nothing and returns
+/// nothing its calls would be left out.
+[[gnu::always_inline]] inline void prefetch(std::span<const std::byte> frame, std::size_t lines) noexcept {
+  for (std::size_t byte = 0; byte < std::min(frame.size(), lines * line); byte += line)
+    __builtin_prefetch(frame.data() + byte);
 }
 
 template <typename Contender>
@@ -54,11 +57,15 @@ void walk(benchmark::State& state, const FramePool& frames, Cache cache, std::si
   std::size_t at = 0;
   std::int64_t done = 0;
   for (auto _ : state) {
-    const std::size_t next = at + burst == walked ? 0 : at + burst;
-    if (cache == Cache::cold) prefetch(frames, next, lines);
-    for (std::size_t i = 0; i < burst; ++i) sum += contender(frames[at + i]);
+    for (std::size_t i = 0; i < burst; ++i) {
+      if (cache == Cache::cold) {
+        const std::size_t later = at + i + ahead;
+        prefetch(frames[later < walked ? later : later - walked], lines);
+      }
+      sum += contender(frames[at + i]);
+    }
     benchmark::DoNotOptimize(sum);
-    at = next;
+    at = at + burst == walked ? 0 : at + burst;
     done += burst;
   }
   state.SetItemsProcessed(done);

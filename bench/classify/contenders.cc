@@ -29,7 +29,7 @@ int phr_parse_request(const char* buffer, std::size_t length, const char** metho
 namespace weir::bench {
 namespace {
 
-constexpr HashKey hash_key{0x0123456789abcdefULL, 0xfedcba9876543210ULL};
+const KeyHash key_hash({0x0123456789abcdefULL, 0xfedcba9876543210ULL});
 
 /// Takes a header field if it is one of the three. @return false when all three have been seen
 void take_field(std::string_view name, std::string_view value, Request& request,
@@ -57,7 +57,7 @@ std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
     classifier_.match(parsed_.request, scratch_);
     for (std::size_t i = 0; i < scratch_.rule_count; ++i) {
       classifier_.make_key(scratch_.rules[i], parsed_.request, scratch_, key_);
-      sum += keyed_hash(hash_key, scratch_.rules[i], key_.bytes());
+      sum += key_hash(scratch_.rules[i], key_.bytes());
     }
   }
   return sum;
@@ -78,7 +78,7 @@ std::uint64_t PeerPath::operator()(std::span<const std::byte> bytes) noexcept {
   if (wanted_ == Wanted::three_headers) {
     for (const Header& header : headers) key_.add_text(header.value);
   }
-  return keyed_hash(hash_key, 0, key_.bytes());
+  return key_hash(0, key_.bytes());
 }
 
 #ifdef WEIR_BENCH_HTTP_PARSER

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/keyed_hash.h"
+#include "base/key_hash.h"
 #include "classify/classifier.h"
 #include "weir/packet.h"
 #include "workload.h"

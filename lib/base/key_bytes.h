@@ -45,7 +45,8 @@ class KeyBytes {
  private:
   /// Counts the field. @return the most it may take; 0: it is one too many
   std::size_t begin_field() noexcept;
-  void add_value(std::string_view value, bool lowered) noexcept;
+  template <bool lowered>
+  void add_value(std::string_view value) noexcept;
 
   std::array<std::uint8_t, capacity> bytes_;
   std::uint16_t size_ = 0;

@@ -111,10 +111,12 @@ struct CompiledRule {
   std::optional<PathTemplate> path;
   std::vector<std::uint16_t> destination_ports;
   std::vector<CompiledDimension> key;
+  bool applies_always = false;  ///< the match is empty
 
   explicit CompiledRule(const Rule& rule)
       : methods(rule.match.methods), host(rule.match.host), destination_ports(rule.match.destination_ports) {
     if (!rule.match.path.empty()) path.emplace(rule.match.path);
+    applies_always = methods.empty() && rule.match.host.empty() && !path && destination_ports.empty();
     for (const Dimension& dimension : rule.key) {
       CompiledDimension compiled{dimension.kind, dimension.ipv4_bits, dimension.ipv6_bits, std::nullopt, {}};
       if (dimension.kind == Dimension::Kind::path_variable && path)
@@ -126,13 +128,10 @@ struct CompiledRule {
 
   bool matches(const Request& request, std::string_view request_host,
                const PathSegments& segments) const noexcept {
-    if (!methods.empty() && std::find(methods.begin(), methods.end(), request.method) == methods.end())
-      return false;
-    if (!destination_ports.empty() && std::find(destination_ports.begin(), destination_ports.end(),
-                                                request.destination_port) == destination_ports.end()) {
-      return false;
-    }
-    return host.matches(request_host) && (!path || path->matches(segments));
+    return (methods.empty() || std::find(methods.begin(), methods.end(), request.method) != methods.end()) &&
+           (destination_ports.empty() || std::find(destination_ports.begin(), destination_ports.end(),
+                                                   request.destination_port) != destination_ports.end()) &&
+           host.matches(request_host) && (!path || path->matches(segments));
   }
 };
 
@@ -305,7 +304,8 @@ void Classifier::match(const Request& request, Scratch& scratch) const noexcept 
     auto& list = others.empty() || (!grouped.empty() && grouped.front() < others.front()) ? grouped : others;
     const RuleIndex rule = list.front();
     list = list.subspan(1);
-    if (!compiled_->rules[rule].matches(request, scratch.host, segments)) continue;
+    const CompiledRule& compiled = compiled_->rules[rule];
+    if (!compiled.applies_always && !compiled.matches(request, scratch.host, segments)) continue;
     if (scratch.rule_count == scratch.rules.size()) {
       scratch.rules_cut = true;
       return;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -39,19 +41,21 @@ std::uint8_t byte_at(std::span<const std::byte> bytes, std::size_t at) noexcept 
 }
 
 std::uint16_t load16(std::span<const std::byte> bytes, std::size_t at) noexcept {
-  return static_cast<std::uint16_t>(byte_at(bytes, at) << 8 | byte_at(bytes, at + 1));
+  std::uint16_t word = 0;
+  std::memcpy(&word, bytes.data() + at, sizeof word);
+  return std::endian::native == std::endian::little ? __builtin_bswap16(word) : word;
 }
 
 std::uint32_t load32(std::span<const std::byte> bytes, std::size_t at) noexcept {
-  return static_cast<std::uint32_t>(load16(bytes, at)) << 16 | load16(bytes, at + 2);
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + at, sizeof word);
+  return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
 }
 
-IpAddress load_address(std::span<const std::byte> bytes, std::size_t at, IpAddress::Family family) noexcept {
-  IpAddress address;
+template <IpAddress::Family family>
+void load_address(std::span<const std::byte> bytes, std::size_t at, IpAddress& address) noexcept {
   address.family = family;
-  const std::size_t length = family == IpAddress::Family::v4 ? 4 : 16;
-  for (std::size_t i = 0; i < length; ++i) address.bytes[i] = byte_at(bytes, at + i);
-  return address;
+  std::memcpy(address.bytes.data(), bytes.data() + at, family == IpAddress::Family::v4 ? 4 : 16);
 }
 
 // In the functions below `bytes` ends where the enclosing header says that its content ends; before each load
@@ -89,8 +93,8 @@ void parse_ipv4(std::span<const std::byte> bytes, std::size_t at, Frame& frame) 
   const std::size_t header = static_cast<std::size_t>(byte_at(bytes, at) & 15) * 4;
   const std::size_t total = load16(bytes, at + 2);
   if (header < ipv4_header || header > total || total > bytes.size() - at) return;
-  frame.source = load_address(bytes, at + 12, IpAddress::Family::v4);
-  frame.destination = load_address(bytes, at + 16, IpAddress::Family::v4);
+  load_address<IpAddress::Family::v4>(bytes, at + 12, frame.source);
+  load_address<IpAddress::Family::v4>(bytes, at + 16, frame.destination);
   constexpr std::uint16_t more_fragments_and_offset = 0x3fff;
   if ((load16(bytes, at + 6) & more_fragments_and_offset) != 0) {
     frame.l4_offset = static_cast<std::uint16_t>(at + header);
@@ -104,8 +108,8 @@ void parse_ipv6(std::span<const std::byte> bytes, std::size_t at, Frame& frame) 
   if (bytes.size() - at < ipv6_header || byte_at(bytes, at) >> 4 != 6) return;
   const std::size_t length = load16(bytes, at + 4);
   if (length > bytes.size() - at - ipv6_header) return;
-  frame.source = load_address(bytes, at + 8, IpAddress::Family::v6);
-  frame.destination = load_address(bytes, at + 24, IpAddress::Family::v6);
+  load_address<IpAddress::Family::v6>(bytes, at + 8, frame.source);
+  load_address<IpAddress::Family::v6>(bytes, at + 24, frame.destination);
   std::uint8_t next = byte_at(bytes, at + 6);
   at += ipv6_header;
   bytes = bytes.first(at + length);

@@ -5,11 +5,14 @@
 /// library, because such a function, compiled there, could become the copy that the linker gives to
 /// everybody.
 ///
-/// A set of operations Set has two types of 64 bytes as vectors, made from a pointer:
+/// A set of operations Set has
+///   Set::leave()              called last: ends what would slow down code that does not know of the set
+/// and two types of 64 bytes as vectors, made from a pointer:
 ///   Set::Whole(data)          64 bytes from data on
 ///   Set::Part(data, size)     1 to 63 bytes; reads no other ones
-/// and objects of both have
+/// whose objects have
 ///   equal(byte)               mask: bit i is set where byte i equals
+///   either(a, b)              mask: bit i is set where byte i equals one of them
 ///   not_of_target()           mask: space, control characters and DEL, which no target contains
 ///   capitals()                mask: 'A' to 'Z'
 /// where a Part's bits behind its size are arbitrary.
@@ -21,6 +24,7 @@ namespace weir {
 namespace {
 
 constexpr std::size_t window_size = 64;
+constexpr std::uint64_t all = ~std::uint64_t{0};
 
 /// @pre count < 64
 inline std::uint64_t bits_below(std::size_t count) noexcept { return (std::uint64_t{1} << count) - 1; }
@@ -33,6 +37,14 @@ inline unsigned highest(std::uint64_t mask) noexcept {
 inline std::uint64_t word_at(const char* data) noexcept {
   std::uint64_t word;
   __builtin_memcpy(&word, data, sizeof word);
+  return word;
+}
+
+/// Up to seven bytes, zeros behind them.
+inline std::uint64_t short_word(const char* data, std::size_t size) noexcept {
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < size; ++i)
+    word |= std::uint64_t{static_cast<unsigned char>(data[i])} << (8 * i);
   return word;
 }
 
@@ -49,10 +61,15 @@ constexpr std::uint64_t word_of(const char (&text)[9]) noexcept {
 /// above, of 32 bits.
 template <typename Half>
 struct InHalves {
+  static void leave() noexcept {}
+
   class Whole {
    public:
     explicit Whole(const char* data) noexcept : low_(data), high_(data + 32) {}
     std::uint64_t equal(char byte) const noexcept { return low_.equal(byte) | high_.equal(byte) << 32; }
+    std::uint64_t either(char a, char b) const noexcept {
+      return low_.either(a, b) | high_.either(a, b) << 32;
+    }
     std::uint64_t not_of_target() const noexcept {
       return low_.not_of_target() | high_.not_of_target() << 32;
     }
@@ -68,6 +85,9 @@ struct InHalves {
    public:
     Part(const char* data, std::size_t size) noexcept : Part(load(data, size)) {}
     std::uint64_t equal(char byte) const noexcept { return join(first_.equal(byte), last_.equal(byte)); }
+    std::uint64_t either(char a, char b) const noexcept {
+      return join(first_.either(a, b), last_.either(a, b));
+    }
     std::uint64_t not_of_target() const noexcept {
       return join(first_.not_of_target(), last_.not_of_target());
     }
@@ -81,10 +101,7 @@ struct InHalves {
       if (size >= 32) return {Half(data), Half(data + size - 32), size - 32};
       if (size >= 16) return {Half::of_16(data), Half::of_16(data + size - 16), size - 16};
       if (size >= 8) return {Half::of_word(word_at(data)), Half::of_word(word_at(data + size - 8)), size - 8};
-      std::uint64_t word = 0;
-      for (std::size_t i = 0; i < size; ++i)
-        word |= std::uint64_t{static_cast<unsigned char>(data[i])} << (8 * i);
-      return {Half::of_word(word), Half::of_word(word), 0};
+      return {Half::of_word(short_word(data, size)), Half::of_word(short_word(data, size)), 0};
     }
 
     std::uint64_t join(std::uint64_t first, std::uint64_t last) const noexcept {
@@ -158,104 +175,156 @@ std::size_t find_line(const char* data, std::size_t size, const Bytes& bytes, st
   return target_end + 1 + version_length + 1;
 }
 
-/// The line ends that stand behind an empty line, as bits: the first one that really does, or none.
-inline std::uint64_t end_of_head(const char* window, std::uint64_t line_ends, std::uint64_t before) noexcept {
-  // An empty line is "\n" behind a line end, or "\r\n": whatever one byte is between, decides.
-  std::uint64_t pairs = line_ends & (line_ends << 1 | before >> 63 | line_ends << 2 | before >> 62);
-  while (pairs != 0) {
-    const std::uint64_t bit = pairs & (~pairs + 1);
-    const char byte = window[static_cast<std::ptrdiff_t>(lowest(bit)) - 1];
-    if (byte == '\n' || byte == '\r') return bit;
-    pairs ^= bit;
-  }
-  return 0;
-}
+/// A window whose first bytes are left out.
+template <typename Whole>
+class Shifted {
+ public:
+  Shifted(const Whole& whole, std::size_t left_out) noexcept : whole_(whole), left_out_(left_out) {}
+  std::uint64_t equal(char byte) const noexcept { return whole_.equal(byte) >> left_out_; }
+
+ private:
+  const Whole whole_;
+  std::size_t left_out_;
+};
 
 /// The header section, window by window from the request line's '\n' on.
+/// @tparam count  how many distances there are, so that no loop goes over them; 0: any number
+template <unsigned count>
 class FieldSearch {
  public:
   enum class State : std::uint8_t { going_on, at_end, too_many };
 
-  FieldSearch(const SoughtFields& sought, FoundHead& found) noexcept : sought_(sought), found_(found) {}
+  FieldSearch(const char* data, const SoughtFields& sought, FoundHead& found) noexcept
+      : data_(data), sought_(sought), found_(found) {
+    for (unsigned i = 0; i < count; ++i) distances_[i] = sought.distances[i];
+  }
 
   template <typename Bytes>
-  State step(const char* data, std::size_t at, const Bytes& bytes, std::uint64_t there) noexcept {
+  State step(std::size_t at, const Bytes& bytes, std::uint64_t there) noexcept {
     const std::uint64_t line_ends = bytes.equal('\n') & there;
-    const std::uint64_t end = end_of_head(data + at, line_ends, before_);
-    // Of the colons only those count that stand where a wanted name would end, before the end of the head.
-    std::uint64_t name_ends = 0;
-    for (std::size_t i = 0; i < sought_.distance_count; ++i) {
-      const SoughtFields::Distance distance = sought_.distances[i];
-      name_ends |= line_ends << distance.bytes;
-      name_ends |= before_ >> distance.from_window_end;
-    }
-    name_ends &= bytes.equal(':') & there & (end - 1);  // all bits, if there is no end here
-    if (open_ && line_ends != 0) {
-      found_.fields[count_ - 1].line_end = static_cast<std::uint32_t>(at + lowest(line_ends));
-      open_ = false;
-    }
-    while (name_ends != 0) {
-      if (!take(data, at, lowest(name_ends), line_ends)) return State::too_many;
-      name_ends &= name_ends - 1;
-    }
-    if (end != 0) {
-      found_.end = static_cast<std::uint32_t>(at + lowest(end) + 1);
-      return State::at_end;
-    }
-    if (line_ends != 0) line_begin_ = at + highest(line_ends) + 1;
+    // Of the colons only those count that stand where a wanted name would end.
+    const std::uint64_t names = bytes.equal(':') & there & name_ends(line_ends);
+    // A line end behind an empty line has another one before it, or one byte between, which tells.
+    const std::uint64_t pairs = line_ends & (line_ends << 1 | before_ >> 63 | line_ends << 2 | before_ >> 62);
+    State state = State::going_on;
+    if ((names | pairs | (open_ & line_ends)) != 0) state = look(at, line_ends, names, pairs);
     before_ = line_ends;
-    return State::going_on;
+    return state;
   }
 
   /// A field that was cut off is none.
-  std::uint32_t count() const noexcept { return open_ ? count_ - 1 : count_; }
+  std::uint32_t found() const noexcept { return open_ != 0 ? found_count_ - 1 : found_count_; }
 
  private:
+  std::uint64_t name_ends(std::uint64_t line_ends) const noexcept {
+    std::uint64_t ends = 0;
+    const auto add = [&](SoughtFields::Distance distance) {
+      ends |= line_ends << distance.bytes;
+      ends |= before_ >> distance.from_window_end;
+    };
+    if constexpr (count != 0) {
+      for (unsigned i = 0; i < count; ++i) add(distances_[i]);
+    } else {
+      for (std::size_t i = 0; i < sought_.distance_count; ++i) add(sought_.distances[i]);
+    }
+    return ends;
+  }
+
+  /// The first of the pairs that really is behind an empty line, or nothing.
+  std::uint64_t end_of_head(std::size_t at, std::uint64_t pairs) const noexcept {
+    for (; pairs != 0; pairs &= pairs - 1) {
+      const char between = data_[at + lowest(pairs) - 1];
+      if (between == '\n' || between == '\r') return pairs & (~pairs + 1);
+    }
+    return 0;
+  }
+
+  State look(std::size_t at, std::uint64_t line_ends, std::uint64_t names, std::uint64_t pairs) noexcept {
+    if ((open_ & line_ends) != 0) {
+      found_.fields[found_count_ - 1].line_end = static_cast<std::uint32_t>(at + lowest(line_ends));
+      open_ = 0;
+    }
+    const std::uint64_t end = end_of_head(at, pairs);
+    for (names &= end - 1; names != 0; names &= names - 1) {  // all of them, if there is no end here
+      if (!take(at, lowest(names), line_ends)) return State::too_many;
+    }
+    if (end == 0) return State::going_on;
+    found_.end = static_cast<std::uint32_t>(at + lowest(end) + 1);
+    return State::at_end;
+  }
+
   /// Looks whether a wanted name ends at a colon. @return false: too many of them
-  bool take(const char* data, std::size_t at, unsigned colon, std::uint64_t line_ends) noexcept {
+  bool take(std::size_t at, unsigned colon, std::uint64_t line_ends) noexcept {
+    // The line begins in this window or in the one before: a wanted name is no longer than that.
     const std::uint64_t ends_before = line_ends & bits_below(colon);
-    const std::size_t begin = ends_before != 0 ? at + highest(ends_before) + 1 : line_begin_;
-    const std::uint8_t field = field_named(data + at + colon, at + colon - begin, sought_);
+    const std::size_t length =
+        ends_before != 0 ? colon - highest(ends_before) - 1 : colon + 63 - highest(before_);
+    const std::uint8_t field = field_named(data_ + at + colon, length, sought_);
     if (field == SoughtFields::no_field) return true;
-    if (count_ == FoundHead::max_fields) return false;
+    if (found_count_ == FoundHead::max_fields) return false;
     const std::uint64_t ends_behind = line_ends & ~bits_below(colon);
-    FoundField& one = found_.fields[count_++];
+    FoundField& one = found_.fields[found_count_++];
     one.field = field;
     one.colon = static_cast<std::uint32_t>(at + colon);
-    open_ = ends_behind == 0;
-    if (!open_) one.line_end = static_cast<std::uint32_t>(at + lowest(ends_behind));
+    if (ends_behind != 0)
+      one.line_end = static_cast<std::uint32_t>(at + lowest(ends_behind));
+    else
+      open_ = all;
     return true;
   }
 
+  const char* data_;
   const SoughtFields& sought_;
   FoundHead& found_;
+  SoughtFields::Distance distances_[count != 0 ? count : 1];
   std::uint64_t before_ = 0;  // line ends of the window before
-  std::size_t line_begin_ =
-      0;  // of the line that reaches into this window; the first one begins with a line end
-  std::uint32_t count_ = 0;
-  bool open_ = false;  // the last field's line has not ended yet
+  std::uint64_t open_ = 0;    // all bits: the last field's line has not ended yet
+  std::uint32_t found_count_ = 0;
 };
 
-template <typename Set>
-bool find_fields(const char* data, std::size_t at, std::size_t size, const SoughtFields& sought,
-                 FoundHead& found) noexcept {
-  using State = FieldSearch::State;
-  FieldSearch search(sought, found);
+template <typename Set, unsigned count>
+bool find_fields_of(const char* data, std::size_t at, std::size_t size, const SoughtFields& sought,
+                    FoundHead& found) noexcept {
+  using Search = FieldSearch<count>;
+  using State = typename Search::State;
+  Search search(data, sought, found);
   State state = State::going_on;
   for (; state == State::going_on && size - at >= window_size; at += window_size)
-    state = search.step(data, at, typename Set::Whole(data + at), ~std::uint64_t{0});
-  if (state == State::going_on && at < size)
-    state = search.step(data, at, typename Set::Part(data + at, size - at), bits_below(size - at));
+    state = search.step(at, typename Set::Whole(data + at), all);
+  if (state == State::going_on && at < size) {
+    // With 64 bytes before the payload's end, the last window is a whole one that begins earlier.
+    if (size >= window_size)
+      state = search.step(
+          at, Shifted(typename Set::Whole(data + size - window_size), at + window_size - size), all);
+    else
+      state = search.step(at, typename Set::Part(data + at, size - at), bits_below(size - at));
+  }
   found.complete = state == State::at_end;
-  found.count = search.count();
+  found.count = search.found();
   return state != State::too_many;
+}
+
+/// @param line_end  the position of the request line's '\n'
+template <typename Set>
+bool find_fields(const char* data, std::size_t line_end, std::size_t size, const SoughtFields& sought,
+                 FoundHead& found) noexcept {
+  switch (sought.distance_count) {
+    case 1:
+      return find_fields_of<Set, 1>(data, line_end, size, sought, found);
+    case 2:
+      return find_fields_of<Set, 2>(data, line_end, size, sought, found);
+    case 3:
+      return find_fields_of<Set, 3>(data, line_end, size, sought, found);
+    default:
+      return find_fields_of<Set, 0>(data, line_end, size, sought, found);
+  }
 }
 
 template <typename Set>
 bool find_head(const char* data, std::size_t size, const SoughtFields& sought, FoundHead& found) noexcept {
   std::size_t line_end = 0;
   if (size >= window_size)
-    line_end = find_line<Set>(data, size, typename Set::Whole(data), ~std::uint64_t{0}, found);
+    line_end = find_line<Set>(data, size, typename Set::Whole(data), all, found);
   else if (size != 0)
     line_end = find_line<Set>(data, size, typename Set::Part(data, size), bits_below(size), found);
   found.line_end = static_cast<std::uint32_t>(line_end);
@@ -268,14 +337,14 @@ class PathSearch {
   /// @return false: the path has ended
   template <typename Bytes>
   bool step(std::size_t at, const Bytes& bytes, std::uint64_t there) noexcept {
-    const std::uint64_t ends = (bytes.equal('?') | bytes.equal('#')) & there;
+    const std::uint64_t ends = bytes.either('?', '#') & there;
     const std::uint64_t path = there & (ends - 1) & ~ends;
     const std::uint64_t slashes = bytes.equal('/') & path;
     const std::uint64_t behind_slashes = slashes << 1 | slash_before_;
     odd_ |= path & (bytes.equal('%') | (behind_slashes & (slashes | bytes.equal('.'))));
     if (at == 0) slashes_ = slashes;
     slash_before_ = slashes >> 63;
-    if (ends != 0) end_ = at + lowest(ends);
+    end_ = ends != 0 ? at + lowest(ends) : end_;
     return ends == 0;
   }
 
@@ -301,7 +370,7 @@ PathShape path_shape(const char* data, std::size_t size) noexcept {
   std::size_t at = 0;
   bool going_on = true;
   for (; going_on && size - at >= window_size; at += window_size)
-    going_on = search.step(at, typename Set::Whole(data + at), ~std::uint64_t{0});
+    going_on = search.step(at, typename Set::Whole(data + at), all);
   if (going_on && at < size) search.step(at, typename Set::Part(data + at, size - at), bits_below(size - at));
   return search.shape(data, size);
 }
@@ -312,20 +381,35 @@ HostShape shape_of_host(const Bytes& bytes, std::uint64_t there, std::size_t siz
   const std::uint64_t colons = bytes.equal(':') & there;
   HostShape shape;
   shape.length = colons != 0 ? lowest(colons) : size;
-  shape.plain = ((bytes.equal('@') | bytes.equal('[') | bytes.capitals()) & there) == 0;
+  shape.plain = ((bytes.either('@', '[') | bytes.capitals()) & there) == 0;
   return shape;
 }
 
 template <typename Set>
 HostShape host_shape(const char* data, std::size_t size) noexcept {
   if (size == 0 || size > window_size) return {size, false};
-  return size == window_size ? shape_of_host(typename Set::Whole(data), ~std::uint64_t{0}, size)
+  return size == window_size ? shape_of_host(typename Set::Whole(data), all, size)
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);
 }
 
+/// What the table of an instruction set points to: one of the functions above, and then what the set has to
+/// do before code for every machine goes on.
+template <typename Set, auto function>
+struct Entry;
+
+template <typename Set, typename Result, typename... Arguments, Result (*function)(Arguments...) noexcept>
+struct Entry<Set, function> {
+  static Result call(Arguments... arguments) noexcept {
+    const Result result = function(arguments...);
+    Set::leave();
+    return result;
+  }
+};
+
 template <typename Set>
 constexpr Scans scans_with() noexcept {
-  return {find_head<Set>, find_fields<Set>, path_shape<Set>, host_shape<Set>};
+  return {Entry<Set, find_head<Set>>::call, Entry<Set, find_fields<Set>>::call,
+          Entry<Set, path_shape<Set>>::call, Entry<Set, host_shape<Set>>::call};
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cpuid.h>
 #endif
 
+#include <array>
+
 namespace weir {
 namespace {
 
@@ -35,6 +37,23 @@ bool has_lzcnt() noexcept {
 }
 #endif
 
+using Available = std::array<bool, 4>;  // by InstructionSet
+
+Available find_available() noexcept {
+  Available available{true, false, false, false};
+#if defined(__x86_64__)
+  // Asked for by constructors of objects that may be global: nothing else has initialised it by then for
+  // certain.
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && has_lzcnt();
+  available = {true, true, avx2,
+               avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512vl")};
+#endif
+  return available;
+}
+
 /// No host is plain: normalise_host() goes through its bytes itself.
 HostShape portable_host_shape(const char*, std::size_t size) noexcept { return {size, false}; }
 
@@ -49,29 +68,10 @@ constexpr Scans scans_portable{no_head, no_fields, portable_path_shape, portable
 }  // namespace
 
 bool has_instruction_set(InstructionSet set) noexcept {
-  switch (set) {
-    case InstructionSet::portable:
-      return true;
-#if defined(__x86_64__)
-    case InstructionSet::sse2:
-      return true;
-    case InstructionSet::avx2:
-      // Asked for by constructors of objects that may be global: nothing else has initialised it by then for
-      // certain.
-      __builtin_cpu_init();
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-             __builtin_cpu_supports("bmi2") && has_lzcnt();
-    case InstructionSet::avx512:
-      return has_instruction_set(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#else
-    case InstructionSet::sse2:
-    case InstructionSet::avx2:
-    case InstructionSet::avx512:
-      return false;
-#endif
-  }
-  return false;
+  // Found out once, at the first question: asking the processor traps into the hypervisor, where there is
+  // one.
+  static const Available available = find_available();
+  return available[static_cast<std::size_t>(set)];
 }
 
 InstructionSet best_instruction_set() noexcept {

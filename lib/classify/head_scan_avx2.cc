@@ -34,8 +34,19 @@ class Half {
     return Half(_mm256_zextsi128_si256(_mm_cvtsi64_si128(static_cast<long long>(word))));
   }
 
+  /// @param count  0 to 8; the other words are zero and not read
+  static Half of_words(const char* data, std::size_t count) noexcept {
+    const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i wanted = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), number);
+    return Half(_mm256_maskload_epi32(reinterpret_cast<const int*>(data), wanted));
+  }
+
   std::uint64_t equal(char byte) const noexcept {
     return mask(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(byte)));
+  }
+  std::uint64_t either(char a, char b) const noexcept {
+    return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
+                                _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b))));
   }
   std::uint64_t not_of_target() const noexcept {
     return mask(_mm256_or_si256(at_most(bytes_, 0x20), _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(0x7f))));
@@ -56,7 +67,57 @@ class Half {
   __m256i bytes_;
 };
 
-using Avx2 = InHalves<Half>;
+/// 1 to 63 bytes without a branch on how many, as that is what a predictor cannot learn: as many words of 32
+/// bits as fit, by loads that leave out the others, and the last four bytes once more.
+class Words {
+ public:
+  Words(const char* data, std::size_t size) noexcept
+      : words_(size / word * word),
+        last_at_(size >= word ? size - word : 0),
+        low_(Half::of_words(data, words_ / word)),
+        high_(Half::of_words(data + (size > half ? half : 0), size > half ? (words_ - half) / word : 0)),
+        last_(Half::of_word(size >= word ? last_word(data + last_at_) : short_word(data, size))) {}
+
+  std::uint64_t equal(char byte) const noexcept {
+    return join(low_.equal(byte), high_.equal(byte), last_.equal(byte));
+  }
+  std::uint64_t either(char a, char b) const noexcept {
+    return join(low_.either(a, b), high_.either(a, b), last_.either(a, b));
+  }
+  std::uint64_t not_of_target() const noexcept {
+    return join(low_.not_of_target(), high_.not_of_target(), last_.not_of_target());
+  }
+  std::uint64_t capitals() const noexcept {
+    return join(low_.capitals(), high_.capitals(), last_.capitals());
+  }
+
+ private:
+  static constexpr std::size_t word = 4;
+  static constexpr std::size_t half = 32;
+
+  static std::uint64_t last_word(const char* data) noexcept {
+    std::uint32_t bytes;
+    __builtin_memcpy(&bytes, data, sizeof bytes);
+    return bytes;
+  }
+  std::uint64_t join(std::uint64_t low, std::uint64_t high, std::uint64_t last) const noexcept {
+    return ((low | high << half) & bits_below(words_)) | last << last_at_;
+  }
+
+  std::size_t words_;  // bytes that are in whole words
+  std::size_t last_at_;
+  Half low_;
+  Half high_;
+  Half last_;
+};
+
+struct Avx2 {
+  // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
+  // the next instruction of the old encoding then waits a hundred cycles.
+  static void leave() noexcept { _mm256_zeroupper(); }
+  using Whole = InHalves<Half>::Whole;
+  using Part = Words;
+};
 
 }  // namespace
 

@@ -26,6 +26,7 @@ class Half {
     const __m128i bytes = _mm_set1_epi8(byte);
     return mask(_mm_cmpeq_epi8(low_, bytes), _mm_cmpeq_epi8(high_, bytes));
   }
+  std::uint64_t either(char a, char b) const noexcept { return equal(a) | equal(b); }
   std::uint64_t not_of_target() const noexcept {
     const __m128i del = _mm_set1_epi8(0x7f);
     return mask(_mm_or_si128(at_most(low_, 0x20), _mm_cmpeq_epi8(low_, del)),

@@ -375,7 +375,7 @@ bool HttpRequests::search(std::string_view& rest, ParsedRequest& out, BodyLength
   return true;
 }
 
-bool HttpRequests::next(ParsedRequest& out) noexcept {
+bool HttpRequests::find(ParsedRequest& out) noexcept {
   // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
   std::string_view rest = rest_;
   while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);

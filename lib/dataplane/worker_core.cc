@@ -20,7 +20,12 @@ bool is_bucket(Algorithm algorithm) noexcept {
 }  // namespace
 
 WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables)
-    : plane_(plane), index_(index), tables_(tables), table_(&tables[0]), counters_(plane.terms.size()) {
+    : plane_(plane),
+      index_(index),
+      tables_(tables),
+      table_(&tables[0]),
+      key_hash_(plane.hash_key),
+      counters_(plane.terms.size()) {
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
@@ -66,7 +71,7 @@ void WorkerCore::take_up_publication() noexcept {
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
-  const std::uint64_t hash = keyed_hash(plane_.hash_key, rule, bytes);
+  const std::uint64_t hash = key_hash_(rule, bytes);
   return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;  // 0 marks free places
 }
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_hash.h"
 #include "base/keyed_hash.h"
 #include "base/single_writer_counter.h"
 #include "classify/classifier.h"
@@ -161,6 +162,7 @@ class WorkerCore {
   std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
+  KeyHash key_hash_;
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
   std::vector<RuleCounters> counters_;

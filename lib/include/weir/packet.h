@@ -148,10 +148,11 @@ class WEIR_API HttpRequests {
       : rest_(payload), selection_(&selection) {}
   /// Fills protocol, method, target, host and headers of `out.request`; the rest of it is left as it is.
   /// @return false when there is no further request.
-  bool next(ParsedRequest& out) noexcept;
+  bool next(ParsedRequest& out) noexcept { return !rest_.empty() && find(out); }
 
  private:
   class BodyLength;
+  bool find(ParsedRequest& out) noexcept;
   bool search(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
   bool parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
 

@@ -318,7 +318,7 @@ TEST(InstructionSets, FindTheSameShapesOfPathsAndHosts) {
   Fenced fenced;
   std::array<char, 256> expected_buffer;
   std::array<char, 256> buffer;
-  for (std::uint64_t i = 0; i < heads() / 20; ++i) {
+  for (std::uint64_t i = 0; i < heads() / 4; ++i) {
     const std::string_view alphabet =
         random() % 4 == 0 ? std::string_view("/.%?#a2") : std::string_view("/abcdefgh");
     const std::string text =
