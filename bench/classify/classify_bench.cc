@@ -42,8 +42,8 @@ const FramePool& pool(Content content, Cache cache) {
 /// and work go on side by side.
 constexpr std::size_t ahead = 16;
 
-/// All of a frame's lines, but no more than `lines`. Always inlined, for as a function that writes nothing and returns
-/// nothing its calls would be left out.
+/// All of a frame's lines, but no more than `lines`. Always inlined, for as a function that writes nothing
+/// and returns nothing its calls would be left out.
 [[gnu::always_inline]] inline void prefetch(std::span<const std::byte> frame, std::size_t lines) noexcept {
   for (std::size_t byte = 0; byte < std::min(frame.size(), lines * line); byte += line)
     __builtin_prefetch(frame.data() + byte);
@@ -120,6 +120,8 @@ void register_all() {
       add("floor_vector_pass", content, cache, 64, pass_over_payload);
       for (const Wanted wanted : {Wanted::request_line, Wanted::host, Wanted::three_headers}) {
         add_checked("own", content, cache, wanted, [=] { return std::make_unique<OwnPath>(wanted); });
+        add_checked("own_portable", content, cache, wanted,
+                    [=] { return std::make_unique<OwnPath>(wanted, InstructionSet::portable); });
         if (content == Content::no_http) break;
 #ifdef WEIR_BENCH_HTTP_PARSER
         add_checked("http_parser", content, cache, wanted,

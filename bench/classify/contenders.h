@@ -19,7 +19,8 @@ namespace weir::bench {
 /// The library's own path, as the filter and a worker walk it: layers, requests, rules, key, hash.
 class OwnPath {
  public:
-  explicit OwnPath(Wanted wanted) : classifier_(rules_for(wanted)) {}
+  explicit OwnPath(Wanted wanted, InstructionSet set = best_instruction_set())
+      : classifier_(rules_for(wanted), set) {}
 
   /// @return the sum of the keys' hashes; 0 where there is no request
   std::uint64_t operator()(std::span<const std::byte> frame) noexcept;

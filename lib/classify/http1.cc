@@ -56,9 +56,11 @@ bool equals_lower(std::string_view text, std::string_view lower_case) noexcept {
   return true;
 }
 
+constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
 std::string_view trim(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -327,10 +329,12 @@ constexpr SoughtFields body_fields = make_body_fields();
 
 /// The value of a found field, as the parser would have it.
 std::string_view value_of(const char* data, const FoundField& found) noexcept {
-  const char* const begin = data + found.colon + 1;
-  std::string_view line(begin, static_cast<std::size_t>(data + found.line_end - begin));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return trim(line);
+  const char* begin = data + found.colon + 1;
+  const char* end = data + found.line_end;
+  if (begin != end && end[-1] == '\r') --end;
+  while (begin != end && is_blank(*begin)) ++begin;
+  while (begin != end && is_blank(end[-1])) --end;
+  return {begin, static_cast<std::size_t>(end - begin)};
 }
 
 }  // namespace

@@ -40,8 +40,17 @@ void check_normalise(const std::string& target, std::size_t room) {
   const std::string whole(normalise_path(target, enough));
   std::vector<char> little(room);
   require(normalise_path(target, little) == whole.substr(0, room));
+  for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512})
+    require(normalise_path(target, little, scans_of(set)) == whole.substr(0, room));
   require(whole.find("//") == std::string::npos);
   require(whole.empty() || whole == "*" || whole.front() == '/');
+}
+
+void check_host(const std::string& host) {
+  std::vector<char> expected(host.size() + 1);
+  std::vector<char> found(host.size() + 1);
+  for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512})
+    require(normalise_host(host, found, scans_of(set)) == normalise_host(host, expected));
 }
 
 }  // namespace
@@ -56,6 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string target = input.ConsumeRemainingBytesAsString();
 
   check_normalise(target, room);
+  check_host(host);
 
   std::vector<Rule> rules = fixed_rules();
   if (const auto error = check_path_template(path_template)) {

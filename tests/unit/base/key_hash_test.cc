@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/key_hash.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weir {
+namespace {
+
+constexpr HashKey secret{0x0706050403020100, 0x0f0e0d0c0b0a0908};
+
+std::vector<std::byte> counting_bytes(std::size_t count, std::size_t from = 0) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(from + i);
+  return bytes;
+}
+
+TEST(KeyHash, DependsOnTheSecretTheRuleAndEveryByte) {
+  const KeyHash hash(secret);
+  for (std::size_t length = 0; length <= KeyBytes::capacity; ++length) {
+    const std::vector<std::byte> bytes = counting_bytes(length);
+    std::set<std::uint64_t> seen{hash(3, bytes)};
+    EXPECT_TRUE(seen.insert(KeyHash({secret.k0 + 1, secret.k1})(3, bytes)).second) << length;
+    EXPECT_TRUE(seen.insert(KeyHash({secret.k0, secret.k1 + 1})(3, bytes)).second) << length;
+    EXPECT_TRUE(seen.insert(hash(4, bytes)).second) << length;
+    for (std::size_t i = 0; i < length; ++i) {
+      std::vector<std::byte> changed = bytes;
+      changed[i] ^= std::byte{1};
+      EXPECT_TRUE(seen.insert(hash(3, changed)).second) << "byte " << i << " of " << length;
+    }
+  }
+}
+
+TEST(KeyHash, TellsTextsOfZerosApartByTheirLength) {
+  const KeyHash hash(secret);
+  std::set<std::uint64_t> seen;
+  for (std::size_t length = 0; length <= KeyBytes::capacity; ++length)
+    EXPECT_TRUE(seen.insert(hash(0, std::vector<std::byte>(length))).second) << length;
+}
+
+TEST(KeyHash, IsTheSameWhereverTheBytesLieAndReadsNoOthers) {
+  const KeyHash hash(secret);
+  for (std::size_t length = 0; length <= 100; ++length) {
+    // In memory of exactly its size, so that a sanitizer sees a read beyond its end.
+    const auto exact = std::make_unique<std::byte[]>(length);
+    const std::vector<std::byte> bytes = counting_bytes(length);
+    std::copy(bytes.begin(), bytes.end(), exact.get());
+    const std::uint64_t expected = hash(1, std::span(exact.get(), length));
+    for (std::size_t shift = 0; shift < 9; ++shift) {
+      std::vector<std::byte> moved = counting_bytes(length + shift, 256 - shift);
+      EXPECT_EQ(hash(1, std::span(moved).subspan(shift)), expected)
+          << length << " bytes, shifted by " << shift;
+    }
+  }
+}
+
+// Numbers in a row, the texts that clients choose most easily, fill a table's buckets as chance would: by the
+// upper bits, by the lower ones, and for any secret. With n balls in n buckets the share of empty ones is
+// 1/e.
+TEST(KeyHash, SpreadsTextsInArithmeticProgression) {
+  constexpr unsigned bits = 14;
+  constexpr std::uint64_t keys = 1 << bits;
+  for (std::uint64_t number = 0; number < 20; ++number) {
+    const KeyHash hash({number, ~number});
+    for (const std::uint64_t step :
+         {std::uint64_t{1}, std::uint64_t{256}, std::uint64_t{1} << 32, std::uint64_t{1} << 48}) {
+      std::vector<bool> low(keys);
+      std::vector<bool> high(keys);
+      for (std::uint64_t i = 0; i < keys; ++i) {
+        std::array<std::uint64_t, 3> text{7, i * step, 9};
+        const std::uint64_t value = hash(0, std::as_bytes(std::span(text)));
+        low[value % keys] = true;
+        high[value >> (64 - bits)] = true;
+      }
+      for (const std::vector<bool>& filled : {low, high}) {
+        const auto empty = static_cast<double>(std::count(filled.begin(), filled.end(), false)) / keys;
+        EXPECT_NEAR(empty, std::exp(-1.0), 0.02) << "secret " << number << ", step " << step;
+      }
+    }
+  }
+}
+
+TEST(KeyHash, ChangesHalfOfItsBitsWithEachBit) {
+  const KeyHash hash(secret);
+  std::array<std::uint64_t, 64> flips{};
+  constexpr std::size_t texts = 2000;
+  for (std::size_t i = 0; i < texts; ++i) {
+    std::array<std::uint64_t, 4> text{i, i * i, 5, ~i};
+    const std::uint64_t before = hash(0, std::as_bytes(std::span(text)));
+    text[i % 4] ^= std::uint64_t{1} << (i % 61);
+    const std::uint64_t changed = before ^ hash(0, std::as_bytes(std::span(text)));
+    for (std::size_t bit = 0; bit < 64; ++bit) flips[bit] += changed >> bit & 1;
+  }
+  for (std::size_t bit = 0; bit < 64; ++bit)
+    EXPECT_NEAR(static_cast<double>(flips[bit]) / texts, 0.5, 0.06) << "bit " << bit;
+}
+
+}  // namespace
+}  // namespace weir
