@@ -216,8 +216,8 @@ void select(HeaderSelection& selection, std::size_t which) {
       "hos",       "hostx",
       "x_api_key", "x-long-name-of-sixty-two-bytes-which-is-as-long-as-searches-go"};
   // Of these, one is too long for the searches, and the others never equal a name in lower case.
-  constexpr std::string_view odd[] = {"x-longer-name-of-63-bytes-which-is-longer-than-any-search-goes-",
-                                      "X", "host:", "x\ny"};
+  constexpr std::string_view odd[] = {"x-longer-name-of-63-bytes-which-is-longer-than-any-search-goes-", "X",
+                                      "host:", "x\ny"};
   if (which == 1)
     for (const auto name : three) selection.add(name);
   if (which >= 2)
