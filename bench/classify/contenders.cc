@@ -31,7 +31,7 @@ namespace {
 
 const KeyHash key_hash({0x0123456789abcdefULL, 0xfedcba9876543210ULL});
 
-/// Takes a header field if it is one of the three. @return false when all three have been seen
+/// Takes a header field if it is one of the three.
 void take_field(std::string_view name, std::string_view value, Request& request,
                 std::span<Header, 2> headers) {
   const auto is = [&](std::string_view other) {

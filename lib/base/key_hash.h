@@ -17,9 +17,9 @@
 ///     keys of 128 bits. Strongly universal: every pair of different inputs has every pair of values equally
 ///     often.
 ///
-/// Together: two given keys collide for fewer than two secrets in 2^64, whatever their bytes. What is left of
-/// linearity (texts in arithmetic progression have values nearly so) is broken by a last step that is one to
-/// one and depends on the secret, too.
+/// Together: two given keys collide with a probability of at most 2 in 2^64, whatever their bytes. What is
+/// left of linearity (texts in arithmetic progression have values nearly so) is broken by a last step that is
+/// one to one and depends on the secret, too.
 #pragma once
 
 #include <array>

@@ -21,7 +21,8 @@ struct Digest128 {
   bool operator==(const Digest128&) const = default;
 };
 
-/// SipHash-1-3, 64 bits: names a key within one process. `tweak` separates domains (the rule's index).
+/// SipHash-1-3, 64 bits: places names in the tables of one process, and derives secrets from a secret.
+/// `tweak` separates domains. (What workers hash per request is the cheaper KeyHash.)
 std::uint64_t keyed_hash(HashKey key, std::uint64_t tweak, std::span<const std::byte> bytes) noexcept;
 
 /// SipHash-2-4 with 128 bits of output: stands for a value too long to be kept.

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "classify/normalise.h"
@@ -112,6 +114,7 @@ struct CompiledRule {
   std::vector<std::uint16_t> destination_ports;
   std::vector<CompiledDimension> key;
   bool applies_always = false;  ///< the match is empty
+  RuleIndex first_alike = 0;  ///< the first rule with the same match: what is found out for one holds for all
 
   explicit CompiledRule(const Rule& rule)
       : methods(rule.match.methods), host(rule.match.host), destination_ports(rule.match.destination_ports) {
@@ -274,7 +277,16 @@ void Classifier::Compiled::add(const Rule& rule) {
 
 Classifier::Classifier(std::span<const Rule> rules, InstructionSet set) {
   auto compiled = std::make_unique<Compiled>(set);
-  for (const Rule& rule : rules) compiled->add(rule);
+  // By everything that a match says.
+  std::map<std::tuple<std::vector<std::string>, std::string, std::string, std::vector<std::uint16_t>>,
+           RuleIndex>
+      alike;
+  for (const Rule& rule : rules) {
+    const auto index = static_cast<RuleIndex>(compiled->rules.size());
+    compiled->add(rule);
+    const auto& [methods, host, path, ports] = rule.match;
+    compiled->rules.back().first_alike = alike.try_emplace({methods, host, path, ports}, index).first->second;
+  }
   compiled_ = std::move(compiled);
 }
 
@@ -300,12 +312,20 @@ void Classifier::match(const Request& request, Scratch& scratch) const noexcept 
   std::span<const RuleIndex> grouped;
   if (segments.count() != 0) grouped = compiled_->beginning_with(segments[0]);
   std::span<const RuleIndex> others = compiled_->others;
+  // Limits of one route stand side by side: what was found out for one holds for the next with the same
+  // match.
+  RuleIndex judged = no_rule;
+  bool applies = false;
   while (!grouped.empty() || !others.empty()) {
     auto& list = others.empty() || (!grouped.empty() && grouped.front() < others.front()) ? grouped : others;
     const RuleIndex rule = list.front();
     list = list.subspan(1);
     const CompiledRule& compiled = compiled_->rules[rule];
-    if (!compiled.applies_always && !compiled.matches(request, scratch.host, segments)) continue;
+    if (compiled.first_alike != judged) {
+      judged = compiled.first_alike;
+      applies = compiled.applies_always || compiled.matches(request, scratch.host, segments);
+    }
+    if (!applies) continue;
     if (scratch.rule_count == scratch.rules.size()) {
       scratch.rules_cut = true;
       return;

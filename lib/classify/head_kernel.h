@@ -48,11 +48,11 @@ inline std::uint64_t short_word(const char* data, std::size_t size) noexcept {
   return word;
 }
 
-/// As a word in memory's own order, what eight characters are.
+/// As a word in memory's own order, what eight characters are; the machines that have these sets are little
+/// endian.
 constexpr std::uint64_t word_of(const char (&text)[9]) noexcept {
   std::uint64_t word = 0;
-  for (int i = 7; i >= 0; --i)
-    word = word << 8 | static_cast<unsigned char>(text[i]);  // little endian: see head_scan.cc
+  for (int i = 7; i >= 0; --i) word = word << 8 | static_cast<unsigned char>(text[i]);
   return word;
 }
 
@@ -114,7 +114,7 @@ struct InHalves {
   };
 };
 
-/// Whether a word of a name precedes a place.
+/// What a word of a name and the eight bytes before a place differ in; 0: nothing.
 inline std::uint64_t difference(const char* end, const SoughtFields::Word& word) noexcept {
   return ((word_at(end - 8) | word.fold) & word.care) ^ word.want;
 }

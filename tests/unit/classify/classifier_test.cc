@@ -192,6 +192,18 @@ TEST(ClassifierMatch, WorksWithoutRulesAndAfterAMove) {
   EXPECT_EQ(matching(none, get("/")), Rules{0});
 }
 
+TEST(ClassifierMatch, JudgesRulesWithTheSameMatchAlike) {
+  const Match get_a{{"GET"}, {}, "/a/**", {}};
+  const Match post_a{{"POST"}, {}, "/a/**", {}};
+  const std::vector<Rule> rules{rule(get_a), rule(get_a), rule(post_a), rule(get_a), rule({}), rule(get_a)};
+  const Classifier classifier(rules);
+  EXPECT_EQ(matching(classifier, get("/a/b")), (Rules{0, 1, 3, 4, 5}));
+  Request post = get("/a/b");
+  post.method = "POST";
+  EXPECT_EQ(matching(classifier, post), (Rules{2, 4}));
+  EXPECT_EQ(matching(classifier, get("/b")), Rules{4});
+}
+
 TEST(ClassifierMatch, ShowsTheNormalisedParts) {
   const std::vector<Rule> rules{rule({}, {by(Kind::host), by(Kind::path)})};
   const Classifier classifier(rules);
