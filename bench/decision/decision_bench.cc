@@ -213,25 +213,19 @@ void peer(benchmark::State& state) {
 void each_size(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"keys", "zipf"});
   for (const int zipf : {0, 1})
-    for (const int keys : {1000, 100'000, 1'000'000, 10'000'000}) bench->Args({keys, zipf});
-}
-void some_sizes(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"keys", "zipf"});
-  for (const int zipf : {0, 1})
     for (const int keys : {1000, 100'000, 1'000'000}) bench->Args({keys, zipf});
 }
-
 BENCHMARK(floor_lines)->Apply(each_size);
 BENCHMARK(weir_key)->Apply(each_size);
 BENCHMARK(floor_array);
 BENCHMARK(weir_dense);
-BENCHMARK_CAPTURE(weir_request, one_rule, user_rule)->Apply(some_sizes);
-BENCHMARK_CAPTURE(weir_request, three_rules, three_rules)->Apply(some_sizes);
-BENCHMARK(peer<MutexAndMap>)->Name("mutex_and_map")->Apply(some_sizes);
-BENCHMARK(peer<RteHash>)->Name("rte_hash")->Apply(some_sizes);
-BENCHMARK(peer<RteMeter>)->Name("rte_meter")->Apply(some_sizes);
+BENCHMARK_CAPTURE(weir_request, one_rule, user_rule)->Apply(each_size);
+BENCHMARK_CAPTURE(weir_request, three_rules, three_rules)->Apply(each_size);
+BENCHMARK(peer<MutexAndMap>)->Name("mutex_and_map")->Apply(each_size);
+BENCHMARK(peer<RteHash>)->Name("rte_hash")->Apply(each_size);
+BENCHMARK(peer<RteMeter>)->Name("rte_meter")->Apply(each_size);
 #ifdef WEIR_BENCH_TBB
-BENCHMARK(peer<TbbMap>)->Name("tbb_concurrent_hash_map")->Apply(some_sizes);
+BENCHMARK(peer<TbbMap>)->Name("tbb_concurrent_hash_map")->Apply(each_size);
 #endif
 
 }  // namespace

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A fixed piece of work for an instruction counter: bench-decision-counted WHAT
+//   ready        a key that has been met in this span and has credit at hand: the common case
+//   first_touch  a key's first request in a span, known from the spans before
+//   blocked      a request of a key that is blocked
+//   dense        a key of a rule without dimensions
+//   three_rules  a whole request under three rules, matched and hashed; all keys ready
+// Everything to be counted happens inside counted_work(), in virtual time and without a second thread; prints
+// "items N". See tests/instructions.
+#include <weir/throttle.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace weir;
+using namespace std::chrono_literals;
+
+constexpr std::size_t burst = 32;
+constexpr std::size_t keys = 32 * burst;
+constexpr std::string_view rules = R"([[rule]]
+name = "all"
+limit = 1000000000
+interval = "1s"
+[[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+interval = "1s"
+[[rule]]
+name = "path"
+key = ["path"]
+limit = 1000000000
+interval = "1s"
+[[rule]]
+name = "closed"
+match = { method = "NONE" }
+key = ["src_ip"]
+limit = 1
+interval = "1s"
+)";
+enum RuleOf : RuleIndex { all = 0, user = 1, closed = 3 };
+
+/// What counted_work() works on: keys, or whole requests.
+struct Work {
+  Worker& worker;
+  std::vector<Key> keys;
+  std::vector<Request> requests;
+};
+
+Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
+
+std::uint64_t decide(Work& work, MonotonicTime now) {
+  std::uint64_t admitted = 0;
+  std::array<Verdict, burst> verdicts;
+  std::array<Decision, burst> decisions;
+  for (std::size_t i = 0; i < work.keys.size(); i += burst) {
+    work.worker.admit_keys(std::span(work.keys).subspan(i, burst), now, verdicts);
+    for (const Verdict verdict : verdicts) admitted += verdict == Verdict::admit;
+  }
+  for (std::size_t i = 0; i < work.requests.size(); i += burst) {
+    work.worker.admit_burst(std::span(work.requests).subspan(i, burst), now, decisions, Detail::refusals);
+    for (const Decision& decision : decisions) admitted += decision.verdict == Verdict::admit;
+  }
+  return admitted;
+}
+
+}  // namespace
+
+// Called by name from outside: see tests/instructions.
+extern "C" [[gnu::noinline]] std::uint64_t counted_work(Work& work, MonotonicTime now) {
+  return decide(work, now);
+}
+
+int main(int argc, char** argv) {
+  const std::string_view what = argc == 2 ? argv[1] : "";
+  const ConfigResult parsed = parse_config(rules, "counted");
+  if (!parsed) {
+    for (const ConfigError& error : parsed.errors) std::fprintf(stderr, "%s\n", error.to_string().c_str());
+    return 1;
+  }
+  const ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
+  if (!made) {
+    std::fprintf(stderr, "%s\n", made.error.c_str());
+    return 1;
+  }
+  Work work{made.throttle->worker(0), {}, {}};
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < keys; ++i) names.push_back("user-" + std::to_string(i));
+  std::vector<Header> headers;
+  for (const std::string& name : names) headers.push_back({"x-user", name});
+  if (what == "three_rules") {
+    for (std::size_t i = 0; i < keys; ++i) {
+      Request& request = work.requests.emplace_back();
+      request.method = "GET";
+      request.target = "/items";
+      request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
+      request.headers = std::span(&headers[i], 1);
+    }
+  } else if (what == "ready" || what == "first_touch" || what == "dense" || what == "blocked") {
+    const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
+    for (const std::string& name : names)
+      work.keys.push_back(
+          work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
+  } else {
+    std::fprintf(stderr, "usage: %s ready|first_touch|blocked|dense|three_rules\n", argv[0]);
+    return 2;
+  }
+
+  made.throttle->advance(at(0ms));
+  work.worker.online();
+  // A window begins; then spans go by, until both of the worker's tables know the keys.
+  Duration now{};
+  const auto end_span = [&] {
+    now += 100ms;
+    for (int i = 0; i < 3; ++i) {  // flip, drain, decide
+      made.throttle->advance(at(now));
+      work.worker.quiescent();
+    }
+  };
+  for (int span = 0; span < 3; ++span) {
+    for (int i = 0; i < 3; ++i) decide(work, at(now).monotonic);
+    end_span();
+  }
+  if (what != "first_touch") decide(work, at(now).monotonic);
+  const std::uint64_t admitted = counted_work(work, at(now).monotonic);
+  if (admitted != (what == "blocked" ? 0 : keys)) {
+    std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);
+    return 1;
+  }
+  std::printf("items %zu\n", keys);
+  work.worker.offline();
+  return 0;
+}
