@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
+#include "base/whole_number.h"
 #include "config/ranges.h"
 #include "config/words.h"
 
@@ -34,10 +34,8 @@ constexpr std::uint8_t ipv6_length = 128;
 DimensionResult failure(std::string message) { return {{}, std::move(message)}; }
 
 std::optional<std::uint8_t> prefix_length(std::string_view text, std::uint8_t most) {
-  std::uint8_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value > most) return std::nullopt;
-  return value;
+  const auto value = whole_number<std::uint8_t>(text);
+  return value && *value <= most ? value : std::nullopt;
 }
 
 DimensionResult parse_address(std::string_view text, const Word& word) {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/whole_number.h"
 #include "store/redis/message_pack.h"
 
 namespace weir {
@@ -194,13 +195,6 @@ void pack_change(std::string& output, const OutboxEntry& entry) {
   pack_string(output, to_text(text, entry));
 }
 
-std::optional<std::int64_t> integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // Less has been claimed than was given back: the store was wiped in between. That is no count.
 std::uint64_t total_of(std::int64_t value) { return value < 0 ? 0 : static_cast<std::uint64_t>(value); }
 
@@ -212,7 +206,7 @@ std::optional<OutboxOutcome> outcome(const RedisReply& reply) {
     case RedisReply::Type::integer:
       return OutboxOutcome{true, total_of(reply.integer)};
     case RedisReply::Type::string: {
-      const auto value = integer(reply.text);
+      const auto value = whole_number<std::int64_t>(reply.text);
       return OutboxOutcome{value.has_value(), total_of(value.value_or(0))};
     }
     case RedisReply::Type::error:
@@ -308,7 +302,7 @@ std::optional<std::vector<OutboxOutcome>> BatchCommand::outcomes(const RedisRepl
     const auto element = reader.next();
     if (!element) return std::nullopt;
     const auto value = element->type == Packed::Type::integer  ? std::optional(element->integer)
-                       : element->type == Packed::Type::string ? integer(element->text)
+                       : element->type == Packed::Type::string ? whole_number<std::int64_t>(element->text)
                                                                : std::nullopt;
     outcomes.push_back({value.has_value(), total_of(value.value_or(0))});
   }

@@ -2,21 +2,14 @@
 #include "store/redis/redis_topology.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "base/whole_number.h"
 
 namespace weir {
 namespace {
 
 constexpr std::size_t max_host = 253;
-
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 constexpr std::array<std::uint16_t, 256> make_crc_table() {
   std::array<std::uint16_t, 256> table{};
@@ -101,7 +94,7 @@ std::optional<Redirection> parse_redirection(const RedisReply& error, const Redi
   const std::size_t address = text.rfind(' ') + 1;
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon < address) return std::nullopt;
-  const auto port = number<std::uint16_t>(text.substr(colon + 1));
+  const auto port = whole_number<std::uint16_t>(text.substr(colon + 1));
   const std::string_view host = text.substr(address, colon - address);
   if (!port || host == "?") return std::nullopt;
   const auto where = endpoint(host.empty() ? std::string_view(asked.host) : host, *port);
@@ -112,7 +105,7 @@ std::optional<Redirection> parse_redirection(const RedisReply& error, const Redi
 
 std::optional<RedisEndpoint> parse_master_address(const RedisReply& reply) {
   if (reply.type != RedisReply::Type::array || reply.elements.size() != 2) return std::nullopt;
-  const auto port = number<std::uint16_t>(reply.elements[1].text);
+  const auto port = whole_number<std::uint16_t>(reply.elements[1].text);
   return port ? endpoint(reply.elements[0].text, *port) : std::nullopt;
 }
 
@@ -123,8 +116,8 @@ bool is_master(const RedisReply& reply) {
 
 std::optional<std::chrono::microseconds> parse_time(const RedisReply& reply) {
   if (reply.type != RedisReply::Type::array || reply.elements.size() != 2) return std::nullopt;
-  const auto seconds = number<std::int64_t>(reply.elements[0].text);
-  const auto microseconds = number<std::int64_t>(reply.elements[1].text);
+  const auto seconds = whole_number<std::int64_t>(reply.elements[0].text);
+  const auto microseconds = whole_number<std::int64_t>(reply.elements[1].text);
   // As nanoseconds it must still fit, with room to calculate.
   constexpr std::int64_t most_seconds = 4'000'000'000;
   if (!seconds || !microseconds || *seconds < 0 || *seconds > most_seconds || *microseconds < 0 ||

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
+
+#include "base/whole_number.h"
 
 namespace weir {
 namespace {
@@ -69,14 +70,6 @@ std::optional<std::string> percent_decoded(std::string_view text) {
 
 bool is_plain(char c) { return c > ' ' && c < 0x7f; }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::string parse_credentials(std::string_view text, RedisUrl& url) {
   const std::size_t colon = text.find(':');
   const bool with_password = colon != std::string_view::npos;
@@ -129,7 +122,7 @@ std::string parse_endpoint(std::string_view text, RedisEndpoint& endpoint) {
   if (host.size() > max_host) return "the host is longer than 253 characters";
   endpoint.host = host;
   if (rest.empty()) return {};
-  const auto port = number<std::uint16_t>(rest.substr(1));
+  const auto port = whole_number<std::uint16_t>(rest.substr(1));
   if (!port || *port == 0) return "the port must be a number from 1 to 65535";
   endpoint.port = *port;
   return {};
@@ -168,7 +161,7 @@ std::string parse_master(std::string_view& text, RedisUrl& url) {
 }
 
 std::string parse_database(std::string_view text, RedisUrl& url) {
-  const auto database = number<std::uint32_t>(text);
+  const auto database = whole_number<std::uint32_t>(text);
   if (!database || *database > 1'000'000) return "the database must be a number from 0 to 1000000";
   url.database = *database;
   return {};

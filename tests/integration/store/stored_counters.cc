@@ -3,23 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <ostream>
 
+#include "base/whole_number.h"
 #include "store/outbox.h"
 
 namespace weir {
 namespace {
-
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// A pattern that matches the text itself.
 std::string literally(const std::string& text) {
@@ -44,9 +36,9 @@ std::optional<HashName> parsed(std::string_view text) {
   if (brace == std::string_view::npos) return std::nullopt;
   const std::size_t colon = text.find(':', brace + 2);
   if (colon == std::string_view::npos) return std::nullopt;
-  const auto partition = number<std::uint32_t>(text.substr(1, brace - 1));
-  const auto interval = number<std::int64_t>(text.substr(brace + 2, colon - brace - 2));
-  const auto ordinal = number<std::int64_t>(text.substr(colon + 1));
+  const auto partition = whole_number<std::uint32_t>(text.substr(1, brace - 1));
+  const auto interval = whole_number<std::int64_t>(text.substr(brace + 2, colon - brace - 2));
+  const auto ordinal = whole_number<std::int64_t>(text.substr(colon + 1));
   if (!partition || !interval || !ordinal) return std::nullopt;
   return HashName{*partition, std::chrono::milliseconds{*interval}, *ordinal};
 }
@@ -94,7 +86,7 @@ void StoredCounters::add(const std::string& key, const Answer& fields,
     const std::string& name = fields.elements[i];
     if (name.starts_with('~')) continue;  // a marker
     EXPECT_EQ(partition_of(name), hash->partition) << name << " in " << key;
-    const auto value = number<std::int64_t>(fields.elements[i + 1]);
+    const auto value = whole_number<std::int64_t>(fields.elements[i + 1]);
     EXPECT_TRUE(value) << name << " in " << key << " is " << fields.elements[i + 1];
     const bool first =
         counters.emplace(CounterId{name, hash->ordinal, hash->interval}, value.value_or(0)).second;
