@@ -19,6 +19,8 @@ constexpr Duration sentinel_period = std::chrono::seconds{1};
 /// Likewise the map of a cluster; and the least pause between two questions when something is wrong.
 constexpr Duration cluster_period = std::chrono::seconds{5};
 constexpr Duration cluster_pause = std::chrono::milliseconds{100};
+/// Then another one is asked for the map as well: who hangs is perhaps the very one that has been replaced.
+constexpr Duration cluster_patience = std::chrono::seconds{1};
 /// How long a server is kept that has been asked for, and serves no partition by the map: while slots move.
 constexpr Duration wanted_for = std::chrono::seconds{3};
 
@@ -133,7 +135,8 @@ class ClusterServers final : public Servers {
     const bool lost = !anyone_serves();
     for (const auto& link : links_)
       if (lost || is_needed(*link, now)) link->advance(now, rest);
-    if (asking_ != nullptr || now < ask_at_ || links_.empty()) return;
+    if (asking_ != nullptr && now < asked_at_ + cluster_patience) return;
+    if (now < ask_at_ || links_.empty()) return;
     // Not always the same one: it may be cut off from the others.
     for (std::size_t i = 0; i < links_.size(); ++i) {
       RedisLink& link = *links_[(turn_ + i) % links_.size()];
@@ -141,6 +144,7 @@ class ClusterServers final : public Servers {
       static constexpr std::array<std::string_view, 2> words{"CLUSTER", "SLOTS"};
       link.ask({.what = Asked::What::slots}, words, now);
       asking_ = &link;
+      asked_at_ = now;
       turn_ += i + 1;
       return;
     }
@@ -166,9 +170,14 @@ class ClusterServers final : public Servers {
     }
     trouble_ = whole ? "" : "the cluster does not serve all slots";
     ask_at_ = now + (whole ? cluster_period : cluster_pause);
-    for (const auto& one : links_)
-      if (whole && !serves(*one) && !is_seed(*one) && !one->wanted(now) && one->awaited() == 0)
+    for (const auto& one : links_) {
+      if (!whole || serves(*one) || one->wanted(now)) continue;
+      // What is still awaited of it is asked again of those who serve it now.
+      if (!is_seed(*one))
         retire(*one, now);
+      else if (one->awaited() != 0)
+        one->give_up({}, now);
+    }
   }
 
   void moved(std::uint32_t partition, const RedisEndpoint& to) override {
@@ -192,7 +201,8 @@ class ClusterServers final : public Servers {
       if (lost || is_needed(*link, now)) at = std::min(at, link->wake_at());
       askable = askable || (link->up() && (lost || serves(*link)));
     }
-    return asking_ == nullptr && askable ? std::min(at, ask_at_) : at;
+    if (!askable) return at;
+    return std::min(at, asking_ == nullptr ? ask_at_ : std::max(ask_at_, asked_at_ + cluster_patience));
   }
   std::string trouble() const override { return trouble_; }
 
@@ -204,8 +214,11 @@ class ClusterServers final : public Servers {
   bool is_seed(const RedisLink& link) const {
     return std::ranges::find(seeds_, link.endpoint()) != seeds_.end();
   }
-  /// The others rest: a name among the seeds that is not resolved any more would hold everybody up.
-  bool is_needed(const RedisLink& link, TimePoint now) const { return serves(link) || link.wanted(now); }
+  /// The others rest: a name among the seeds that is not resolved any more would hold everybody up. Who has
+  /// been asked something is needed until it has answered, or has not in time.
+  bool is_needed(const RedisLink& link, TimePoint now) const {
+    return serves(link) || link.wanted(now) || link.awaited() != 0;
+  }
 
   const std::vector<RedisEndpoint> seeds_;
   const LinkTerms& terms_;
@@ -214,6 +227,7 @@ class ClusterServers final : public Servers {
   RedisLink* asking_ = nullptr;
   std::size_t turn_ = 0;
   TimePoint ask_at_ = TimePoint::min();
+  TimePoint asked_at_{};  // asking_
   std::string trouble_ = "the cluster's slots are not known yet";
 };
 

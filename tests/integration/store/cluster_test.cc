@@ -171,6 +171,31 @@ TEST(Cluster, AMasterKilledUnderLoadCostsAtMostWhatItHadAcknowledgedSinceItsRepl
               static_cast<unsigned long long>(at_risk));
 }
 
+/// What has been sent to a master that hangs goes to the one that takes its place, whether the first is a
+/// seed, which is kept, or not.
+class ClusterWithSeeds : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(ClusterWithSeeds, WhatAHangingMasterHasGoesToTheOneThatTakesItsPlace) {
+  RedisCluster cluster(RedisCluster::Replicas::one_each);
+  StoreConfig config = quick_config();
+  config.timeout = 90s;  // longer than this test waits: the cluster's map alone can help
+  WatchedStore store(cluster.url(GetParam()), config);
+  store.add(many(300, 1), 1);
+  ASSERT_TRUE(store.wait_until_quiet());
+  cluster.hang(2);
+  store.add(many(300, 1), 2);
+  cluster.wait_for_takeover_by(5);
+  EXPECT_TRUE(store.wait_until_quiet());
+  cluster.go_on(2);
+  ASSERT_TRUE(cluster.wait_until_well());
+  const StoredCounters stored(cluster.master_clients());
+  for (const auto& [name, delta] : many(300, 1)) EXPECT_EQ(stored.value(name, 2), 1) << name;
+  EXPECT_EQ(store.figures().expired, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hanging, ClusterWithSeeds, ::testing::Values(2, 6),
+                         [](const auto& one) { return one.param == 2 ? "NoSeed" : "ASeed"; });
+
 TEST(Cluster, AMasterThatIsAwayTakesOnlyItsOwnPartitionsWithIt) {
   // Slots that nobody serves do not keep the others from being served.
   RedisCluster cluster(RedisCluster::Replicas::none, {"--cluster-require-full-coverage", "no"});

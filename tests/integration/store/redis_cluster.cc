@@ -2,6 +2,7 @@
 #include "redis_cluster.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <map>
@@ -111,6 +112,16 @@ void RedisCluster::kill(std::size_t index) {
 
 void RedisCluster::start(std::size_t index) {
   node(index).start();
+  up_[index] = true;
+}
+
+void RedisCluster::hang(std::size_t index) {
+  up_[index] = false;
+  node(index).signal(SIGSTOP);
+}
+
+void RedisCluster::go_on(std::size_t index) {
+  node(index).signal(SIGCONT);
   up_[index] = true;
 }
 

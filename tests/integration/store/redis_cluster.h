@@ -35,6 +35,9 @@ class RedisCluster {
   void kill(std::size_t index);
   /// Starts it again, with what the cluster has told it before.
   void start(std::size_t index);
+  /// Stops a node where it is, so that it answers nobody, until it is to go on.
+  void hang(std::size_t index);
+  void go_on(std::size_t index);
   bool is_up(std::size_t index) const { return up_[index]; }
   bool is_master(std::size_t index);
   /// Connections to all nodes that are masters now: what StoredCounters reads.
