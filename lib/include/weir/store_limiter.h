@@ -78,7 +78,8 @@ class WEIR_API StoreLimiter {
   static constexpr std::size_t max_held = 65536;
 
   /// Checks the address and the terms. Does not connect: the first call does.
-  /// @param url  "redis://[user:password@]host[:port][/db]" or "redis+unix://[user:password@]/path[?db=N]"
+  /// @param url  "redis://[user:password@]host[:port][/db]", "rediss://…" for TLS, or
+  ///             "redis+unix://[user:password@]/path[?db=N]"
   static StoreLimiterResult create(const std::string& url, const StoreLimiterTerms& terms);
   ~StoreLimiter();
   StoreLimiter(const StoreLimiter&) = delete;

@@ -35,7 +35,6 @@ struct Asked {
   OutboxGroupId group{};       ///< of the batch …
   std::uint64_t sequence = 0;  ///< … and its number
   bool by_digest = false;      ///< the script was named, not given
-  bool redirected = false;     ///< the batch was sent where another server had said to ask this once
   std::chrono::steady_clock::time_point at{};
 };
 
@@ -49,7 +48,6 @@ struct RedisAnswer {
 struct LinkTerms {
   std::function<RedisAccess()> access;  ///< asked before every attempt to connect
   Duration timeout{};                   ///< for connecting with all that follows; then from answer to answer
-  Duration reconnect{};                 ///< rest after a failure
   std::uint32_t database = 0;
   std::string_view script;      ///< made known to the server; empty: none
   std::string probe;            ///< a name that is never used, for the right to PEXPIRE; empty: not needed

@@ -90,10 +90,10 @@ class RedisStore final : public Store {
         command_(config.layout, config.prefix, random_instance()),
         terms_{.access = [url, config] { return read_access(url, config); },
                .timeout = config.timeout,
-               .reconnect = config.reconnect,
                .database = url.database,
                .script = command_.script(),
                .probe = config.layout == StoreLayout::hash ? config.prefix + ":{0}:~" : std::string()},
+        reconnect_(config.reconnect),
         servers_(make_servers(url, terms_)),
         event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         inbox_(config.backlog),
@@ -188,7 +188,7 @@ class RedisStore final : public Store {
 
   /// A pause that differs from node to node: those that lost the store together do not all come back at once.
   Duration rest() {
-    const auto most = terms_.reconnect.count();
+    const auto most = reconnect_.count();
     return Duration{most - static_cast<Duration::rep>(random_() % static_cast<std::uint64_t>(most / 4 + 1))};
   }
 
@@ -230,7 +230,7 @@ class RedisStore final : public Store {
       const std::uint32_t partition = (first_ + i) % store_partitions;
       RedisLink* link = servers_->link_of(partition);
       if (!takes_batches(link) || now < not_before_[partition]) continue;
-      while (const auto batch = outbox_.next(partition)) send(*link, *batch, false, now);
+      while (const auto batch = outbox_.next(partition)) send(*link, *batch, now);
     }
     std::erase_if(detours_, [&](const Detour& detour) {
       RedisLink* link = servers_->link_to(detour.to);
@@ -244,20 +244,19 @@ class RedisStore final : public Store {
       }
       static constexpr std::array<std::string_view, 1> words{"ASKING"};
       link->ask({.what = Asked::What::nothing}, words, now);
-      send(*link, *batch, true, now);
+      send(*link, *batch, now);
       return true;
     });
   }
 
-  void send(RedisLink& link, const OutboxBatch& batch, bool redirected, TimePoint now) {
+  void send(RedisLink& link, const OutboxBatch& batch, TimePoint now) {
     const bool by_digest = !std::erase(without_script_, &link);
     command_.append(link.output(), batch, by_digest ? "EVALSHA" : "EVAL",
                     by_digest ? link.digest() : command_.script());
     link.asked({.what = Asked::What::batch,
                 .group = batch.group,
                 .sequence = batch.sequence,
-                .by_digest = by_digest,
-                .redirected = redirected},
+                .by_digest = by_digest},
                now);
   }
 
@@ -327,7 +326,7 @@ class RedisStore final : public Store {
         servers_->moved(asked.group.partition, redirection->to);
         // Nodes that do not agree may send us to and fro.
         if (now - std::exchange(moved_at_[asked.group.partition], now) < most_partition_pause) {
-          not_before_[asked.group.partition] = now + std::min(terms_.reconnect, most_partition_pause);
+          not_before_[asked.group.partition] = now + std::min(reconnect_, most_partition_pause);
           ++figures_.failures;
           trouble_ = answer.reply.text;
         }
@@ -339,7 +338,7 @@ class RedisStore final : public Store {
     ++figures_.failures;
     outbox_.retry(asked.group, asked.sequence);
     if (is_for_later(answer.reply)) {
-      not_before_[asked.group.partition] = now + std::min(terms_.reconnect, most_partition_pause);
+      not_before_[asked.group.partition] = now + std::min(reconnect_, most_partition_pause);
       if (!answer.reply.is_error("TRYAGAIN")) trouble_ = answer.reply.text;
       return servers_->failed(link, now);
     }
@@ -467,6 +466,7 @@ class RedisStore final : public Store {
   const RedisUrl url_;
   const BatchCommand command_;
   const LinkTerms terms_;
+  const Duration reconnect_;                // the longest rest of a link after a failure
   const std::unique_ptr<Servers> servers_;  // the I/O thread's own
   const Descriptor event_;                  // written by any thread, read by the I/O thread
   std::atomic<bool> stop_{false};
