@@ -137,6 +137,8 @@ std::string_view to_string(StoreLayout layout) noexcept {
       return "hash";
     case StoreLayout::plain:
       return "plain";
+    case StoreLayout::exchange:
+      return "exchange";
   }
   return "?";
 }

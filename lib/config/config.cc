@@ -54,7 +54,7 @@ void read_node(const toml::table& table, NodeConfig& node, Findings& findings) {
   reader.finish();
 }
 
-constexpr std::array store_layouts{StoreLayout::hash, StoreLayout::plain};
+constexpr std::array store_layouts{StoreLayout::hash, StoreLayout::plain, StoreLayout::exchange};
 
 void read_store(const toml::table& table, StoreConfig& store, Findings& findings) {
   TableReader reader(table, "store", "[store]", findings);

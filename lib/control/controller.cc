@@ -280,7 +280,8 @@ void Controller::submit(Instant now) {
                          .returned = write.returned,
                          .raised_to = write.raised_to,
                          .tag = static_cast<std::uint8_t>(write.use),
-                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused});
+                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused,
+                         .undivided = write.use == CounterUse::lease || write.use == CounterUse::blocked});
     parts_.store.submit(writes_, now.monotonic);
   }
   parts_.engine.clear_writes();

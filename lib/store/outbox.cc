@@ -32,9 +32,9 @@ std::uint32_t partition_of(std::string_view name) noexcept {
   return static_cast<std::uint32_t>(fnv1a(name) % store_partitions);
 }
 
-std::size_t Outbox::GroupIdHash::operator()(const OutboxGroupId& id) const noexcept {
+std::size_t OutboxGroupIdHash::operator()(const OutboxGroupId& id) const noexcept {
   return (static_cast<std::uint64_t>(id.ordinal) * store_partitions + id.partition) * 0x9e3779b97f4a7c15 ^
-         static_cast<std::uint64_t>(id.interval.count());
+         (static_cast<std::uint64_t>(id.interval.count()) << 1 | (id.sums ? 1 : 0));
 }
 
 OutboxEntry* Outbox::Group::find(std::string_view name, std::uint64_t hash) noexcept {
@@ -137,7 +137,8 @@ void Outbox::queue(const OutboxGroupId& id, Group& group) {
 
 void Outbox::add(const CounterWrite& write) {
   const std::uint64_t hash = keyed_hash(hash_key_, 0, std::as_bytes(std::span(write.name)));
-  const OutboxGroupId id{partition_of(write.name), write.interval, write.ordinal};
+  const bool sum = sums_entries_ > 0 && !write.undivided && write.returned == 0 && write.raised_to == 0;
+  const OutboxGroupId id{partition_of(write.name), write.interval, write.ordinal, sum};
   const auto known = groups_.find(id);
   OutboxEntry* found = known == groups_.end() ? nullptr : known->second->find(write.name, hash);
   if (found == nullptr && entries_ >= max_entries_) {
@@ -186,6 +187,7 @@ OutboxBatch Outbox::view(const OutboxGroupId& id, const Group& group) const {
   return {.group = id,
           .sequence = group.out_sequence,
           .time_to_live = group.time_to_live,
+          .expires = group.expires,
           .entries = std::span(group.entries).subspan(group.out_begin, group.out_end - group.out_begin),
           .names = group.names};
 }
@@ -200,7 +202,8 @@ std::optional<OutboxBatch> Outbox::next(std::uint32_t partition) {
     if (found == groups_.end() || !std::exchange(found->second->queued, false)) continue;
     Group& group = *found->second;
     if (group.out_sequence == 0) {
-      group.out_end = std::min(group.out_begin + batch_entries_, group.entries.size());
+      const std::size_t most = id.sums ? sums_entries_ : batch_entries_;
+      group.out_end = std::min(group.out_begin + most, group.entries.size());
       group.out_sequence = ++last_sequence_;
     }
     return view(id, group);

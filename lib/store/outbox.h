@@ -9,7 +9,7 @@
 ///
 /// Counters of one partition, interval and ordinal make a group: they are created, sent and expire together,
 /// and lie in one place of the store. One batch per group is out at a time; groups do not wait for each
-/// other.
+/// other. Where the store wants it, plain sums make groups of their own.
 ///
 /// Conservation, at any moment: submitted() = pending() + applied() + expired(), in units of weight, modulo
 /// 2^64. What is returned, raised or weightless travels in the same batches and is not part of these sums.
@@ -46,7 +46,11 @@ struct OutboxGroupId {
   std::uint32_t partition = 0;
   Duration interval{};
   Ordinal ordinal = 0;
+  bool sums = false;  ///< of plain sums alone, apart from the others
   bool operator==(const OutboxGroupId&) const = default;
+};
+struct OutboxGroupIdHash {
+  std::size_t operator()(const OutboxGroupId& id) const noexcept;
 };
 
 /// Merged counts on their way to one counter.
@@ -69,6 +73,7 @@ struct OutboxBatch {
   OutboxGroupId group;
   std::uint64_t sequence = 0;  ///< grows from batch to batch, over all groups
   Duration time_to_live{};     ///< of the group's counters, from their creation
+  MonotonicTime expires{};     ///< when the last of them will have expired
   std::span<const OutboxEntry> entries;
   std::string_view names;
 
@@ -91,8 +96,14 @@ class Outbox {
   /// @param batch_entries  the most entries of one batch, ≥ 1
   /// @param max_entries    the most that are kept; what would be more is given up, as expired
   /// @param hash_key       nobody else's: clients choose parts of the names
-  Outbox(std::size_t batch_entries, std::size_t max_entries, HashKey hash_key = {}) noexcept
-      : batch_entries_(batch_entries), max_entries_(max_entries), hash_key_(hash_key) {}
+  /// @param sums_entries   the most entries of one batch of plain sums, in groups of their own; 0: plain sums
+  ///                       go with the others
+  Outbox(std::size_t batch_entries, std::size_t max_entries, HashKey hash_key = {},
+         std::size_t sums_entries = 0) noexcept
+      : batch_entries_(batch_entries),
+        sums_entries_(sums_entries),
+        max_entries_(max_entries),
+        hash_key_(hash_key) {}
 
   /// Takes over writes, merging those that wait for the same counter. Expired ones count as expired at once.
   void submit(std::span<const CounterWrite> writes, MonotonicTime now);
@@ -155,10 +166,7 @@ class Outbox {
     void clear() noexcept;
     std::uint64_t weight() const noexcept;  // of all that is waiting or out
   };
-  struct GroupIdHash {
-    std::size_t operator()(const OutboxGroupId& id) const noexcept;
-  };
-  using Groups = std::unordered_map<OutboxGroupId, std::unique_ptr<Group>, GroupIdHash>;
+  using Groups = std::unordered_map<OutboxGroupId, std::unique_ptr<Group>, OutboxGroupIdHash>;
 
   void add(const CounterWrite& write);
   Group& group_for(const OutboxGroupId& id);
@@ -167,6 +175,7 @@ class Outbox {
   OutboxBatch view(const OutboxGroupId& id, const Group& group) const;
 
   std::size_t batch_entries_;
+  std::size_t sums_entries_;
   std::size_t max_entries_;
   HashKey hash_key_;
   Groups groups_;

@@ -24,15 +24,20 @@ struct CounterWrite {
   std::uint64_t key = 0;  ///< the caller's handle for the key, returned in the reply
   std::string_view name;  ///< "rule|value"; read during submit() only
   Ordinal ordinal = 0;
-  Duration interval{};  ///< that the ordinal counts, > 0: the same ordinal of another interval is another counter
+  Duration
+      interval{};  ///< that the ordinal counts, > 0: the same ordinal of another interval is another counter
   std::uint64_t delta = 0;
-  /// From the write that creates the counter; ≥ 2 intervals + 2 spans. The same for all writes of one interval.
+  /// From the write that creates the counter; ≥ 2 intervals + 2 spans. The same for all writes of one
+  /// interval.
   Duration time_to_live{};
   MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
-  std::uint64_t returned = 0;  ///< what was claimed of it before and not used
+  std::uint64_t returned = 0;   ///< what was claimed of it before and not used
   std::uint64_t raised_to = 0;  ///< not 0: the counter is to be at least this; `delta` and `returned` are 0
   std::uint8_t tag = 0;         ///< the caller's mark, returned in the reply
   bool weightless = false;      ///< counts no requests (a node's sign of life): left out of the figures' sums
+  /// The counter must be one value in the store, not a sum of the nodes' parts: it is a maximum, or quota is
+  /// claimed of it and returned. The same for all writes of a counter, also for those that only read.
+  bool undivided = false;
 };
 
 /// The store's answer to one write.

@@ -26,8 +26,9 @@ struct NodeConfig {
 
 /// How counts lie in the store.
 enum class StoreLayout : std::uint8_t {
-  hash,   ///< one Redis hash per partition, interval and ordinal: exactly once, in every mode
-  plain,  ///< "rule|value:ordinal" per counter, for gateways in other languages; not with a cluster
+  hash,      ///< one Redis hash per partition, interval and ordinal: exactly once, in every mode
+  plain,     ///< "rule|value:ordinal" per counter, for gateways in other languages; not with a cluster
+  exchange,  ///< each node's counts, which the others read and add up: for few nodes with very many keys
 };
 
 /// As the configuration has it: "hash".
@@ -51,7 +52,7 @@ struct StoreConfig {
   std::string ca_file;           ///< TLS: PEM of those whose signature is believed; empty: the system's
   std::string certificate_file;  ///< TLS: PEM of this node's own certificate, where the server wants one
   std::string private_key_file;  ///< TLS: PEM of its key
-  std::string server_name;       ///< TLS: what the server's certificate must be made out to; empty: the URL's host
+  std::string server_name;  ///< TLS: what the server's certificate must be made out to; empty: the URL's host
 };
 
 /// `[ports]`: weir-filter only.

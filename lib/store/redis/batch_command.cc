@@ -2,12 +2,12 @@
 #include "store/redis/batch_command.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <utility>
 
 #include "base/whole_number.h"
 #include "store/redis/message_pack.h"
+#include "store/redis/words.h"
 
 namespace weir {
 namespace {
@@ -138,45 +138,8 @@ constexpr Duration marker_margin = std::chrono::minutes{1};
 /// Below it every integer is one in Lua too, and so is the sum of two.
 constexpr std::int64_t exact_in_lua = 1'000'000'000'000'000;
 
-/// The longest text of a 64-bit number with a sign.
-using NumberText = std::array<char, 24>;
-
-std::string_view to_text(NumberText& text, std::int64_t value) {
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-void append_header(std::string& output, char mark, std::size_t value) {
-  NumberText text;
-  output += mark;
-  output += to_text(text, static_cast<std::int64_t>(value));
-  output += "\r\n";
-}
-
-void append_word(std::string& output, std::string_view word) {
-  append_header(output, '$', word.size());
-  output += word;
-  output += "\r\n";
-}
-
-void append_word(std::string& output, std::int64_t value) {
-  NumberText text;
-  append_word(output, to_text(text, value));
-}
-
-/// A word of two parts.
-void append_word(std::string& output, std::string_view first, std::string_view second) {
-  append_header(output, '$', first.size() + second.size());
-  output += first;
-  output += second;
-  output += "\r\n";
-}
-
-std::int64_t milliseconds(Duration duration) {
-  return std::max<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count(), 1);
-}
-
 /// What is to become of a counter: the plain script takes it as a word, the other packed.
-std::string_view to_text(NumberText& text, const OutboxEntry& entry) {
+std::string_view change_text(NumberText& text, const OutboxEntry& entry) {
   if (entry.raised_to > 0) {
     text[0] = '>';
     return {text.data(), std::to_chars(text.data() + 1, text.data() + text.size(), entry.raised_to).ptr};
@@ -187,12 +150,12 @@ std::string_view to_text(NumberText& text, const OutboxEntry& entry) {
 
 void pack_change(std::string& output, const OutboxEntry& entry) {
   NumberText text;
-  if (entry.raised_to > 0) return pack_string(output, to_text(text, entry));
+  if (entry.raised_to > 0) return pack_string(output, change_text(text, entry));
   const std::int64_t change =
       static_cast<std::int64_t>(entry.delta) - static_cast<std::int64_t>(entry.returned);
   // A script's number would not be exact.
   if (change > -exact_in_lua && change < exact_in_lua) return pack_integer(output, change);
-  pack_string(output, to_text(text, entry));
+  pack_string(output, change_text(text, entry));
 }
 
 // Less has been claimed than was given back: the store was wiped in between. That is no count.
@@ -224,22 +187,22 @@ BatchCommand::BatchCommand(StoreLayout layout, std::string prefix, const std::st
     : layout_(layout), prefix_(std::move(prefix)), marker_("~applied:" + instance), instance_(instance) {}
 
 std::string_view BatchCommand::script() const noexcept {
-  return layout_ == StoreLayout::hash ? hash_script : plain_script;
+  return layout_ == StoreLayout::plain ? plain_script : hash_script;
 }
 
 std::string partition_tag(std::uint32_t partition) { return std::to_string(partition); }
 
 std::string BatchCommand::hash_name(const OutboxGroupId& group) const {
   return prefix_ + ":{" + partition_tag(group.partition) +
-         "}:" + std::to_string(milliseconds(group.interval)) + ':' + std::to_string(group.ordinal);
+         "}:" + std::to_string(whole_milliseconds(group.interval)) + ':' + std::to_string(group.ordinal);
 }
 
 void BatchCommand::append(std::string& output, const OutboxBatch& batch, std::string_view verb,
                           std::string_view script) const {
-  if (layout_ == StoreLayout::hash)
-    append_hash(output, batch, verb, script);
-  else
+  if (layout_ == StoreLayout::plain)
     append_plain(output, batch, verb, script);
+  else
+    append_hash(output, batch, verb, script);
 }
 
 void BatchCommand::append_hash(std::string& output, const OutboxBatch& batch, std::string_view verb,
@@ -250,7 +213,7 @@ void BatchCommand::append_hash(std::string& output, const OutboxBatch& batch, st
   append_word(output, "1");
   append_word(output, hash_name(batch.group));
   append_word(output, static_cast<std::int64_t>(batch.sequence));
-  append_word(output, milliseconds(batch.time_to_live));
+  append_word(output, whole_milliseconds(batch.time_to_live));
   std::string packed;
   packed.reserve(64 + 32 * batch.entries.size());
   pack_array(packed, batch.entries.size());
@@ -271,15 +234,15 @@ void BatchCommand::append_plain(std::string& output, const OutboxBatch& batch, s
   append_word(output, static_cast<std::int64_t>(1 + batch.entries.size()));
   // A marker of its own for each partition: their numbers are not answered in order.
   append_word(output, prefix_ + ":{" + partition_tag(batch.group.partition) +
-                          "}:" + std::to_string(milliseconds(batch.group.interval)) + ':' +
+                          "}:" + std::to_string(whole_milliseconds(batch.group.interval)) + ':' +
                           std::to_string(batch.group.ordinal) + ":applied:" + instance_);
   NumberText text;
   const std::string ordinal = ':' + std::string(to_text(text, batch.group.ordinal));
   for (const OutboxEntry& entry : batch.entries) append_word(output, batch.name(entry), ordinal);
   append_word(output, static_cast<std::int64_t>(batch.sequence));
-  append_word(output, milliseconds(batch.time_to_live + marker_margin));
-  append_word(output, milliseconds(batch.time_to_live));
-  for (const OutboxEntry& entry : batch.entries) append_word(output, to_text(text, entry));
+  append_word(output, whole_milliseconds(batch.time_to_live + marker_margin));
+  append_word(output, whole_milliseconds(batch.time_to_live));
+  for (const OutboxEntry& entry : batch.entries) append_word(output, change_text(text, entry));
 }
 
 std::optional<std::vector<OutboxOutcome>> BatchCommand::outcomes(const RedisReply& reply,

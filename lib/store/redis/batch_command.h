@@ -24,6 +24,7 @@ inline constexpr std::size_t instance_length = 56;
 /// Writes batches in Redis' protocol. Immutable.
 class BatchCommand {
  public:
+  /// @param layout    exchange as hash: what is not exchanged lies there as it would
   /// @param prefix    first part of the names of hashes and markers
   /// @param instance  of the store object: no other has it. As long as instance_length says
   BatchCommand(StoreLayout layout, std::string prefix, const std::string& instance);
@@ -40,7 +41,7 @@ class BatchCommand {
   /// The answer, entry by entry; nothing when it is no answer to a batch of this size.
   std::optional<std::vector<OutboxOutcome>> outcomes(const RedisReply& reply, std::size_t entries) const;
 
-  /// The name of the hash of a group (layout hash).
+  /// The name of the hash of a group (but for layout plain).
   std::string hash_name(const OutboxGroupId& group) const;
 
  private:

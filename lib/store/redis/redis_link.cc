@@ -38,6 +38,7 @@ void RedisLink::connect(TimePoint now) {
 // All is sent at once; the connection keeps it until it is open.
 void RedisLink::greet(TimePoint now) {
   greetings_.clear();
+  digests_.clear();
   const std::string database = std::to_string(terms_.database);
   const auto say = [&](std::initializer_list<std::string_view> words) {
     greetings_.emplace_back(*words.begin());
@@ -51,7 +52,7 @@ void RedisLink::greet(TimePoint now) {
   }
   if (terms_.database != 0) say({"SELECT", database});
   if (terms_.must_be_master) say({"ROLE"});
-  if (!terms_.script.empty()) say({"SCRIPT", "LOAD", terms_.script});
+  for (const std::string_view script : terms_.scripts) say({"SCRIPT", "LOAD", script});
   // Of a key that is not there: without the right to it a script would leave what lives for ever.
   if (!terms_.probe.empty()) say({"PEXPIRE", terms_.probe, "1"});
   // Something to answer, so that "up" means that the server answers.
@@ -75,11 +76,11 @@ bool RedisLink::greeted(const RedisReply& reply) {
     return false;
   }
   if (step == "SCRIPT") {
-    digest_ = reply.text;
-    if (digest_.size() != digest_length) {
+    if (reply.text.size() != digest_length) {
       error_ = "the server's answer is not what Redis answers";
       return false;
     }
+    digests_.push_back(reply.text);
   }
   return true;
 }

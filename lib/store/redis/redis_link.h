@@ -27,6 +27,7 @@ struct Asked {
     greeting,  ///< the link itself
     nothing,   ///< nobody: what only prepares the next question
     batch,
+    pieces,  ///< of others' logs, for the sake of a batch
     time,
     slots,   ///< of a cluster
     master,  ///< of a sentinel
@@ -35,6 +36,8 @@ struct Asked {
   OutboxGroupId group{};       ///< of the batch …
   std::uint64_t sequence = 0;  ///< … and its number
   bool by_digest = false;      ///< the script was named, not given
+  bool asking = false;         ///< another server had said to ask this one, for once
+  std::uint64_t turn = 0;      ///< of the question, with pieces
   std::chrono::steady_clock::time_point at{};
 };
 
@@ -49,7 +52,7 @@ struct LinkTerms {
   std::function<RedisAccess()> access;  ///< asked before every attempt to connect
   Duration timeout{};                   ///< for connecting with all that follows; then from answer to answer
   std::uint32_t database = 0;
-  std::string_view script;      ///< made known to the server; empty: none
+  std::vector<std::string_view> scripts;  ///< made known to the server
   std::string probe;            ///< a name that is never used, for the right to PEXPIRE; empty: not needed
   bool must_be_master = false;  ///< a server that says it is none is no good
   bool logs_in = true;
@@ -67,7 +70,8 @@ class RedisLink {
   bool up() const noexcept { return phase_ == Phase::up; }
   /// Why it failed last; empty since it is up.
   const std::string& error() const noexcept { return error_; }
-  std::string_view digest() const noexcept { return digest_; }
+  /// Of the terms' scripts. @pre up()
+  std::string_view digest(std::size_t script) const noexcept { return digests_[script]; }
   std::size_t awaited() const noexcept { return asked_.size(); }
 
   /// It is to be kept until then, also where it serves no partition.
@@ -126,7 +130,7 @@ class RedisLink {
   std::optional<RedisConnection> connection_;
   RedisAccess access_;
   std::vector<std::string> greetings_;  // what has been asked first, and not been answered yet
-  std::string digest_;
+  std::vector<std::string> digests_;
   std::deque<Asked> asked_;
   std::deque<Asked> lost_;
   TimePoint progress_{};  // when the last answer came, or the first question after silence was put

@@ -38,7 +38,7 @@ class SentinelServers final : public Servers {
   SentinelServers(const RedisUrl& url, const LinkTerms& terms)
       : name_(url.master), master_terms_(terms), sentinel_terms_(terms) {
     master_terms_.must_be_master = true;
-    sentinel_terms_.script = {};
+    sentinel_terms_.scripts.clear();
     sentinel_terms_.probe.clear();
     sentinel_terms_.database = 0;
     sentinel_terms_.logs_in = false;

@@ -19,9 +19,11 @@
 #include <thread>
 #include <utility>
 
+#include "store/exchange/exchange.h"
 #include "store/inbox.h"
 #include "store/outbox.h"
 #include "store/redis/batch_command.h"
+#include "store/redis/exchange_command.h"
 #include "store/redis/redis_access.h"
 #include "store/redis/redis_servers.h"
 #include "store/redis/redis_topology.h"
@@ -35,26 +37,31 @@ using TimePoint = steady_clock::time_point;
 /// Counters of one script call: long enough to amortise the call, short enough not to hold up Redis' other
 /// clients.
 constexpr std::size_t batch_entries = 512;
+/// Of plain sums that are exchanged: a call moves their bytes, whatever their number.
+constexpr std::size_t exchanged_entries = 4096;
+/// The place of the scripts among those that servers are told.
+constexpr std::size_t batch_script = 0;
+constexpr std::size_t exchange_script = 1;
 /// How often every server is asked for its time: it tells a silent loss of the connection too.
 constexpr Duration time_period = std::chrono::seconds{1};
 /// The longest pause of a partition whose server has asked for one.
 constexpr Duration most_partition_pause = std::chrono::milliseconds{20};
 constexpr const char* nonsense = "the server's answer is not what Redis answers";
 
-std::string random_instance() {
+/// @param length  a multiple of eight
+std::string random_digits(std::size_t length) {
   std::random_device random;
   std::string text;
-  while (text.size() < instance_length) {
+  while (text.size() < length) {
     std::uint32_t value = random();
     for (int digit = 0; digit < 8; ++digit, value >>= 4) text += "0123456789abcdef"[value & 15];
   }
   return text;
 }
 
-HashKey random_hash_key() {
+std::uint64_t random_word() {
   std::random_device random;
-  const auto word = [&] { return std::uint64_t{random()} << 32 | random(); };
-  return {word(), word()};
+  return std::uint64_t{random()} << 32 | random();
 }
 
 /// Blocks every signal while a thread is started, so that it inherits the mask from its first instruction on.
@@ -87,17 +94,21 @@ class RedisStore final : public Store {
  public:
   RedisStore(const RedisUrl& url, const StoreConfig& config)
       : url_(url),
-        command_(config.layout, config.prefix, random_instance()),
+        instance_(random_digits(instance_length)),
+        command_(config.layout, config.prefix, instance_),
+        exchange_command_(config.prefix),
         terms_{.access = [url, config] { return read_access(url, config); },
                .timeout = config.timeout,
                .database = url.database,
-               .script = command_.script(),
-               .probe = config.layout == StoreLayout::hash ? config.prefix + ":{0}:~" : std::string()},
+               .scripts = scripts(config.layout),
+               .probe = config.layout == StoreLayout::plain ? std::string() : config.prefix + ":{0}:~"},
         reconnect_(config.reconnect),
         servers_(make_servers(url, terms_)),
         event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         inbox_(config.backlog),
-        outbox_(batch_entries, config.backlog, random_hash_key()) {
+        outbox_(batch_entries, config.backlog, {random_word(), random_word()},
+                config.layout == StoreLayout::exchange ? exchanged_entries : 0),
+        exchange_(instance_, random_digits(ExchangeCommand::seed_length), random_word(), config.backlog) {
     if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
     shared_.error = "not connected yet";
     const SignalsBlocked blocked;
@@ -167,6 +178,11 @@ class RedisStore final : public Store {
     [[maybe_unused]] const ssize_t size = write(event_.get(), &one, sizeof one);
   }
 
+  std::vector<std::string_view> scripts(StoreLayout layout) const {
+    if (layout == StoreLayout::exchange) return {command_.script(), ExchangeCommand::script()};
+    return {command_.script()};
+  }
+
   // ---- The I/O thread's own.
 
   void run() {
@@ -207,7 +223,11 @@ class RedisStore final : public Store {
       for (const auto& link : servers_->links()) link->hurry();
     outbox_.submit(arrived_.writes(), arrived_.time());
     arrived_.clear();
-    outbox_.expire(callers(steady_clock::now()));
+    const MonotonicTime now = callers(steady_clock::now());
+    outbox_.expire(now);
+    exchange_.expire(now, [this](const OutboxGroupId& group, std::uint64_t sequence) {
+      return outbox_.out(group, sequence).has_value();
+    });
   }
 
   void ask_time(TimePoint now) {
@@ -230,7 +250,7 @@ class RedisStore final : public Store {
       const std::uint32_t partition = (first_ + i) % store_partitions;
       RedisLink* link = servers_->link_of(partition);
       if (!takes_batches(link) || now < not_before_[partition]) continue;
-      while (const auto batch = outbox_.next(partition)) send(*link, *batch, now);
+      while (const auto batch = outbox_.next(partition)) send(*link, *batch, false, now);
     }
     std::erase_if(detours_, [&](const Detour& detour) {
       RedisLink* link = servers_->link_to(detour.to);
@@ -242,22 +262,50 @@ class RedisStore final : public Store {
         outbox_.retry(detour.group, detour.sequence);
         return true;
       }
-      static constexpr std::array<std::string_view, 1> words{"ASKING"};
-      link->ask({.what = Asked::What::nothing}, words, now);
-      send(*link, *batch, now);
+      send(*link, *batch, true, now);
       return true;
     });
   }
 
-  void send(RedisLink& link, const OutboxBatch& batch, TimePoint now) {
-    const bool by_digest = !std::erase(without_script_, &link);
-    command_.append(link.output(), batch, by_digest ? "EVALSHA" : "EVAL",
-                    by_digest ? link.digest() : command_.script());
+  /// @param asking  another server has said to ask this one for once
+  void send(RedisLink& link, const OutboxBatch& batch, bool asking, TimePoint now) {
+    const std::size_t script = batch.group.sums ? exchange_script : batch_script;
+    const bool by_digest =
+        !std::erase(without_script_, std::pair{static_cast<const RedisLink*>(&link), script});
+    const std::string_view verb = by_digest ? "EVALSHA" : "EVAL";
+    const std::string_view named = by_digest ? link.digest(script) : terms_.scripts[script];
+    const ExchangeGroup* group = batch.group.sums ? &exchange_.begin(batch) : nullptr;
+    if (asking) say_asking(link, now);
+    if (group != nullptr)
+      exchange_command_.append(link.output(), batch, group->call(), verb, named);
+    else
+      command_.append(link.output(), batch, verb, named);
     link.asked({.what = Asked::What::batch,
                 .group = batch.group,
                 .sequence = batch.sequence,
-                .by_digest = by_digest},
+                .by_digest = by_digest,
+                .asking = asking},
                now);
+    if (group != nullptr) ask_pieces(link, batch, *group, asking, now);
+  }
+
+  void ask_pieces(RedisLink& link, const OutboxBatch& batch, const ExchangeGroup& group, bool asking,
+                  TimePoint now) {
+    const ExchangeQuestion question = group.question();
+    if (question.fields.empty()) return;
+    if (asking) say_asking(link, now);
+    exchange_command_.append(link.output(), batch, question);
+    link.asked({.what = Asked::What::pieces,
+                .group = batch.group,
+                .sequence = batch.sequence,
+                .asking = asking,
+                .turn = question.turn},
+               now);
+  }
+
+  static void say_asking(RedisLink& link, TimePoint now) {
+    static constexpr std::array<std::string_view, 1> words{"ASKING"};
+    link.ask({.what = Asked::What::nothing}, words, now);
   }
 
   /// Takes what the servers have answered, and what has become of them.
@@ -269,6 +317,7 @@ class RedisStore final : public Store {
       while (const auto answer = link.take(now)) {
         switch (answer->asked.what) {
           case Asked::What::batch:
+          case Asked::What::pieces:
             hear_batch(link, *answer, now);
             break;
           case Asked::What::time:
@@ -301,23 +350,25 @@ class RedisStore final : public Store {
   void hear_batch(RedisLink& link, const RedisAnswer& answer, TimePoint now) {
     const Asked& asked = answer.asked;
     const auto batch = outbox_.out(asked.group, asked.sequence);
+    if (asked.what == Asked::What::pieces && (!batch || !awaits(*batch, asked))) return;
     if (!answer.reply.is_error()) {
       if (!batch) return;  // expired meanwhile
-      const auto outcomes = command_.outcomes(answer.reply, batch->entries.size());
-      if (!outcomes) {
+      const bool good =
+          asked.group.sums ? hear_exchange(link, *batch, answer, now) : hear_outcomes(*batch, answer.reply);
+      if (!good) {
         ++figures_.failures;
         first_ = asked.group.partition + 1;
         outbox_.retry(asked.group, asked.sequence);
         return link.give_up(nonsense, now);
       }
-      if (outbox_.answer(asked.group, asked.sequence, *outcomes, fresh_) != 0) ++figures_.failures;
-      ++figures_.batches;
       figures_.round_trip = now - asked.at;
       trouble_.clear();
       return;
     }
+    // What was asked beside it is answered with the same.
+    if (batch && asked.group.sums) exchange_.cancel(*batch);
     if (asked.by_digest && answer.reply.is_error("NOSCRIPT")) {
-      without_script_.push_back(&link);
+      without_script_.emplace_back(&link, asked.group.sums ? exchange_script : batch_script);
       return outbox_.retry(asked.group, asked.sequence);
     }
     const auto redirection = parse_redirection(answer.reply, link.endpoint());
@@ -347,6 +398,54 @@ class RedisStore final : public Store {
     refusals_.try_emplace(&link, std::move(why));
   }
 
+  /// @return false when it is no answer to the batch
+  bool hear_outcomes(const OutboxBatch& batch, const RedisReply& reply) {
+    const auto outcomes = command_.outcomes(reply, batch.entries.size());
+    if (outcomes) take(batch, *outcomes);
+    return outcomes.has_value();
+  }
+
+  void take(const OutboxBatch& batch, std::span<const OutboxOutcome> outcomes) {
+    if (outbox_.answer(batch.group, batch.sequence, outcomes, fresh_) != 0) ++figures_.failures;
+    ++figures_.batches;
+  }
+
+  /// Whether the pieces are those that the batch still needs.
+  bool awaits(const OutboxBatch& batch, const Asked& asked) const {
+    const ExchangeGroup* group = exchange_.find(batch.group);
+    return group != nullptr && group->question().turn == asked.turn;
+  }
+
+  /// @return false when it is no answer to the batch, or to what was asked for its sake
+  bool hear_exchange(RedisLink& link, const OutboxBatch& batch, const RedisAnswer& answer, TimePoint now) {
+    Exchange::Progress progress{};
+    if (answer.asked.what == Asked::What::pieces) {
+      const auto pieces = ExchangeCommand::pieces(answer.reply);
+      if (!pieces) return false;
+      const std::uint64_t damaged = exchange_.damaged();
+      progress = exchange_.absorb(batch, *pieces, answer.asked.turn);
+      figures_.failures += exchange_.damaged() - damaged;
+    } else {
+      const auto said = ExchangeCommand::answer(answer.reply);
+      if (!said) return false;
+      progress = exchange_.absorb(batch, *said);
+    }
+    switch (progress) {
+      case Exchange::Progress::done:
+        take(batch, exchange_.find(batch.group)->outcomes());
+        break;
+      case Exchange::Progress::ask:
+        ask_pieces(link, batch, *exchange_.find(batch.group), answer.asked.asking, now);
+        break;
+      case Exchange::Progress::again:
+        outbox_.retry(batch.group, batch.sequence);
+        break;
+      case Exchange::Progress::wait:
+        break;
+    }
+    return true;
+  }
+
   void hear_time(RedisLink& link, const RedisAnswer& answer, TimePoint now) {
     if (answer.reply.is_error()) {
       ++figures_.failures;
@@ -366,7 +465,9 @@ class RedisStore final : public Store {
   void lose(RedisLink& link, const std::deque<Asked>& unanswered, TimePoint now) {
     std::uint64_t lost = 0;
     for (const Asked& asked : unanswered) {
-      if (asked.what != Asked::What::batch) continue;
+      const auto batch = outbox_.out(asked.group, asked.sequence);
+      const bool needed = asked.what == Asked::What::pieces && batch && awaits(*batch, asked);
+      if (asked.what != Asked::What::batch && !needed) continue;
       if (lost++ == 0) first_ = asked.group.partition + 1;
       outbox_.retry(asked.group, asked.sequence);
     }
@@ -378,7 +479,7 @@ class RedisStore final : public Store {
                                                        : link.endpoint().describe() + ": " + link.error();
     }
     refusals_.erase(&link);
-    std::erase(without_script_, &link);
+    std::erase_if(without_script_, [&link](const auto& one) { return one.first == &link; });
     servers_->failed(link, now);
   }
 
@@ -464,7 +565,9 @@ class RedisStore final : public Store {
   };
 
   const RedisUrl url_;
+  const std::string instance_;
   const BatchCommand command_;
+  const ExchangeCommand exchange_command_;
   const LinkTerms terms_;
   const Duration reconnect_;                // the longest rest of a link after a failure
   const std::unique_ptr<Servers> servers_;  // the I/O thread's own
@@ -484,13 +587,14 @@ class RedisStore final : public Store {
   // The I/O thread's own.
   Arrivals arrived_;
   Outbox outbox_;
+  Exchange exchange_;
   Duration lead_{};
   std::vector<CounterReply> fresh_;
   StoreTime fresh_time_;
   StoreFigures figures_;  // but for pending, applied, expired, up and error
   std::string trouble_;   // what went wrong last, until a batch does well
   std::unordered_map<const RedisLink*, std::string> refusals_;  // who has refused something, and is to rest
-  std::vector<const RedisLink*> without_script_;                // who has lost it
+  std::vector<std::pair<const RedisLink*, std::size_t>> without_script_;  // who has lost which
   std::array<TimePoint, store_partitions> not_before_{};
   std::array<TimePoint, store_partitions> moved_at_{};
   std::vector<Detour> detours_;

@@ -31,10 +31,13 @@ void PrintTo(const CounterId& id, std::ostream* out);
 /// twice.
 class StoredCounters {
  public:
-  explicit StoredCounters(RedisClient& client, std::string prefix = "weir")
-      : StoredCounters(std::vector<RedisClient*>{&client}, std::move(prefix)) {}
-  explicit StoredCounters(std::vector<RedisClient*> clients, std::string prefix = "weir")
-      : clients_(std::move(clients)), prefix_(std::move(prefix)) {}
+  /// @param names  that counters may have which nodes exchange: of those, the store holds ids alone
+  explicit StoredCounters(RedisClient& client, std::string prefix = "weir",
+                          std::vector<std::string> names = {})
+      : StoredCounters(std::vector<RedisClient*>{&client}, std::move(prefix), std::move(names)) {}
+  explicit StoredCounters(std::vector<RedisClient*> clients, std::string prefix = "weir",
+                          std::vector<std::string> names = {})
+      : clients_(std::move(clients)), prefix_(std::move(prefix)), names_(std::move(names)) {}
 
   /// 0 where there is none; less than 0 where more has been returned than claimed.
   std::int64_t value(const std::string& name, Ordinal ordinal,
@@ -48,6 +51,9 @@ class StoredCounters {
   /// Fails the test for each name that would live for ever.
   void expect_that_all_expire() const;
 
+  /// The name in the store that holds the logs of a counter that nodes exchange.
+  std::string logs_in_store(std::string_view name, Ordinal ordinal,
+                            Duration interval = std::chrono::seconds{1}) const;
   /// The name in the store that holds a counter.
   std::string name_in_store(std::string_view name, Ordinal ordinal,
                             Duration interval = std::chrono::seconds{1}) const;
@@ -56,10 +62,16 @@ class StoredCounters {
            std::chrono::milliseconds life = std::chrono::minutes{10}) const;
 
  private:
+  using Fields = std::map<std::string, std::string>;
+
   void add(const std::string& key, const Answer& fields, std::map<CounterId, std::int64_t>& counters) const;
+  /// All logs of a group added up, by id.
+  static std::map<std::uint64_t, std::int64_t> exchanged(const std::string& key, const Fields& fields);
+  static std::uint64_t id_of(std::string_view name, const Fields& fields);
 
   std::vector<RedisClient*> clients_;
   std::string prefix_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace weir
