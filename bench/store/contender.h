@@ -32,7 +32,7 @@ struct Pass {
   Duration wall{};
   Duration caller_cpu{};  ///< of the thread that asks for it
   Duration other_cpu{};   ///< of what works for it: a thread or a program
-  std::size_t keys = 0;   ///< that were added to
+  std::size_t keys = 0;   ///< that were added to, by all nodes together
 };
 
 class Contender {
@@ -48,8 +48,8 @@ class Contender {
   virtual void check(const KeySet& keys, Interval last) = 0;
 };
 
-/// weir's own store, exactly once.
-std::unique_ptr<Contender> make_store_contender(RedisServer& server, StoreLayout layout);
+/// weir's own store, exactly once. @param nodes  as many stores, each with all the keys, at the same time
+std::unique_ptr<Contender> make_store_contender(RedisServer& server, StoreLayout layout, std::size_t nodes);
 /// What a first version does: INCRBY and EXPIRE, each waited for.
 std::unique_ptr<Contender> make_naive_contender(RedisServer& server);
 /// INCRBY and EXPIRE, appended with redisAppendCommand: what hiredis offers.

@@ -10,6 +10,7 @@
 #include "base/span_clock.h"
 #include "key_set.h"
 #include "redis_server.h"
+#include "weir/config.h"
 
 namespace weir::bench {
 
@@ -19,6 +20,13 @@ std::uint64_t sum_of_strings(RedisClient& client, const KeySet& keys, Ordinal or
 /// The sum of an interval's counters that are fields of the store's hashes.
 std::uint64_t sum_of_hashes(RedisClient& client, const std::string& prefix, Duration interval,
                             Ordinal ordinal);
+
+/// The sum of an interval's counters that nodes exchange: all records of all logs.
+std::uint64_t sum_of_logs(RedisClient& client, const std::string& prefix, Duration interval, Ordinal ordinal);
+
+/// The sum of an interval's counters in a layout.
+std::uint64_t sum_of(StoreLayout layout, RedisClient& client, const std::string& prefix, const KeySet& keys,
+                     Duration interval, Ordinal ordinal);
 
 /// Throws unless the sum on the server is what has been added to it.
 void expect_sum(std::string_view contender, std::uint64_t stored, std::uint64_t added);

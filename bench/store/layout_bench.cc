@@ -6,7 +6,6 @@
 //
 //   bench-layouts --keys 1000000 --repetitions 5
 //   bench-layouts --keys 20000 --only hincrby --only packed     (where a hash is short)
-//   bench-layouts exchange --nodes 1,2,4,8,32
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -16,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "exchange.h"
 #include "layouts.h"
 #include "redis_server.h"
 #include "statistics.h"
@@ -32,7 +30,6 @@ struct Options {
   std::size_t keys = 1'000'000;
   std::size_t repetitions = 5;
   std::vector<std::string> only;  // empty: all
-  std::vector<std::size_t> nodes{1, 2, 4, 8, 32};
   bool json = false;
 };
 
@@ -199,45 +196,6 @@ void run_layouts(RedisServer& server, const Options& options) {
   if (options.json) std::printf("%s\n", json.dump(2).c_str());
 }
 
-void run_exchange(RedisServer& server, const Options& options) {
-  const KeySet keys = make_keys(options.keys);
-  std::vector<std::vector<ExchangeReading>> rows(options.nodes.size());
-  for (std::size_t repetition = 0; repetition < options.repetitions; ++repetition)
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      rows[i].push_back(measure_exchange(server, keys, options.nodes[i]));
-
-  Json json = {{"server", server.version()},
-               {"keys", options.keys},
-               {"repetitions", options.repetitions},
-               {"results", Json::array()}};
-  if (!options.json)
-    std::printf(
-        "Redis %s, %zu keys, medians of %zu; per key and node: ns of the server's processor time, ns of the "
-        "node's,\n"
-        "bytes to and from the server.\n\n%6s %8s %8s %8s %8s %8s %8s %8s\n",
-        server.version().c_str(), options.keys, options.repetitions, "nodes", "SET", "MGET", "send",
-        "receive", "merge", "to", "from");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto figure = [&](double ExchangeReading::*member) { return median_of(rows[i], member); };
-    if (options.json)
-      json["results"].push_back({{"nodes", options.nodes[i]},
-                                 {"server_set_ns", rounded(figure(&ExchangeReading::server_set))},
-                                 {"server_get_ns", rounded(figure(&ExchangeReading::server_get))},
-                                 {"node_send_ns", rounded(figure(&ExchangeReading::node_send))},
-                                 {"node_receive_ns", rounded(figure(&ExchangeReading::node_receive))},
-                                 {"node_merge_ns", rounded(figure(&ExchangeReading::node_merge))},
-                                 {"bytes_to_server", rounded(figure(&ExchangeReading::bytes_in))},
-                                 {"bytes_from_server", rounded(figure(&ExchangeReading::bytes_out))}});
-    else
-      std::printf("%6zu %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", options.nodes[i],
-                  figure(&ExchangeReading::server_set), figure(&ExchangeReading::server_get),
-                  figure(&ExchangeReading::node_send), figure(&ExchangeReading::node_receive),
-                  figure(&ExchangeReading::node_merge), figure(&ExchangeReading::bytes_in),
-                  figure(&ExchangeReading::bytes_out));
-  }
-  if (options.json) std::printf("%s\n", json.dump(2).c_str());
-}
-
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
@@ -249,35 +207,24 @@ int run(int argc, char** argv) {
       "Starts redis-server (or what WEIR_REDIS_SERVER names) on a unix socket in a folder of its own, and "
       "ends\n"
       "it. Exit status: 0 good, 1 a sum was wrong or something failed, 2 wrong command line.");
-  const auto add_common = [&](CLI::App& to) {
-    to.add_option("--keys", options.keys, "how many counters")->check(CLI::Range(1, 100'000'000));
-    to.add_option("--repetitions", options.repetitions, "turns of each candidate")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
-    to.add_flag("--json", options.json, "JSON instead of a table");
-  };
-  add_common(app);
+  app.add_option("--keys", options.keys, "how many counters")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  app.add_option("--repetitions", options.repetitions, "turns of each candidate")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "JSON instead of a table");
   app.add_option("--only", options.only, "this candidate, beside INCRBY; may be repeated")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  CLI::App& exchange = *app.add_subcommand(
-      "exchange", "each node writes blobs of its own counts and reads those of all others; per key and node");
-  add_common(exchange);
-  exchange.add_option("--nodes", options.nodes, "numbers of nodes, such as 2,8")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   RedisServer server("");
-  if (exchange.parsed())
-    run_exchange(server, options);
-  else
-    run_layouts(server, options);
+  run_layouts(server, options);
   return 0;
 }
 

@@ -220,9 +220,8 @@ class Trials {
   void check(std::uint64_t submitted) {
     std::uint64_t stored = 0;
     for (std::size_t i = 0; i < (terms_.cold ? terms_.spans : 1); ++i)
-      stored += terms_.layout == StoreLayout::hash
-                    ? sum_of_hashes(server_.client(), prefix, interval_length, ordinal_ + i)
-                    : sum_of_strings(server_.client(), keys_, ordinal_ + i);
+      stored += sum_of(terms_.layout, server_.client(), prefix, keys_, interval_length,
+                       ordinal_ + static_cast<Ordinal>(i));
     expect_sum("span", stored, submitted);
   }
 

@@ -26,11 +26,12 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::vector<std::size_t> keys{10'000, 100'000, 1'000'000};
+  std::vector<std::size_t> nodes{1, 2, 8};
   std::size_t repetitions = 5;
   std::string url;
   bool json = false;
   SpanTerms span;
-  bool plain = false;
+  std::string layout{to_string(StoreLayout::hash)};  // of span
 };
 
 /// Per key, but for the first.
@@ -93,7 +94,7 @@ void print(const char* state, std::string_view name, std::size_t keys, const std
            const std::vector<Reading>& ceiling) {
   const double rate = median_of(readings, &Reading::keys_per_second);
   const double server = median_of(readings, &Reading::server_ns);
-  std::printf("%9zu %s  %-12s %11.0f %6.2f %8.0f %6.2f %8.0f %8.0f %7.1f %7.1f\n", keys, state,
+  std::printf("%9zu %s  %-13s %11.0f %6.2f %8.0f %6.2f %8.0f %8.0f %7.1f %7.1f\n", keys, state,
               std::string(name).c_str(), rate, rate / median_of(ceiling, &Reading::keys_per_second), server,
               median_of(ceiling, &Reading::server_ns) / server, median_of(readings, &Reading::caller_ns),
               median_of(readings, &Reading::other_ns), median_of(readings, &Reading::bytes_in),
@@ -120,8 +121,10 @@ Json to_json(const char* state, std::string_view name, std::size_t keys, const s
 void run_comparison(RedisServer& server, const Options& options) {
   std::vector<std::unique_ptr<Contender>> contenders;
   contenders.push_back(make_ceiling_contender(server));
-  contenders.push_back(make_store_contender(server, StoreLayout::hash));
-  contenders.push_back(make_store_contender(server, StoreLayout::plain));
+  for (const std::size_t nodes : options.nodes)
+    for (const StoreLayout layout : {StoreLayout::hash, StoreLayout::exchange})
+      contenders.push_back(make_store_contender(server, layout, nodes));
+  contenders.push_back(make_store_contender(server, StoreLayout::plain, 1));
   contenders.push_back(make_pipelined_contender(server));
   contenders.push_back(make_naive_contender(server));
 
@@ -138,7 +141,7 @@ void run_comparison(RedisServer& server, const Options& options) {
     for (const auto& contender : contenders)
       std::printf("  %-12s %s\n", std::string(contender->name()).c_str(),
                   std::string(contender->description()).c_str());
-    std::printf("\n%9s %s  %-12s %11s %6s %8s %6s %8s %8s %7s %7s\n", "keys", "    ", "contender", "keys/s",
+    std::printf("\n%9s %s  %-13s %11s %6s %8s %6s %8s %8s %7s %7s\n", "keys", "    ", "contender", "keys/s",
                 "ratio", "server", "ratio", "caller", "helper", "to", "from");
   }
   for (const std::size_t keys : options.keys) {
@@ -212,7 +215,7 @@ void run_span(RedisServer& server, const Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Measures what it costs to synchronise counters with Redis: weir's store in both layouts, one command "
+      "Measures what it costs to synchronise counters with Redis: weir's store in all layouts, one command "
       "per\n"
       "round trip and a pipeline with hiredis, and as the ceiling redis-benchmark's own pipelined INCRBY. "
       "The\n"
@@ -227,6 +230,11 @@ int run(int argc, char** argv) {
   app.add_option("--keys", options.keys, "sizes of the key sets, such as 10000,1000000")
       ->delimiter(',')
       ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  app.add_option("--nodes", options.nodes,
+                 "numbers of nodes for the layouts hash and exchange, such as 1,8,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 256))
       ->capture_default_str();
   app.add_option("--repetitions", options.repetitions, "turns of each contender")
       ->check(CLI::Range(1, 1000))
@@ -246,7 +254,9 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   span.add_flag("--cold", options.span.cold, "new counters in every span, instead of the same ones");
-  span.add_flag("--plain", options.plain, "layout \"plain\" instead of \"hash\"");
+  span.add_option("--layout", options.layout)
+      ->check(CLI::IsMember({"hash", "plain", "exchange"}))
+      ->capture_default_str();
   span.add_option("--url", options.url, "an existing server, instead of one of its own; it is not emptied");
   span.add_flag("--json", options.json, "JSON instead of a table");
 
@@ -255,7 +265,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (options.plain) options.span.layout = StoreLayout::plain;
+  for (const StoreLayout layout : {StoreLayout::hash, StoreLayout::plain, StoreLayout::exchange})
+    if (options.layout == to_string(layout)) options.span.layout = layout;
   RedisServer server(options.url);
   if (span.parsed())
     run_span(server, options);

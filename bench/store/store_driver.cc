@@ -88,11 +88,14 @@ void StoreDriver::collect() {
   }
 }
 
-void StoreDriver::check(const KeySet& keys, std::uint64_t passes) const {
-  for (const CounterReply& reply : replies_)
-    if (reply.delta != keys.counts[reply.key] || reply.total != passes * keys.counts[reply.key])
+void StoreDriver::check(const KeySet& keys, std::uint64_t least_passes, std::uint64_t most_passes) const {
+  for (const CounterReply& reply : replies_) {
+    const std::uint64_t count = keys.counts[reply.key];
+    if (reply.delta != count || reply.total < least_passes * count || reply.total > most_passes * count)
       throw std::runtime_error(keys.names[reply.key] + " is " + std::to_string(reply.total) + " after " +
-                               std::to_string(passes) + " times " + std::to_string(keys.counts[reply.key]));
+                               std::to_string(least_passes) + " to " + std::to_string(most_passes) +
+                               " times " + std::to_string(count));
+  }
 }
 
 }  // namespace weir::bench

@@ -31,8 +31,8 @@ class StoreDriver {
   void submit();
   /// Waits for all replies to what was submitted. Throws when the store gives counts up, or does not answer.
   void collect();
-  /// Throws unless each reply told, for each key, the sum of so many passes.
-  void check(const KeySet& keys, std::uint64_t passes) const;
+  /// Throws unless each reply told, for each key, a sum of between so many and so many passes.
+  void check(const KeySet& keys, std::uint64_t least_passes, std::uint64_t most_passes) const;
 
  private:
   std::mutex mutex_;

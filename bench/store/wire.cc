@@ -175,26 +175,4 @@ std::string Wire::ask(std::initializer_list<std::string_view> words) {
   return reply;
 }
 
-void Wire::read(char* bytes, std::size_t size) {
-  while (size > 0) {
-    if (at_ == buffer_.size()) fill();
-    const std::size_t part = std::min(size, buffer_.size() - at_);
-    std::memcpy(bytes, buffer_.data() + at_, part);
-    at_ += part;
-    bytes += part;
-    size -= part;
-  }
-}
-
-std::string Wire::read_line() {
-  std::string line;
-  while (!line.ends_with("\r\n")) {
-    char next = 0;
-    read(&next, 1);
-    line += next;
-  }
-  line.resize(line.size() - 2);
-  return line;
-}
-
 }  // namespace weir::bench

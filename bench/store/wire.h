@@ -46,11 +46,6 @@ class Wire {
   /// Sends a command and waits for its reply, which is to be no error. @return the reply as it came
   std::string ask(std::initializer_list<std::string_view> words);
 
-  /// For answers of another kind: exactly so many bytes, or a line without its end. Not to be mixed with
-  /// receive().
-  void read(char* bytes, std::size_t size);
-  std::string read_line();
-
   std::uint64_t bytes_sent() const noexcept { return sent_; }
   std::uint64_t bytes_received() const noexcept { return received_; }
 

@@ -18,6 +18,7 @@ namespace {
 // Answer: 0: the caller's log is not what it should be. 2 and the seed: it is another. 1 and the table.
 //
 // All is written by one command first, which is also what Redis refuses first, before anything is changed.
+// (HDEL comes before it, of what is not there, to find out whether it is allowed.)
 // What is written is hashed by Redis' Lua as every text is, and numbers become text at the price of some
 // hundred counts: which is why the script makes as few of both as can be.
 constexpr std::string_view exchange_script = R"(
@@ -59,6 +60,7 @@ if #set > 0 or #gone > 0 then
     set[#set + 1] = seed
   end
   local short = not place and redis.call('PTTL', key) < tonumber(ARGV[6])
+  if #gone > 0 then redis.call('HDEL', key, '~none') end
   redis.call('HSET', key, unpack(set))
   if short then redis.call('PEXPIRE', key, ARGV[6]) end
   for i = 1, #gone, 1000 do redis.call('HDEL', key, unpack(gone, i, math.min(i + 999, #gone))) end

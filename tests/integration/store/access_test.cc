@@ -115,6 +115,44 @@ TEST(Access, AUserBehindSentinelsNeedsOneRightMore) {
   ASSERT_TRUE(store.wait_until_quiet());
 }
 
+TEST(Access, CountersThatNodesExchangeNeedOneRightMore) {
+  RedisServer server;
+  Rights rights = hash_rights;
+  StoreConfig config = quick_config();
+  config.layout = StoreLayout::exchange;
+  make_user(server, rights);
+  WatchedStore store(as_user(server.tcp_url()), config);
+  WatchedStore other(as_user(server.tcp_url()), config);
+  store.submit({{.name = "sum", .ordinal = 1, .delta = 5},
+                {.name = "quota", .ordinal = 1, .delta = 5, .returned = 2, .undivided = true},
+                {.name = "peak", .ordinal = 1, .raised_to = 7, .undivided = true}});
+  ASSERT_TRUE(store.wait_until_quiet());
+  other.add("sum", 1, 1);
+  ASSERT_TRUE(other.wait_until_quiet());
+  EXPECT_EQ(other.total("sum", 1), 6u);
+  // Until a log is shortened.
+  const auto count_on = [&] {
+    for (int i = 0; i < 600; ++i) {
+      store.add("sum", 1, 1);
+      store.wait_for_wake(std::chrono::milliseconds{20});
+      store.collect();
+    }
+  };
+  count_on();
+  ASSERT_TRUE(store.wait_until([](const StoreFigures& figures) {
+    return !figures.up && (figures.error.find("NOPERM") != std::string::npos ||
+                           figures.error.find("can't run") != std::string::npos);
+  }));
+  rights.emplace_back("+hdel");
+  make_user(server, rights);
+  ASSERT_TRUE(store.wait_until_quiet());
+  EXPECT_EQ(store.total("sum", 1), 606u);
+  server.command({"SCRIPT", "FLUSH"});
+  count_on();
+  ASSERT_TRUE(store.wait_until_quiet());
+  EXPECT_EQ(store.total("sum", 1), 1206u);
+}
+
 TEST(Access, APlainLayoutNeedsOthers) {
   RedisServer server;
   make_user(server, {"+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+incrby"}, "~*");

@@ -84,6 +84,27 @@ class Load {
     return true;
   }
 
+  /// After finish(): lets every node ask for every counter, so that what has been lost and can be restored
+  /// is.
+  [[nodiscard]] bool ask_for_all() {
+    for (auto& node : nodes_) {
+      std::vector<CounterWrite> questions;
+      std::uint64_t before = node->replies();
+      for (const auto& [id, weight] : books_)
+        questions.push_back({.name = id.name, .ordinal = id.ordinal, .interval = id.interval});
+      node->submit(std::move(questions));
+      if (!node->wait_until([&](const StoreFigures&) { return node->replies() >= before + books_.size(); }))
+        return false;
+    }
+    return true;
+  }
+  /// The names that are counted.
+  static std::vector<std::string> all_names() {
+    std::vector<std::string> result;
+    for (std::size_t i = 0; i < names; ++i) result.push_back("rule|" + std::to_string(i));
+    return result;
+  }
+
   /// To be used after stop().
   WatchedStore& node(std::size_t index) { return *nodes_[index]; }
   std::uint64_t failures() const {

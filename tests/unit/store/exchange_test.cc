@@ -547,7 +547,7 @@ class Truth {
 
 TEST(AnExchange, IsASlowModelsSumWhateverIsLostRepeatedOrLate) {
   std::mt19937_64 random(test_seed());
-  for (int run = 0; run < 40; ++run) {
+  for (int run = 0; run < 12; ++run) {
     LogStore store;
     Truth truth;
     std::vector<SentCall> sent;
@@ -579,7 +579,7 @@ TEST(AnExchange, IsASlowModelsSumWhateverIsLostRepeatedOrLate) {
 
 TEST(AnExchange, EndsWithAllThatWasAcknowledgedInAStoreThatIsWipedAndGoesBackInTime) {
   std::mt19937_64 random(test_seed());
-  for (int run = 0; run < 60; ++run) {
+  for (int run = 0; run < 20; ++run) {
     LogStore store;
     LogStore replica;
     std::vector<SentCall> sent;
