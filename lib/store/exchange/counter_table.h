@@ -42,6 +42,11 @@ class CounterTable {
     return slot;
   }
 
+  void clear() noexcept {
+    slots_.clear();
+    size_ = 0;
+  }
+
   /// In no particular order.
   template <typename Visitor>
   void for_each(Visitor visit) const {

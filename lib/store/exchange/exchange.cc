@@ -88,7 +88,7 @@ Exchange::Progress Exchange::absorb(const OutboxBatch& batch, const ExchangeAnsw
   if (answer.status == ExchangeAnswer::Status::other_seed) {
     seeds_[batch.group.partition] = answer.seed;
     counters_ -= one->group.size();
-    *one = Held{fresh(batch.group.partition), one->expires};
+    one->group.adopt(answer.seed);
     return Progress::again;
   }
   if (answer.status == ExchangeAnswer::Status::applied) seeds_[batch.group.partition] = one->group.seed();

@@ -11,8 +11,7 @@
 /// right whatever is forgotten; what it costs is reading.
 ///
 /// Seeds. The one last seen in a partition is proposed for its next group, so that all nodes soon propose the
-/// same and no one has to be told. A node that is told of another seed begins its log of that group anew:
-/// what it had counted there lies under the old seed, and was wiped with it.
+/// same and no one has to be told.
 #pragma once
 
 #include <array>

@@ -36,7 +36,7 @@ std::uint64_t ExchangeGroup::id_of(std::string_view name) const noexcept {
 void ExchangeGroup::begin(const OutboxBatch& batch) {
   ++turn_;
   waiting_ = false;
-  if (out_ == batch.sequence) {
+  if (out_ == batch.sequence && begun_) {
     // Whatever is known to be missing; where nothing is known, what can be guessed.
     if (applied_)
       ask_for_missing();
@@ -44,8 +44,9 @@ void ExchangeGroup::begin(const OutboxBatch& batch) {
       ask_for_next();
     return;
   }
-  assert(out_ == 0);
+  assert(out_ == 0 || out_ == batch.sequence);
   out_ = batch.sequence;
+  begun_ = true;
   applied_ = false;
   batch_.clear();
   piece_.clear();
@@ -59,7 +60,10 @@ void ExchangeGroup::begin(const OutboxBatch& batch) {
     if (entry.delta > 0 && !refused) append_record(piece_, {id, entry.delta});
   }
   // What the others have counted of it may have been left out.
-  if (partial_ && unknown) forget_others();
+  if (partial_ && unknown) {
+    forget_others();
+    ++rereads_;
+  }
   if (!rewriting_ && pieces_size_ > std::max(least_log, record_size * counted_)) {
     std::size_t kept = 0;
     std::size_t size = 0;
@@ -95,6 +99,22 @@ void ExchangeGroup::summarise(std::size_t kept) {
   });
   ++generation_;
   rewriting_ = true;
+}
+
+void ExchangeGroup::adopt(std::string_view seed) {
+  seed_ = seed;
+  key_ = key_from(seed_);
+  const bool has_counted = generation_ > 0 || covered_ + pieces_.size() > 0;
+  table_.clear();
+  counted_ = 0;
+  forget_others();
+  summarise(0);
+  // A log that was never begun needs no summary.
+  if (!has_counted) {
+    generation_ = 0;
+    rewriting_ = false;
+  }
+  begun_ = false;
 }
 
 ExchangeCall ExchangeGroup::call() const noexcept {
@@ -181,6 +201,7 @@ ExchangeGroup::Progress ExchangeGroup::absorb(const ExchangeAnswer& answer) {
   applied_ = true;
   if (!take_over(answer.logs)) {
     forget_others();
+    ++rereads_;
     take_over(answer.logs);
   }
   return go_on();
@@ -195,7 +216,11 @@ ExchangeGroup::Progress ExchangeGroup::absorb(std::span<const std::optional<std:
   for (std::size_t i = 0; i < std::min(pieces.size(), asked_.size()); ++i) {
     const Asked& asked = asked_[i];
     Log& log = logs_[asked.log];
-    if (asked.summary ? log.next || log.read != asked.number : log.next != asked.number) continue;
+    // Of a log that has vanished from the table since, and has come back, nothing is known yet.
+    const bool wanted = asked.summary
+                            ? !log.next && log.read == asked.number && log.read < log.state.summaries
+                            : log.next == asked.number;
+    if (!wanted) continue;
     if (!pieces[i]) {
       // A guess that was none; or the log was shortened or wiped since its state was told.
       gone = gone || asked.summary || asked.number < log.state.next;
@@ -228,7 +253,6 @@ void ExchangeGroup::forget_others() {
   waiting_ = false;
   partial_ = false;
   ++turn_;
-  ++rereads_;
 }
 
 void ExchangeGroup::read_piece(std::string_view piece, std::size_t room) {

@@ -23,8 +23,10 @@
 /// the others, and reads all logs of the group anew. Generations number the summaries.
 ///
 /// Ids. Clients choose names, so that an id is a keyed hash: under a seed that lies beside the logs. The
-/// first to write proposes it; who comes with another is told. Two names of one id would be one counter: of
-/// 2^20 counters in a group two have one with a probability of 3 in 10^8.
+/// first to write proposes it; who comes with another is told, and takes it over. What a node had counted
+/// under the other seed was wiped, and is forgotten. The batch under way keeps its log and its number: a copy
+/// of it that comes late, to a store wiped once more, is still the same piece. Two names of one id would be
+/// one counter: of 2^20 counters in a group two have one with a probability of 3 in 10^8.
 #pragma once
 
 #include <cstddef>
@@ -115,6 +117,8 @@ class ExchangeGroup {
   /// What is to be sent: the call, with the question right behind it.
   ExchangeCall call() const noexcept;
   ExchangeQuestion question() const noexcept { return {fields_, turn_}; }
+  /// The group's seed is another: the batch under way is to be sent again under it.
+  void adopt(std::string_view seed);
   /// The answer to what was sent will not come, or is of no use. The batch is to be sent again.
   void cancel() noexcept { ++turn_; }
 
@@ -191,6 +195,7 @@ class ExchangeGroup {
 
   // The batch under way, or the last one.
   std::uint64_t out_ = 0;
+  bool begun_ = false;  // and made into a piece
   std::vector<Counted> batch_;
   std::string piece_;
   std::vector<OutboxOutcome> outcomes_;

@@ -65,11 +65,12 @@ struct Node {
   std::unique_ptr<NodeCore> core;
 };
 
-Config strict_config(Duration store_timeout) {
+Config strict_config(Duration store_timeout, StoreLayout layout = StoreLayout::hash) {
   Config config;
   config.node.keys = 64;
   config.store = quick_config();
   config.store.timeout = store_timeout;
+  config.store.layout = layout;
   Rule rule;
   rule.name = "user";
   rule.limit = limit;
@@ -120,11 +121,15 @@ std::map<Ordinal, std::uint64_t> run(std::vector<Node>& nodes, int seconds,
   return admitted;
 }
 
-TEST(StrictOverRedis, AdmitsTheLimitAndNoMoreAndReturnsWhatIsLeft) {
+/// Also where nodes exchange their counts: what is claimed is no such count.
+class StrictInLayout : public ::testing::TestWithParam<StoreLayout> {};
+
+TEST_P(StrictInLayout, AdmitsTheLimitAndNoMoreAndReturnsWhatIsLeft) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));
   RedisServer server;
   std::vector<Node> nodes;
-  for (std::uint64_t i = 0; i < 3; ++i) nodes.emplace_back(server.unix_url(), strict_config(500ms), i + 1);
+  for (std::uint64_t i = 0; i < 3; ++i)
+    nodes.emplace_back(server.unix_url(), strict_config(500ms, GetParam()), i + 1);
   const auto admitted = run(nodes, 8, 10s);
   for (const auto& [ordinal, count] : admitted) {
     EXPECT_LE(count, limit) << ordinal;
@@ -140,6 +145,10 @@ TEST(StrictOverRedis, AdmitsTheLimitAndNoMoreAndReturnsWhatIsLeft) {
     EXPECT_EQ(stored.value("user|a", ordinal), static_cast<std::int64_t>(count)) << ordinal;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(StrictOverRedis, StrictInLayout,
+                         ::testing::Values(StoreLayout::hash, StoreLayout::exchange),
+                         [](const auto& one) { return std::string(to_string(one.param)); });
 
 TEST(StrictOverRedis, NeverExceedsTheLimitWhenAnswersAreLostAndClaimsSentAgain) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));

@@ -206,6 +206,16 @@ TEST(Config, EveryKeyOfTheStoreIsRead) {
   EXPECT_EQ(store.server_name, "redis.example");
 }
 
+TEST(Config, EveryLayoutIsRead) {
+  for (const StoreLayout layout : {StoreLayout::hash, StoreLayout::plain, StoreLayout::exchange}) {
+    const ConfigResult read = parse_config("[store]\nlayout = \"" + std::string(to_string(layout)) +
+                                               "\"\n[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n",
+                                           "c.toml");
+    ASSERT_TRUE(read) << read.errors[0].to_string();
+    EXPECT_EQ(read.config.store.layout, layout);
+  }
+}
+
 TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
   const ConfigResult read = parse_config(
       "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n"
@@ -360,6 +370,8 @@ TEST(ConfigErrors, StoreValuesAreChecked) {
   EXPECT_THAT(errors_of("[store]\nbacklog = 1023\nlayout = \"hsah\""),
               ElementsAre("c.toml:2:11: backlog must be a whole number from 1024 to 67108864, not 1023",
                           "c.toml:3:10: unknown layout \"hsah\"; did you mean \"hash\"?"));
+  EXPECT_THAT(errors_of("[store]\nlayout = \"xxxxxxxx\""),
+              ElementsAre("c.toml:2:10: unknown layout \"xxxxxxxx\"; there are: hash, plain, exchange"));
 }
 
 TEST(ConfigErrors, AStoreAddressIsNeverShown) {

@@ -108,6 +108,35 @@ TEST(Outbox, CountersOfOnePartitionIntervalAndOrdinalGoTogether) {
   EXPECT_EQ(out[2].group, (OutboxGroupId{5, 2s, 1})) << "the same ordinal of another interval";
 }
 
+TEST(Outbox, PlainSumsGoByThemselvesWhereTheStoreWantsThat) {
+  CounterWrite claimed = write("quota", 1, 5);
+  claimed.undivided = true;
+  CounterWrite returned = write("old", 1, 0);
+  returned.returned = 3;
+  CounterWrite raised = write("peak", 1, 0);
+  raised.raised_to = 7;
+  const std::vector<CounterWrite> writes{write("sum", 1, 1), claimed, returned, raised, write("asked", 1, 0)};
+  Outbox apart(8, plenty, {}, 100);
+  apart.submit(writes, start);
+  for (const Sent& sent : batches(apart))
+    for (const std::string& name : sent.names)
+      EXPECT_EQ(sent.group.sums, name == "sum" || name == "asked") << name;
+  Outbox together(8, plenty);
+  together.submit(writes, start);
+  for (const Sent& sent : batches(together)) EXPECT_FALSE(sent.group.sums);
+}
+
+TEST(Outbox, ABatchOfPlainSumsHasABoundOfItsOwn) {
+  Outbox outbox(2, plenty, {}, 5);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string name = "r|" + std::to_string(i);
+    CounterWrite claim = write(name, 2, 1);
+    claim.undivided = true;
+    outbox.submit({{write(name, 1, 1), claim}}, start);
+  }
+  for (const Sent& sent : batches(outbox)) EXPECT_THAT(sent.entries, SizeIs(sent.group.sums ? 5 : 2));
+}
+
 TEST(Outbox, AMergedWriteKeepsTheLaterExpiryAndTheLatestHandle) {
   Outbox outbox(8, plenty);
   CounterWrite first = write("a", 1, 1, start + 10s);
