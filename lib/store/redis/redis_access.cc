@@ -30,8 +30,7 @@ std::string contradiction(const RedisUrl& url, const StoreConfig& config) {
   if (url.tls && !tls_available()) return "this build of weir has no TLS: it was made without OpenSSL";
   if (config.layout == StoreLayout::plain && url.mode == RedisUrl::Mode::cluster)
     return "layout = \"plain\" spreads a batch over all slots, which a cluster does not apply in one piece: "
-           "use "
-           "layout = \"hash\"";
+           "use layout = \"hash\" or \"exchange\"";
   return {};
 }
 

@@ -49,8 +49,19 @@
 /// the server's clock by a minute may leave one without the other; what the other gateways do is theirs. The
 /// name has neither prefix nor length of interval in it: rules of one name must agree on it everywhere.
 ///
+/// Layout "exchange": nodes exchange plain sums instead of adding them up in Redis. Each writes what it has
+/// counted into a log of its own and reads those of the others (store/exchange/exchange_group.h); all logs of
+/// a partition, interval and ordinal are fields of one hash, "prefix:{partition}:x:interval in ms:ordinal"
+/// (exchange_command.h), with what is said above of one value of Redis. Writes that are `undivided` go as in
+/// layout "hash". What Redis acknowledges and then loses, the nodes that have counted it write anew when they
+/// next have something to do with those counters. That does not bring back what nodes had counted that are no
+/// more; nor, where a node that has never seen the partition is the first to write to it after a wipe, what
+/// the others had counted there: it lies under another seed. A node knows at most `config.backlog` counters
+/// of its own and of others (48 to 96 bytes each); beyond, it reads more (store/exchange/exchange.h).
+///
 /// Rights (ACL) that are needed, and nothing else:
 ///     +evalsha +eval +script|load +time +hmget +hset +hget +hincrby +pttl +pexpire ~prefix:*
+///     exchange: +hdel as well (to shorten logs)
 ///     plain: +evalsha +eval +script|load +time +get +set +incrby ~*
 ///     a database other than 0: +select; sentinel: +role; cluster: +cluster|slots +asking
 #pragma once
