@@ -22,7 +22,10 @@ std::string hexadecimal(std::uint64_t value, std::size_t digits) {
 
 Exchange::Exchange(std::string instance, const std::string& seed, std::uint64_t scatter,
                    std::size_t max_counters)
-    : instance_(std::move(instance)), scatter_(scatter), max_counters_(max_counters) {
+    : instance_(std::move(instance)),
+      scatter_(scatter),
+      max_counters_(max_counters),
+      most_with_others_(max_counters / 4 * 3) {
   instance_.resize(instance_digits, '0');
   seeds_.fill(seed);
 }
@@ -103,7 +106,7 @@ Exchange::Progress Exchange::absorb(const OutboxBatch& batch,
   const std::uint64_t damaged = one->group.damaged();
   counters_ -= one->group.size();
   const Progress progress =
-      one->group.absorb(pieces, turn, max_counters_ - std::min(max_counters_, counters_));
+      one->group.absorb(pieces, turn, most_with_others_ - std::min(most_with_others_, counters_));
   counters_ += one->group.size();
   damaged_ += one->group.damaged() - damaged;
   return progress;

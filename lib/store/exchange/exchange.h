@@ -80,6 +80,7 @@ class Exchange {
   std::array<std::string, store_partitions> seeds_;  // seen last, or to be proposed
   std::uint64_t scatter_;
   std::size_t max_counters_;
+  std::size_t most_with_others_;  // from then on nothing of others is learnt that was not asked for
   std::uint64_t last_log_ = 0;
   Groups groups_;
   std::size_t counters_ = 0;

@@ -33,7 +33,7 @@ struct Asked {
     master,  ///< of a sentinel
   };
   What what = What::nothing;
-  OutboxGroupId group{};       ///< of the batch …
+  OutboxGroupId group{};       ///< of the batch, or of that whose pieces these are …
   std::uint64_t sequence = 0;  ///< … and its number
   bool by_digest = false;      ///< the script was named, not given
   bool asking = false;         ///< another server had said to ask this one, for once
