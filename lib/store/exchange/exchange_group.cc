@@ -179,8 +179,10 @@ bool ExchangeGroup::take_over(const std::vector<LogState>& states) {
     if (steps == logs_.size()) {
       if (logs_.size() == most_logs) continue;
       at = logs_.size();
-      logs_.push_back({.writer = std::string(state.writer), .generation = state.generation});
-      if (state.summaries == 0) logs_.back().next = state.covered;
+      Log& fresh = logs_.emplace_back();
+      fresh.writer = state.writer;
+      fresh.generation = state.generation;
+      if (state.summaries == 0) fresh.next = state.covered;
     }
     Log& log = logs_[at++ % logs_.size()];
     log.state = state;
