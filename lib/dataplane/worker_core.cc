@@ -365,8 +365,20 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned, M
   return touched;
 }
 
+// A worker that has not come round for two windows may hold a pool that is about to serve a later one. What
+// it draws there would be on nobody's account.
+bool WorkerCore::window_is_known(std::uint16_t window) const noexcept {
+  // May be read until the next quiescent state, as any publication that was current after the last one. A
+  // pool that it does not name any more is not cleared before it has turned once again.
+  const WindowState& now = plane_.publication.load()->windows[window];
+  const AllowancePool* const mine = windows_[window].running;
+  return now.running == mine || now.ended == mine;
+}
+
 bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                            const RuleTerms& terms, MonotonicTime now) noexcept {
+  if (!window_is_known(terms.window)) [[unlikely]]
+    return false;
   switch (terms.algorithm) {
     case Algorithm::cooldown:
       if (now < touched.blocked_until) return false;

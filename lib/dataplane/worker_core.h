@@ -125,6 +125,7 @@ class WorkerCore {
                             const WindowState& window) const noexcept;
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 
+  bool window_is_known(std::uint16_t window) const noexcept;
   bool may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                  MonotonicTime now) noexcept;
   std::uint64_t take_credit(SpanTable::Place place) noexcept;

@@ -30,6 +30,12 @@ Rule rule_of(std::string name, std::uint64_t limit, std::vector<Dimension> key =
 
 Dimension by_header(std::string name) { return {.kind = Dimension::Kind::header, .name = std::move(name)}; }
 
+Rule window_of(std::uint64_t limit) {
+  Rule rule = rule_of("window", limit, {by_header("user")});
+  rule.algorithm = Algorithm::fixed_window;
+  return rule;
+}
+
 /// A data plane with its controller played by the test.
 struct Plane {
   explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint32_t keys = 64)
@@ -212,6 +218,28 @@ TEST(Worker, LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 3U);
 }
 
+TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingFromAPoolThatMaySoonServeALaterOne) {
+  Plane plane({window_of(100)});
+  const auto admits = [&](const char* user) {
+    return plane.cores[0]->admit_key(0, user, 1, MonotonicTime(1ms)).verdict == Verdict::admit;
+  };
+  EXPECT_TRUE(admits("ann"));
+  AllowancePool after(64);
+  Publication next = *plane.published.back();
+  next.generation += 1;
+  next.windows = {{.ends = MonotonicTime(2s), .running = &plane.later, .ended = &plane.running}};
+  plane.slot.publish(&next);  // and the worker does not report
+  EXPECT_TRUE(admits("bob"));
+  Publication last = next;
+  last.generation += 1;
+  last.windows = {{.ends = MonotonicTime(3s), .running = &after, .ended = &plane.later}};
+  plane.slot.publish(&last);
+  EXPECT_FALSE(admits("cho"));
+  plane.cores[0]->quiescent();
+  plane.tables[0].clear();
+  plane.cores[0]->quiescent();
+}
+
 TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
   Plane plane({rule_of("parent", 2), rule_of("child", 100, {by_header("user")})});
   const Header user{"user", "alice"};
@@ -318,12 +346,6 @@ TEST(Burst, TellsOnlyAsMuchAsIsAskedFor) {
       EXPECT_EQ(decision.retry_after > Duration{}, detail != Detail::verdicts && i >= 3);
     }
   }
-}
-
-Rule window_of(std::uint64_t limit) {
-  Rule rule = rule_of("window", limit, {by_header("user")});
-  rule.algorithm = Algorithm::fixed_window;
-  return rule;
 }
 
 TEST(Keys, AreDecidedUponAsOneAfterTheOther) {
