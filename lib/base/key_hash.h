@@ -4,9 +4,10 @@
 /// that clients choose; who could choose bytes whose numbers are equal, or lie side by side in a table, could
 /// make others pay.
 ///
-/// A pseudo-random function like SipHash keeps that away from clients who learn its values. They learn none:
-/// a key's number leaves the process nowhere. So it is enough that the function itself is drawn at random,
-/// and that is several times cheaper, since its multiplications do not wait for each other:
+/// A pseudo-random function like SipHash keeps that away from clients who learn its values. They learn next
+/// to none: a key's number leaves the process nowhere, but for a few bits of it in the length of a block that
+/// is spread by `dephase`. So it is enough that the function itself is drawn at random, and that is several
+/// times cheaper, since its multiplications do not wait for each other:
 ///
 ///   NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", 1999): sum over i of (m[2i] + k[2i]) (m[2i+1] +
 ///   k[2i+1])

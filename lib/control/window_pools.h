@@ -54,9 +54,9 @@ class WindowPools {
       std::swap(running_, ended_);
       return true;
     }
-    // A worker that has stalled since the window before the last may still draw from what was not cleared
-    // in time. Cells are counters in memory that is never freed: the worst is an allowance that is wrong by
-    // that worker's burst.
+    // A worker that has stalled since the window before the last may still hold what was not cleared in time.
+    // It draws nothing from a pool that the publication does not name any more; see
+    // WorkerCore::window_is_known().
     if (!clean_) clear_spare();
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);

@@ -58,12 +58,14 @@ void WorkerCore::quiescent() noexcept {
 
 void WorkerCore::take_up_publication() noexcept {
   const Publication* published = plane_.publication.load();
-  if (published == publication_) return;
+  // Not by its address: after the report that came before this, the controller may have used the memory of
+  // the publication that this worker held for the very one that it finds now.
+  if (published == publication_ && published->mark() == generation_) return;
   publication_ = published;
   generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];
   // An empty table has no counts that an older span's beginning would have to name.
-  if (assigned != table_ || assigned->size() == 0) {
+  if (assigned != table_ || assigned->empty()) {
     table_ = assigned;
     table_->began = published->began;
     windows_ = published->windows;
@@ -97,6 +99,7 @@ void WorkerCore::prefetch(const Plan& plan) const noexcept {
 // Finds the keys' places, whose lines have come meanwhile, and has all that they will need beyond these lines
 // on its way.
 void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
+  if (publication_ == nullptr) return;  // then the tables are the controller's
   for (std::size_t i = 0; i < plan.count; ++i) {
     PlannedKey& planned = plan.keys[i];
     if (!planned.dense) planned.place = table_->locate(planned.key);
@@ -111,7 +114,6 @@ void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
                                       RuleIndex rule) const noexcept {
   if (place != SpanTable::nowhere) table_->prefetch_entry(place);
-  if (publication_ == nullptr) return;
   windows_[plane_.terms[rule].window].running->prefetch(key);
   publication_->prefetch(key);
 }
@@ -204,11 +206,14 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
     Plan& plan = plans_[0];
     plan.count = 1;
     plan.keys[0] = {key.hash_, closer[i].place, key.rule_, key.dense_};
-    verdicts[closer[i].index] = decide(plan, key.weight, now, Detail::verdicts, [&](RuleIndex) {
-                                  key_bytes_.clear();
-                                  if (!key.dense_) key_bytes_.add_text(key.value);
-                                  return key_bytes_.bytes();
-                                }).verdict;
+    const auto name_of = [&](RuleIndex) {
+      key_bytes_.clear();
+      if (!key.dense_) key_bytes_.add_text(key.value);
+      return key_bytes_.bytes();
+    };
+    verdicts[closer[i].index] = key.weight == 0
+                                    ? peek(plan.keys[0], name_of(key.rule_), now).verdict
+                                    : decide(plan, key.weight, now, Detail::verdicts, name_of).verdict;
   }
 }
 
@@ -237,8 +242,9 @@ Decision WorkerCore::admit_key(RuleIndex rule, std::string_view value, std::uint
 }
 
 // Until the publication says otherwise, a refusal in this window, or in the one before as long as it has not
-// been judged, is the beginning of a block: so no worker admits anything between an exceeding and its
-// publication.
+// been judged, is the beginning of a block: so no worker that looks a key up admits anything between an
+// exceeding and its publication. (What another one had drawn before, it may still use up: that is within the
+// limit.)
 MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::uint64_t key,
                                       const RuleTerms& terms, const WindowState& window) const noexcept {
   std::int64_t refused_at = AllowanceCell::no_refusal;
@@ -339,7 +345,12 @@ WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, NameOf&& name_o
   // Another key's, with the same tag: that one was here first.
   if (!table_->holds(place, planned.key)) [[unlikely]]
     return touch_without_entry(planned, now);
-  if (!table_->is_open(place)) table_->open(place);
+  if (!table_->is_open(place)) {
+    // Kept from an earlier span; in this window its pool may have no cell left for it.
+    if (!windows_[plane_.terms[planned.rule].window].running->claim(planned.key).own) [[unlikely]]
+      return touch_without_entry(planned, now);
+    table_->open(place);
+  }
   return look_closely(place, planned, now);
 }
 
@@ -592,6 +603,10 @@ bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
     if (planned.place == SpanTable::nowhere) return false;
+    // Two keys that look alike are told apart by who looks closer.
+    for (std::size_t earlier = 0; earlier < i; ++earlier)
+      if (plan.keys[earlier].place == planned.place) [[unlikely]]
+        return false;
     if (!table_->has_ready(planned.place, planned.key, plane_.terms[planned.rule].weight * multiplier,
                            generation_))
       return false;

@@ -72,9 +72,11 @@ class LogPool {
     std::span<SlidingLogSlot> slots_;
   };
 
-  /// @pre take_over(cell) has been called
+  /// @pre take_over(cell) has been called. (Where the cell's pool has been cleared since, under a worker that
+  /// did not come round: the shared log.)
   Log log(const AllowanceCell& cell) noexcept {
-    const std::uint32_t index = cell.log.load(std::memory_order_relaxed) - 1;
+    const std::uint32_t named = cell.log.load(std::memory_order_relaxed);
+    const std::uint32_t index = (named == 0 ? logs_ : named) - 1;
     return {
         terms_, heads_[index], {&slots_[index * terms_.limit()], static_cast<std::size_t>(terms_.limit())}};
   }

@@ -58,7 +58,7 @@ class Publication {
   std::uint64_t holds_since = nothing_holds;
   static constexpr std::uint64_t nothing_holds = std::numeric_limits<std::uint64_t>::max();
 
-  /// The generation in 32 bits; 0 stands for none.
+  /// Stands for the generation in 32 bits; 0 stands for none.
   std::uint32_t mark() const noexcept { return mark_of(generation); }
 
   /// The keys whose terms have changed since `holds_since`.
@@ -96,8 +96,8 @@ class Publication {
 
  private:
   static std::uint32_t mark_of(std::uint64_t generation) noexcept {
-    const auto low = static_cast<std::uint32_t>(generation);
-    return low == 0 ? 1 : low;
+    // No two that follow each other are equal, and none is 0.
+    return static_cast<std::uint32_t>(generation % 0xffffffff) + 1;
   }
   // A Bloom filter of two bits in one word.
   std::size_t changed_word(std::uint32_t key) const noexcept { return (key >> 12) & (changed_.size() - 1); }

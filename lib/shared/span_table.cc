@@ -19,7 +19,8 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
       lines_(homes_ + probed_lines - 1 + (rules + keys_per_line - 1) / keys_per_line),
       entries_(lines_.size() * keys_per_line),
       order_(entries_.size()),
-      names_(std::size_t{keys} * name_bytes_per_key + 512),
+      names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
+      names_(names_of_a_span_ + names_of_a_span_ / 2),
       overflow_(rules) {}
 
 void SpanTable::touch_pages() noexcept {
@@ -80,6 +81,11 @@ void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
   names_used_ += static_cast<std::uint32_t>(sizeof length + name.size());
 }
 
+bool SpanTable::empty() const noexcept {
+  return opened_ == 0 && std::all_of(overflow_.begin(), overflow_.end(),
+                                     [](const OverflowCount& count) { return count.offered == 0; });
+}
+
 void SpanTable::open(Place place) noexcept {
   line_of(place).open |= static_cast<std::uint8_t>(bit(place));
   line_of(place).stale |= static_cast<std::uint8_t>(bit(place));
@@ -108,7 +114,7 @@ std::span<const std::byte> SpanTable::name(const SpanEntry& entry) const noexcep
 
 void SpanTable::close() noexcept {
   // A span's new keys must find room, as many as the table was made for.
-  const bool names_short = names_used_ > names_.size() / 2;
+  const bool names_short = names_.size() - names_used_ < names_of_a_span_;
   const bool places_short = held_ > entries_.size() / 4 * 3;
   if (names_short || places_short) return clear();
   for (std::uint32_t i = 0; i < opened_; ++i) {

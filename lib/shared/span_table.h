@@ -196,6 +196,8 @@ class SpanTable {
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
   /// Open entries.
   std::uint32_t size() const noexcept { return opened_; }
+  /// Whether nothing has been counted, under no name.
+  bool empty() const noexcept;
   /// Closes all entries and forgets the counts, and the keys too if there is little room left. The drain.
   void close() noexcept;
   /// Forgets all.
@@ -210,6 +212,7 @@ class SpanTable {
   static constexpr std::size_t keys_per_line = 7;
   static constexpr std::size_t lanes_per_line = 8;  // the last is no key's: places count it, entries do not
   static constexpr std::size_t probed_lines = 8;
+  // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
   static constexpr std::uint32_t drain_ahead = 8;
 
@@ -278,6 +281,7 @@ class SpanTable {
   HugeArray<std::uint32_t> order_;
   std::uint32_t opened_ = 0;
   std::uint32_t held_ = 0;  // places taken, open or closed
+  std::size_t names_of_a_span_;
   HugeArray<std::byte> names_;
   std::uint32_t names_used_ = 0;
   std::vector<OverflowCount> overflow_;

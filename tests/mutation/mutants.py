@@ -259,6 +259,18 @@ MUTANTS = [
         "if (terms.action == Action::observe && now == never) {",
     ),
     worker(
+        "a publication in the memory of the one before is not taken up",
+        "Worker.TakesUpAPublicationThatLiesWhereTheOneItHeldWas",
+        "if (published == publication_ && published->mark() == generation_) return;",
+        "if (published == publication_) return;",
+    ),
+    worker(
+        "a key kept from an earlier span is blocked for what others took of a shared cell",
+        "Keys.KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem",
+        "running->claim(planned.key).own) [[unlikely]]\n      return touch_without_entry",
+        "running->claim(planned.key).own && place == 0) [[unlikely]]\n      return touch_without_entry",
+    ),
+    worker(
         "what is ready serves a key that has been blocked",
         "Ready.WhatWasDrawnBeforeABlockServesNobodyWhileItLasts",
         "      return now >= touched.blocked_until;\n    case Algorithm::shed:",

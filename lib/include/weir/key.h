@@ -18,7 +18,7 @@ class Key {
   /// The value. Views what the caller gave: must stay as it is while the key is used, since it is read again
   /// where a worker meets the key for the first time.
   std::string_view value;
-  /// Multiplies the rule's weight. 0: nothing is charged; admitted if anything may be.
+  /// Multiplies the rule's weight. 0: only looks, as with admit_key(): nothing is charged or counted.
   std::uint32_t weight = 1;
 
   /// A key of no rule: not to be decided upon.

@@ -48,7 +48,9 @@ WEIR_API MonotonicTime monotonic_now() noexcept;
 /// throws or makes a system call.
 class WEIR_API Worker {
  public:
-  /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent.
+  /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
+  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 400 bytes per
+  /// key).
   void online() noexcept;
   /// Stops taking part: call before anything that sleeps, or the span's end waits for this worker.
   /// Idempotent.
@@ -84,7 +86,7 @@ class WEIR_API Worker {
   /// this one: from some hundred thousand keys on that is worth a third of a decision's time.
   void prefetch(std::span<const Key> keys) const noexcept;
 
-  /// Decides for keys the caller made, as admit_key() would, each for itself. The fastest there is: the
+  /// Decides for keys that key() made, each for itself, as admit_key() does. The fastest there is: the
   /// common decision touches one cache line. Keys that need more than that (met for the first time in a span,
   /// what was at hand used up, blocked) are decided after the others.
   /// @pre verdicts.size() >= keys.size(); all keys were made by key() of a worker of this Throttle

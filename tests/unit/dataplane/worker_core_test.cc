@@ -206,6 +206,20 @@ TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
   EXPECT_EQ(plane.tables[1].began.wall, WallTime(1000s));
 }
 
+TEST(Worker, TakesUpAPublicationThatLiesWhereTheOneItHeldWas) {
+  Plane plane({rule_of("all", 100)});
+  plane.cores[0]->admit(get(), MonotonicTime(1ms));
+  Publication& reused = *plane.published.back();
+  reused.generation += 5;
+  reused.table_of_worker = {1};
+  plane.slot.publish(&reused);
+  plane.cores[0]->quiescent();
+  plane.cores[0]->admit(get(), MonotonicTime(2ms));
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->offered, 1U);
+  ASSERT_TRUE(plane.tables[1].find(plane.key(0, get())));
+  EXPECT_EQ(plane.tables[1].find(plane.key(0, get()))->offered, 1U);
+}
+
 TEST(Worker, LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval) {
   Plane plane({rule_of("all", 3)});
   for (int i = 0; i < 2; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
@@ -420,6 +434,35 @@ TEST(Keys, WithoutWeightTakeNothing) {
   EXPECT_EQ(verdict[0], Verdict::admit);
   plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
   EXPECT_EQ(verdict[0], Verdict::block);
+  key.weight = 0;
+  plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+  EXPECT_EQ(verdict[0], Verdict::block);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 2U);
+}
+
+TEST(Keys, KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem) {
+  Plane plane({rule_of("user", 10)}, 1, 64);
+  const Key heavy = plane.cores[0]->key(0, "heavy");
+  std::array<Verdict, 1> verdict;
+  const auto admit = [&](const Key& key) {
+    plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
+    return verdict[0];
+  };
+  EXPECT_EQ(admit(heavy), Verdict::admit);
+  plane.tables[0].close();
+  plane.running.clear();
+  // A flood takes all cells of the window, the shared ones too.
+  for (std::uint64_t i = 1; i < 5000; ++i) {
+    AllowancePool::Place place = plane.running.claim(i * 0x9e3779b97f4a7c15);
+    if (!place.own) place.cell->draw(10, 10, 1);
+  }
+  KeyBytes bytes;
+  bytes.clear();
+  bytes.add_text("heavy");
+  ASSERT_FALSE(plane.running.claim(plane.cores[0]->key_of(0, bytes.bytes())).own);
+  EXPECT_EQ(admit(heavy), Verdict::block);
+  EXPECT_EQ(plane.tables[0].size(), 0U);  // no entry, so nothing that could be judged
+  EXPECT_EQ(plane.tables[0].overflows()[0].offered, 1U);
 }
 
 // What a worker keeps ready, and when it must not be taken.

@@ -223,6 +223,30 @@ TEST(SpanTable, SpanAfterSpanOfNewKeysFindsRoomAndLosesNoCount) {
   }
 }
 
+TEST(SpanTable, KeysFromBeforeLeaveRoomForTheNamesOfAsManyNewOnesAsItWasMadeFor) {
+  std::mt19937_64 random(12);
+  for (std::uint32_t before = 0; before <= 1000; before += 100) {
+    SpanTable table(1000, 1);
+    const std::string name(60, 'n');
+    for (std::uint32_t i = 0; i < before; ++i) meet(table, random() | 1, name);
+    table.close();
+    std::uint32_t refused = 0;
+    for (int i = 0; i < 1000; ++i) refused += meet(table, random() | 1, name) == nowhere;
+    EXPECT_EQ(refused, 0U) << before;
+  }
+}
+
+TEST(SpanTable, IsEmptyOnlyWhenNothingIsCountedUnderAnyName) {
+  SpanTable table(64, 2);
+  EXPECT_TRUE(table.empty());
+  table.overflow(1).offered = 1;
+  EXPECT_FALSE(table.empty());
+  table.close();
+  EXPECT_TRUE(table.empty());
+  meet(table, 42);
+  EXPECT_FALSE(table.empty());
+}
+
 TEST(SpanTable, ANewKeyTakesAClosedPlaceButNeverAnOpenOne) {
   std::mt19937_64 random(10);
   SpanTable table(64, 1);
