@@ -32,8 +32,8 @@ namespace {
 const KeyHash key_hash({0x0123456789abcdefULL, 0xfedcba9876543210ULL});
 
 /// Takes a header field if it is one of the three.
-void take_field(std::string_view name, std::string_view value, Request& request,
-                std::span<Header, 2> headers) {
+[[maybe_unused]] void take_field(std::string_view name, std::string_view value, Request& request,
+                                 std::span<Header, 2> headers) {
   const auto is = [&](std::string_view other) {
     return name.size() == other.size() && strncasecmp(name.data(), other.data(), other.size()) == 0;
   };
