@@ -205,7 +205,7 @@ MUTANTS = [
     ),
     engine(
         "a key that is blocked is left out of the publication",
-        "Step2.MoreThanTheLimitInTheStoreBlocksForOneCooldown",
+        "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
         "  let_differ(slot);\n  if (slot.block.begin(",
         "  if (slot.block.begin(",
     ),
