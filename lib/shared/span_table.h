@@ -275,7 +275,6 @@ class SpanTable {
   std::span<const std::byte> name(const SpanEntry& entry) const noexcept;
 
   std::size_t homes_;
-  Place rule_places_;      // behind the keys with dimensions
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
   HugeArray<SpanEntry> entries_;
   HugeArray<std::uint32_t> order_;
