@@ -40,7 +40,7 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
   const char* const given = std::getenv("WEIR_TEST_SEED");
   const std::uint64_t first_seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   std::size_t seen = 0;
-  for (std::uint64_t seed = first_seed; seed < first_seed + 60; ++seed) {
+  for (std::uint64_t seed = first_seed; seed < first_seed + 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
@@ -90,7 +90,7 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
     }
   }
   if (GetParam() != Algorithm::sliding_log) {
-    EXPECT_GT(seen, 1000U) << "this must not pass by there being nothing to name";
+    EXPECT_GT(seen, 300U) << "this must not pass by there being nothing to name";
   }
 }
 
