@@ -52,16 +52,18 @@ class WindowPools {
     if (window == ended_) {  // the clock was set back: what was drawn then still is
       std::swap(pools_[0], pools_[1]);
       std::swap(running_, ended_);
+      std::swap(running_number_, ended_number_);
       return true;
     }
     // A worker that has stalled since the window before the last may still hold what was not cleared in time.
-    // It draws nothing from a pool that the publication does not name any more; see
+    // It draws nothing for a window that the publication does not name any more; see
     // WorkerCore::window_is_known().
     if (!clean_) clear_spare();
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);
     clean_ = false;
     ended_ = std::exchange(running_, window);
+    ended_number_ = std::exchange(running_number_, ++turns_);
     return true;
   }
 
@@ -114,7 +116,9 @@ class WindowPools {
     return {.ends = now.monotonic + (clock_.next_begin(time(now)) - time(now)),
             .running = pools_[0].get(),
             .ended = pools_[1].get(),
-            .settled = settled_};
+            .settled = settled_,
+            .running_number = running_number_,
+            .ended_number = ended_number_};
   }
 
   std::size_t memory() const noexcept { return pools_.size() * pools_[0]->memory(); }
@@ -129,6 +133,9 @@ class WindowPools {
   std::array<std::unique_ptr<AllowancePool>, 3> pools_;  // running, ended, spare
   SpanId running_;
   SpanId ended_{std::numeric_limits<Ordinal>::min(), 0};
+  std::uint64_t turns_ = 0;
+  std::uint64_t running_number_ = 0;
+  std::uint64_t ended_number_ = 0;
   std::uint64_t token_ = 0;
   std::uint64_t flip_ = 0;
   bool started_ = false;

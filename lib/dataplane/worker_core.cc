@@ -104,9 +104,9 @@ void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
     PlannedKey& planned = plan.keys[i];
     if (!planned.dense) planned.place = table_->locate(planned.key);
     const RuleTerms& terms = plane_.terms[planned.rule];
-    if (planned.place != SpanTable::nowhere) {
-      if (table_->has_ready(planned.place, planned.key, terms.weight * multiplier, generation_)) continue;
-    }
+    if (planned.place != SpanTable::nowhere &&
+        table_->has_ready(planned.place, planned.key, terms.weight * multiplier, generation_))
+      continue;
     prefetch_beyond_line(planned.key, planned.place, planned.rule);
   }
 }
@@ -376,14 +376,14 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned, M
   return touched;
 }
 
-// A worker that has not come round for two windows may hold a pool that is about to serve a later one. What
-// it draws there would be on nobody's account.
+// A worker that has not come round for two windows may hold a pool that is about to serve a later one, or
+// does so already. What it draws there would be on nobody's account.
 bool WorkerCore::window_is_known(std::uint16_t window) const noexcept {
-  // May be read until the next quiescent state, as any publication that was current after the last one. A
-  // pool that it does not name any more is not cleared before it has turned once again.
+  // May be read until the next quiescent state, as any publication that was current after the last one. The
+  // pool of a window that it does not name any more is not cleared before it has turned once again.
   const WindowState& now = plane_.publication.load()->windows[window];
-  const AllowancePool* const mine = windows_[window].running;
-  return now.running == mine || now.ended == mine;
+  const std::uint64_t mine = windows_[window].running_number;
+  return now.running_number == mine || now.ended_number == mine;
 }
 
 bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight,

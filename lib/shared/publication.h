@@ -43,6 +43,10 @@ struct WindowState {
   AllowancePool* running = nullptr;
   AllowancePool* ended = nullptr;  ///< of the window before: what it knows holds until it has been judged
   bool settled = true;             ///< what was counted in the window before is in the terms
+  /// Name the windows: pools are used again, and again for a window that runs when another one's worker
+  /// returns.
+  std::uint64_t running_number = 0;
+  std::uint64_t ended_number = 0;
 };
 
 /// Written by the controller before it is published, by nobody after.

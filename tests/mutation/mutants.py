@@ -271,6 +271,12 @@ MUTANTS = [
         "running->claim(planned.key).own && place == 0) [[unlikely]]\n      return touch_without_entry",
     ),
     worker(
+        "a worker draws from its pool although that serves a later window",
+        "Worker.ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesALaterOne",
+        "return now.running_number == mine || now.ended_number == mine;",
+        "return now.running == windows_[window].running || now.ended == windows_[window].running || mine == ~0ULL;",
+    ),
+    worker(
         "what is ready serves a key that has been blocked",
         "Ready.WhatWasDrawnBeforeABlockServesNobodyWhileItLasts",
         "      return now >= touched.blocked_until;\n    case Algorithm::shed:",

@@ -232,26 +232,34 @@ TEST(Worker, LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 3U);
 }
 
-TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingFromAPoolThatMaySoonServeALaterOne) {
+TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesALaterOne) {
   Plane plane({window_of(100)});
   const auto admits = [&](const char* user) {
     return plane.cores[0]->admit_key(0, user, 1, MonotonicTime(1ms)).verdict == Verdict::admit;
   };
   EXPECT_TRUE(admits("ann"));
-  AllowancePool after(64);
-  Publication next = *plane.published.back();
-  next.generation += 1;
-  next.windows = {{.ends = MonotonicTime(2s), .running = &plane.later, .ended = &plane.running}};
-  plane.slot.publish(&next);  // and the worker does not report
-  EXPECT_TRUE(admits("bob"));
-  Publication last = next;
-  last.generation += 1;
-  last.windows = {{.ends = MonotonicTime(3s), .running = &after, .ended = &plane.later}};
-  plane.slot.publish(&last);
-  EXPECT_FALSE(admits("cho"));
-  plane.cores[0]->quiescent();
-  plane.tables[0].clear();
-  plane.cores[0]->quiescent();
+  // Three pools take turns; the worker does not report.
+  const std::array<AllowancePool*, 3> pools{&plane.running, &plane.later, &plane.ended};
+  std::vector<std::unique_ptr<Publication>> turns;
+  for (std::uint64_t window = 1; window <= 4; ++window) {
+    turns.push_back(std::make_unique<Publication>(*plane.published.back()));
+    Publication& next = *turns.back();
+    next.generation += window;
+    next.windows = {{.ends = MonotonicTime(2s),
+                     .running = pools[window % 3],
+                     .ended = pools[(window - 1) % 3],
+                     .settled = true,
+                     .running_number = window,
+                     .ended_number = window - 1}};
+    plane.slot.publish(&next);
+    EXPECT_EQ(admits(window == 1   ? "bob"
+                     : window == 2 ? "cho"
+                     : window == 3 ? "dee"
+                                   : "eve"),
+              window == 1)
+        << window;
+  }
+  plane.cores[0]->offline();
 }
 
 TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
