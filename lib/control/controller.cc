@@ -28,7 +28,10 @@ Controller::Controller(ControllerParts parts)
       publisher_(parts_.publication, parts_.quiescence),
       workers_(parts_.quiescence.workers()),
       shortest_span_(Duration::max()) {
-  for (const Rule& rule : parts_.rules) shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
+  for (const Rule& rule : parts_.rules) {
+    shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
+    limits_.push_back(rule.limit);
+  }
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
@@ -188,7 +191,7 @@ void Controller::drain(std::size_t index) {
     if (overflows[rule].offered > 0)
       parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
                                    overflows[rule].admitted);
-  table.close();
+  table.close(limits_);
 }
 
 void Controller::decide(Instant now, bool end_all) {

@@ -105,6 +105,7 @@ class Controller {
   ControllerParts parts_;
   Publisher publisher_;
   StoreClock clock_;
+  std::vector<std::uint64_t> limits_;  // by rule
   std::vector<WorkerState> workers_;
   std::vector<KeyOverride> overrides_;
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there

@@ -2,6 +2,8 @@
 #include "shared/span_table.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 namespace weir {
@@ -21,7 +23,11 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
       order_(entries_.size()),
       names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
       names_(names_of_a_span_ + names_of_a_span_ / 2),
-      overflow_(rules) {}
+      overflow_(rules) {
+  // What the controller writes while it owns the table; it allocates nothing then.
+  heavy_.reserve(keys / keys_per_heavy + rules);
+  kept_.reserve(heavy_.capacity());
+}
 
 void SpanTable::touch_pages() noexcept {
   lines_.touch_pages();
@@ -31,7 +37,7 @@ void SpanTable::touch_pages() noexcept {
 }
 
 bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
-  return names_.size() - names_used_ >= name.size() + sizeof(std::uint16_t);
+  return name.empty() || names_.size() - names_used_ >= name.size() + sizeof(NameLength);
 }
 
 SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
@@ -43,8 +49,8 @@ SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
       while (lines_[line].tags[lane] != 0) ++lane;
       return place_at(line, lane);
     }
-    if (const unsigned idle = ~lines_[line].open & 0x7fU; closed == nowhere && idle != 0)
-      closed = place_at(line, static_cast<unsigned>(__builtin_ctz(idle)));
+    const unsigned idle = ~(lines_[line].open | lines_[line].heavy) & 0x7fU;
+    if (closed == nowhere && idle != 0) closed = place_at(line, static_cast<unsigned>(__builtin_ctz(idle)));
   }
   return closed;
 }
@@ -65,8 +71,7 @@ SpanTable::Place SpanTable::insert_rule(std::uint64_t key, RuleIndex rule,
   return place;
 }
 
-void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
-                          std::span<const std::byte> name) noexcept {
+void SpanTable::hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept {
   Line& line = line_of(place);
   if (line.tags[lane_of(place)] == 0) ++held_;
   line.tags[lane_of(place)] = tag_of(key);
@@ -74,11 +79,25 @@ void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
   SpanEntry& entry = this->entry(place) = SpanEntry{};
   entry.key_high = static_cast<std::uint32_t>(key >> 32);
   entry.rule = rule;
-  entry.name_offset = names_used_;
-  const auto length = static_cast<std::uint16_t>(name.size());
+  entry.name_offset = name_offset;
+}
+
+void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
+                          std::span<const std::byte> name) noexcept {
+  hold(place, key, rule, name.empty() ? 0 : names_used_);
+  if (name.empty()) return;
+  const auto length = static_cast<NameLength>(name.size());
   std::memcpy(&names_[names_used_], &length, sizeof length);
-  if (!name.empty()) std::memcpy(&names_[names_used_ + sizeof length], name.data(), name.size());
+  std::memcpy(&names_[names_used_ + sizeof length], name.data(), name.size());
   names_used_ += static_cast<std::uint32_t>(sizeof length + name.size());
+}
+
+// Where a name that was recorded before the table was cleared lies from now on. @pre told in their order
+std::uint32_t SpanTable::keep_name(std::uint32_t offset) noexcept {
+  if (offset == 0) return 0;
+  const std::size_t bytes = sizeof(NameLength) + name_at(offset).size();
+  std::memmove(&names_[names_used_], &names_[offset], bytes);
+  return std::exchange(names_used_, names_used_ + static_cast<std::uint32_t>(bytes));
 }
 
 bool SpanTable::empty() const noexcept {
@@ -97,7 +116,7 @@ CountedKey SpanTable::counted(Place place) const noexcept {
   const std::uint64_t in = admitted(place);
   return {.key = std::uint64_t{entry.key_high} << 32 | line_of(place).tags[lane_of(place)],
           .rule = entry.rule,
-          .name = name(entry),
+          .name = name_at(entry.name_offset),
           .offered = in + entry.refused,
           .admitted = in,
           .credit = credit(place),
@@ -106,17 +125,78 @@ CountedKey SpanTable::counted(Place place) const noexcept {
           .cell = entry.cell};
 }
 
-std::span<const std::byte> SpanTable::name(const SpanEntry& entry) const noexcept {
-  std::uint16_t length;
-  std::memcpy(&length, &names_[entry.name_offset], sizeof length);
-  return {names_.data() + entry.name_offset + sizeof length, length};
+std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexcept {
+  NameLength length;
+  std::memcpy(&length, &names_[offset], sizeof length);
+  return {names_.data() + offset + sizeof length, length};
 }
 
-void SpanTable::close() noexcept {
+// How much of its limit the key has used, by powers of two.
+unsigned SpanTable::heaviness(Place place, std::span<const std::uint64_t> limits) const noexcept {
+  const SpanEntry& entry = this->entry(place);
+  const std::uint64_t limit = limits.empty() ? 1 : std::max<std::uint64_t>(limits[entry.rule], 1);
+  const std::uint64_t offered = admitted(place) + entry.refused;
+  const unsigned __int128 part = (static_cast<unsigned __int128>(offered) << 32) / limit;
+  constexpr unsigned __int128 most = ~std::uint64_t{0};
+  return static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(std::min(part, most))));
+}
+
+void SpanTable::mark_heavy(Place place) noexcept {
+  line_of(place).heavy |= static_cast<std::uint8_t>(bit(place));
+  heavy_.push_back(place);
+}
+
+// The heaviest, as far as there is room for all who are as heavy.
+void SpanTable::mark_heaviest(std::span<const std::uint64_t> limits) noexcept {
+  std::array<std::uint32_t, 65> number{};
+  for (std::uint32_t i = 0; i < opened_; ++i) {
+    if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
+    ++number[heaviness(order_[i], limits)];
+  }
+  unsigned lightest = 65;
+  for (std::size_t room = heavy_.capacity() - overflow_.size(); lightest > 1; --lightest) {
+    if (number[lightest - 1] > room) break;
+    room -= number[lightest - 1];
+  }
+  for (std::uint32_t i = 0; i < opened_; ++i) {
+    if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
+    const Place place = order_[i];
+    // The places of rules without dimensions are nobody else's anyway.
+    if (is_of_rule(place) || heaviness(place, limits) >= lightest) mark_heavy(place);
+  }
+}
+
+// The heavy keys' names move to the beginning, in their order, so that none is written over before it moves.
+void SpanTable::forget_light() noexcept {
+  kept_.clear();
+  for (const Place place : heavy_) {
+    const SpanEntry& entry = this->entry(place);
+    kept_.push_back({std::uint64_t{entry.key_high} << 32 | line_of(place).tags[lane_of(place)],
+                     entry.name_offset, entry.rule, is_of_rule(place)});
+  }
+  std::sort(kept_.begin(), kept_.end(),
+            [](const HeavyKey& a, const HeavyKey& b) { return a.name_offset < b.name_offset; });
+  clear();
+  for (const HeavyKey& kept : kept_) {
+    const Place place = kept.of_rule ? place_of_rule(kept.rule) : place_for(kept.key);
+    // New keys' names must find room, however long these are.
+    const bool fits = names_used_ + name_at(kept.name_offset).size() + sizeof(NameLength) <=
+                      names_.size() - names_of_a_span_;
+    if (place == nowhere || !fits) continue;
+    hold(place, kept.key, kept.rule, keep_name(kept.name_offset));
+    mark_heavy(place);
+  }
+}
+
+void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
   // A span's new keys must find room, as many as the table was made for.
   const bool names_short = names_.size() - names_used_ < names_of_a_span_;
   const bool places_short = held_ > entries_.size() / 4 * 3;
-  if (names_short || places_short) return clear();
+  for (const Place place : heavy_) line_of(place).heavy = 0;
+  heavy_.clear();
+  // While half of the places are free there is room for all.
+  if (names_short || held_ > entries_.size() / 2) mark_heaviest(limits);
+  if (names_short || places_short) return forget_light();
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
     Line& line = line_of(order_[i]);
@@ -136,7 +216,8 @@ void SpanTable::close() noexcept {
 void SpanTable::clear() noexcept {
   std::memset(static_cast<void*>(lines_.data()), 0, lines_.bytes());
   opened_ = held_ = 0;
-  names_used_ = 0;
+  heavy_.clear();
+  names_used_ = sizeof(NameLength);  // at the beginning is the empty name
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
 }
 

@@ -17,8 +17,10 @@
 /// make one. Whatever looks further tells them apart.
 ///
 /// Keys stay from span to span, so that a key that comes back costs no insertion and its name is not built
-/// again: a drain takes the counts and closes the entries, and keeps the keys. Only when places or names run
-/// short does it clear the table as a whole; between drains a new key may take the place of a closed one.
+/// again: a drain takes the counts and closes the entries, and keeps the keys. When places or names run short
+/// it forgets them; between drains a new key may take the place of a closed one. But the heavy ones, those
+/// that used the largest parts of their limits in the span, keep their places in either case: who sprays keys
+/// drives out light ones only.
 /// A key is looked for in its home line and the few after it, as long as these are full; it goes into the
 /// first free place there, so insertion is bounded and moves nobody. A key that finds neither a free nor a
 /// closed place has no entry, and the caller counts it under its rule's overflow. Rules whose keys have no
@@ -198,8 +200,10 @@ class SpanTable {
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
-  /// Closes all entries and forgets the counts, and the keys too if there is little room left. The drain.
-  void close() noexcept;
+  /// Closes all entries and forgets the counts, and the light keys too if there is little room left. The
+  /// drain.
+  /// @param limits  of each rule; heavy is who used much of it. Without: who used much
+  void close(std::span<const std::uint64_t> limits = {}) noexcept;
   /// Forgets all.
   void clear() noexcept;
 
@@ -215,6 +219,8 @@ class SpanTable {
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
   static constexpr std::uint32_t drain_ahead = 8;
+  // At most so many of the keys asked for are heavy: the others find room beside them.
+  static constexpr std::uint32_t keys_per_heavy = 8;
 
   struct alignas(64) Line {
     std::uint32_t tags[keys_per_line];   ///< 0: free
@@ -222,8 +228,16 @@ class SpanTable {
     std::uint32_t ready[keys_per_line];  ///< weight
     std::uint8_t open;                   ///< a bit for each key met in this span
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
+    std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
   };
   static_assert(sizeof(Line) == 64);
+  struct HeavyKey {
+    std::uint64_t key;
+    std::uint32_t name_offset;
+    RuleIndex rule;
+    bool of_rule;  ///< without dimensions
+  };
+  using NameLength = std::uint16_t;
 
   /// Hashes are as good at the top as at the bottom, so any number of lines will do.
   static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
@@ -270,9 +284,16 @@ class SpanTable {
   }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
   Place place_for(std::uint64_t key) const noexcept;
+  unsigned heaviness(Place place, std::span<const std::uint64_t> limits) const noexcept;
+  void mark_heaviest(std::span<const std::uint64_t> limits) noexcept;
+  void mark_heavy(Place place) noexcept;
+  void forget_light() noexcept;
+  void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
   void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   CountedKey counted(Place place) const noexcept;
-  std::span<const std::byte> name(const SpanEntry& entry) const noexcept;
+  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= homes_ + probed_lines - 1; }
+  std::uint32_t keep_name(std::uint32_t offset) noexcept;
+  std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
   std::size_t homes_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
@@ -280,9 +301,11 @@ class SpanTable {
   HugeArray<std::uint32_t> order_;
   std::uint32_t opened_ = 0;
   std::uint32_t held_ = 0;  // places taken, open or closed
+  std::vector<Place> heavy_;
+  std::vector<HeavyKey> kept_;  // while the table is made anew
   std::size_t names_of_a_span_;
   HugeArray<std::byte> names_;
-  std::uint32_t names_used_ = 0;
+  std::uint32_t names_used_ = sizeof(NameLength);  // at the beginning is the empty name
   std::vector<OverflowCount> overflow_;
 };
 

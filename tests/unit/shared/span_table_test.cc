@@ -236,6 +236,88 @@ TEST(SpanTable, KeysFromBeforeLeaveRoomForTheNamesOfAsManyNewOnesAsItWasMadeFor)
   }
 }
 
+// Who sprays keys takes all places and names there are, span after span, before the others come.
+
+TEST(SprayedTable, AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome) {
+  std::mt19937_64 random(13);
+  SpanTable table(64, 2);
+  const std::vector<std::uint64_t> limits{100, 100};
+  std::vector<std::uint64_t> heavy;
+  for (int i = 0; i < 8; ++i) heavy.push_back(random() | 1);
+  const auto name_of = [](std::size_t i) { return "heavy-" + std::to_string(i); };
+  ASSERT_EQ(table.insert_rule(77, 1, {}), table.place_of_rule(1));
+  std::uint64_t without_room = 0;
+  for (int span = 0; span < 300; ++span) {
+    const auto spray = [&] {
+      for (int i = 0; i < 400; ++i) {
+        const std::uint64_t key = random() | 1;
+        const SpanTable::Place place = meet(table, key, "sprayed-" + std::to_string(i));
+        without_room += place == nowhere;
+        if (place != nowhere) admit(table, place, 1);
+      }
+    };
+    if (span > 0) spray();
+    for (std::size_t i = 0; i < heavy.size(); ++i) {
+      if (span > 0) {
+        ASSERT_NE(table.locate(heavy[i]), nowhere) << span;
+      }
+      const SpanTable::Place place = meet(table, heavy[i], name_of(i));
+      ASSERT_NE(place, nowhere);
+      admit(table, place, 20 + i);
+      EXPECT_EQ(text(table.find(heavy[i])->name), name_of(i)) << span;
+      EXPECT_EQ(table.find(heavy[i])->admitted, 20 + i);
+      EXPECT_EQ(table.find(heavy[i])->rule, 0);
+    }
+    ASSERT_TRUE(table.holds(table.place_of_rule(1), 77)) << span;
+    table.open(table.place_of_rule(1));
+    if (span == 0) spray();
+    table.close(limits);
+  }
+  EXPECT_GT(without_room, 0U);
+}
+
+TEST(SprayedTable, HeavyIsWhoUsedMuchOfHisLimitNotWhoWeighsMuch) {
+  std::mt19937_64 random(14);
+  SpanTable table(64, 2);
+  const std::vector<std::uint64_t> limits{10, 10'000'000};
+  const std::uint64_t near_limit = random() | 1;
+  admit(table, meet(table, near_limit, "near", 0), 9);
+  for (int i = 0; i < 400; ++i)
+    if (const SpanTable::Place place = meet(table, random() | 1, "bytes", 1); place != nowhere)
+      admit(table, place, 1500);
+  table.close(limits);
+  for (int i = 0; i < 400; ++i) meet(table, random() | 1, "bytes", 1);
+  EXPECT_NE(table.locate(near_limit), nowhere);
+}
+
+TEST(SprayedTable, WhoWasHeavyAndStayedAwayASpanGivesWay) {
+  std::mt19937_64 random(15);
+  SpanTable table(64, 1);
+  const std::uint64_t once = random() | 1;
+  admit(table, meet(table, once), 50);
+  for (int span = 0; span < 3; ++span) {
+    for (int i = 0; i < 400; ++i) meet(table, random() | 1, "sprayed");
+    EXPECT_EQ(table.locate(once) != nowhere, span < 2) << span;
+    table.close();
+  }
+}
+
+TEST(SprayedTable, KeysThatAreAllAlikeGiveWayToNewOnes) {
+  std::mt19937_64 random(16);
+  SpanTable table(64, 1);
+  for (int span = 0; span < 10; ++span) {
+    // Nobody is heavier than the others, so nobody is kept, and as many as the table is for find room.
+    int without_room = 0;
+    for (int i = 0; i < 64; ++i) {
+      const SpanTable::Place place = meet(table, random() | 1, "a name of usual length");
+      without_room += place == nowhere;
+      if (place != nowhere) admit(table, place, 3);
+    }
+    EXPECT_EQ(without_room, 0) << span;
+    table.close();
+  }
+}
+
 TEST(SpanTable, IsEmptyOnlyWhenNothingIsCountedUnderAnyName) {
   SpanTable table(64, 2);
   EXPECT_TRUE(table.empty());
