@@ -130,15 +130,14 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
   const Figures& figures = now.figures;
   return text(
       "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
-      "tx_drops=%llu "
-      "malformed=%llu generation=%llu keys=%llu store=%s sync_rtt_us=%lld pending=%llu overruns=%llu "
-      "stalled=%llu\n",
+      "tx_drops=%llu malformed=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
+      "pending=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(totals.dropped), wide(totals.transmit_drops),
       wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
-      store_state(figures, shared), microseconds(figures.store_round_trip), wide(figures.counts_pending),
-      wide(figures.span_overruns), wide(figures.stalled_workers));
+      wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
+      wide(figures.counts_pending), wide(figures.span_overruns), wide(figures.stalled_workers));
 }
 
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules) {

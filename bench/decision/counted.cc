@@ -2,6 +2,7 @@
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
 //   ready        a key that has been met in this span and has credit at hand: the common case
 //   first_touch  a key's first request in a span, known from the spans before
+//   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
 //   dense        a key of a rule without dimensions
 //   three_rules  a whole request under three rules, matched and hashed; all keys ready
@@ -23,7 +24,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t burst = 32;
 constexpr std::size_t keys = 32 * burst;
-constexpr std::string_view rules = R"([[rule]]
+constexpr std::string_view rules = R"([node]
+keys = 4096
+[[rule]]
 name = "all"
 limit = 1000000000
 interval = "1s"
@@ -90,8 +93,10 @@ int main(int argc, char** argv) {
     return 1;
   }
   Work work{made.throttle->worker(0), {}, {}};
+  const bool sprays = what == "sprayed";
+  const std::size_t sprayed = sprays ? 16 * keys : 0;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < keys; ++i) names.push_back("user-" + std::to_string(i));
+  for (std::size_t i = 0; i < keys + sprayed; ++i) names.push_back("user-" + std::to_string(i));
   std::vector<Header> headers;
   for (const std::string& name : names) headers.push_back({"x-user", name});
   if (what == "three_rules") {
@@ -102,13 +107,13 @@ int main(int argc, char** argv) {
       request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
       request.headers = std::span(&headers[i], 1);
     }
-  } else if (what == "ready" || what == "first_touch" || what == "dense" || what == "blocked") {
+  } else if (what == "ready" || what == "first_touch" || what == "dense" || what == "blocked" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
       work.keys.push_back(
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
   } else {
-    std::fprintf(stderr, "usage: %s ready|first_touch|blocked|dense|three_rules\n", argv[0]);
+    std::fprintf(stderr, "usage: %s ready|first_touch|sprayed|blocked|dense|three_rules\n", argv[0]);
     return 2;
   }
 
@@ -123,14 +128,20 @@ int main(int argc, char** argv) {
       work.worker.quiescent();
     }
   };
-  for (int span = 0; span < 3; ++span) {
+  for (int span = 0; span < 3 && !sprays; ++span) {
     for (int i = 0; i < 3; ++i) decide(work, at(now).monotonic);
     end_span();
   }
   if (what != "first_touch") decide(work, at(now).monotonic);
+  if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
+  const std::uint64_t overflowed = made.throttle->figures().overflowed;
   const std::uint64_t admitted = counted_work(work, at(now).monotonic);
   if (admitted != (what == "blocked" ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);
+    return 1;
+  }
+  if (sprays && made.throttle->figures().overflowed != overflowed + keys) {
+    std::fprintf(stderr, "there was room\n");
     return 1;
   }
   std::printf("items %zu\n", keys);

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "shared/heaviness.h"
+
 namespace weir {
 namespace {
 
@@ -18,6 +20,12 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
 constexpr std::size_t drained_together = 32;
+// An eighth of the keys that a pool is made for; the ledger holds those of two intervals.
+constexpr std::uint32_t ledger_keys_per_reserved = 16;
+// For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
+// and as often again as makes a spray of keys that comes and goes no better than one that stays.
+constexpr std::uint32_t always_reserved = 1024;
+constexpr unsigned wary_turns = 1000;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -26,6 +34,7 @@ constexpr std::size_t most_compared = 65536;
 Controller::Controller(ControllerParts parts)
     : parts_(std::move(parts)),
       publisher_(parts_.publication, parts_.quiescence),
+      wary_(parts_.pools.size()),
       workers_(parts_.quiescence.workers()),
       shortest_span_(Duration::max()) {
   for (const Rule& rule : parts_.rules) {
@@ -114,8 +123,11 @@ void Controller::flip(Instant now) {
     flipped.push_back(i);
   }
   std::vector<WindowPools*> turned;
-  for (WindowPools& pools : parts_.pools)
-    if (pools.turn_to(now)) turned.push_back(&pools);
+  for (std::size_t window = 0; window < parts_.pools.size(); ++window) {
+    if (!parts_.pools[window].turn_to(now)) continue;
+    turned.push_back(&parts_.pools[window]);
+    reserve_cells(window);
+  }
 
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
@@ -139,6 +151,29 @@ void Controller::flip(Instant now) {
   awaiting_drain_ = true;
   // Long enough for any worker that runs, short enough to leave most of the span to the store.
   drain_deadline_ = now.monotonic + std::min<Duration>(shortest_span_ / 4, std::chrono::milliseconds{10});
+}
+
+// Who used much of his limit finds a cell of his own in the window that begins, however many new keys come
+// first. Before any worker knows its pool: then all agree.
+void Controller::reserve_cells(std::size_t window) {
+  WindowPools& pools = parts_.pools[window];
+  if (pools.ended().crowded())
+    wary_[window] = wary_turns;
+  else if (wary_[window] > 0)
+    --wary_[window];
+  if (wary_[window] == 0 && parts_.engine.keys() > always_reserved) return;
+  const auto for_each_key = [&](auto&& visit) {
+    parts_.engine.for_each_key([&](const KeySlot& slot) {
+      if (parts_.window_of_rule[slot.rule] == window)
+        visit(slot, heaviness(std::max(slot.current.offered, slot.previous.offered), limits_[slot.rule]));
+    });
+  };
+  HeavinessCensus census;
+  for_each_key([&](const KeySlot&, unsigned heavy) { census.add(heavy); });
+  const unsigned least = census.least(parts_.engine.capacity() / ledger_keys_per_reserved);
+  for_each_key([&](const KeySlot& slot, unsigned heavy) {
+    if (heavy >= least) pools.running().claim(slot.key);
+  });
 }
 
 void Controller::drain_passed(Instant) {

@@ -99,6 +99,7 @@ class Controller {
   void watch_store(Instant now);
   void charge_buckets(Instant now);
   void clear_spare_pools();
+  void reserve_cells(std::size_t window);
   bool draining() const noexcept;
   WallTime next_flip_after(WallTime now) const noexcept;
 
@@ -106,6 +107,7 @@ class Controller {
   Publisher publisher_;
   StoreClock clock_;
   std::vector<std::uint64_t> limits_;  // by rule
+  std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   std::vector<WorkerState> workers_;
   std::vector<KeyOverride> overrides_;
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there

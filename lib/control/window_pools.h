@@ -41,6 +41,7 @@ class WindowPools {
   /// Whether `at` lies in the window that runs.
   bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
   AllowancePool& running() noexcept { return *pools_[0]; }
+  const AllowancePool& ended() const noexcept { return *pools_[1]; }
 
   /// Turns to the window `now` lies in, if that is another one. @return true when it was: call retired()
   /// then

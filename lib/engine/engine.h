@@ -166,6 +166,8 @@ class Engine {
 
   const SpanClock& clock(RuleIndex rule) const noexcept { return rules_[rule].clock; }
   std::uint32_t keys() const noexcept { return ledger_.size(); }
+  /// Keys that may be known at once.
+  std::uint32_t capacity() const noexcept { return ledger_.capacity(); }
   /// Counts that found the ledger full: written to the store, but not limited across nodes.
   std::uint64_t strays() const noexcept { return strays_; }
   std::size_t memory() const noexcept { return ledger_.memory(); }

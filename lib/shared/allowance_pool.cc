@@ -54,6 +54,17 @@ AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
   return nullptr;
 }
 
+bool AllowancePool::crowded() const noexcept {
+  // As many keys as the pool was made for take half of the cells at most.
+  constexpr std::size_t sample = 256;
+  const std::size_t step = std::max<std::size_t>((mask_ + 1) / sample, 1);
+  std::size_t seen = 0;
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i <= mask_; i += step, ++seen)
+    taken += cells_[i].key.load(std::memory_order_relaxed) != 0;
+  return taken * 8 > seen * 3;
+}
+
 void AllowancePool::clear() noexcept {
   const auto wipe = [](AllowanceCell* cells, std::size_t count) {
     for (AllowanceCell* cell = cells; cell != cells + count; ++cell) {

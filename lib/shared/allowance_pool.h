@@ -81,6 +81,9 @@ class AllowancePool {
   }
   void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&cells_[home(key)], 1); }
 
+  /// Whether so many cells are taken that keys may soon find none, as far as a sample tells. Any thread.
+  bool crowded() const noexcept;
+
   /// Empties the pool. The controller alone, after a grace period.
   void clear() noexcept;
 

@@ -2,9 +2,9 @@
 #include "shared/span_table.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
+
+#include "shared/heaviness.h"
 
 namespace weir {
 namespace {
@@ -131,14 +131,9 @@ std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexce
   return {names_.data() + offset + sizeof length, length};
 }
 
-// How much of its limit the key has used, by powers of two.
-unsigned SpanTable::heaviness(Place place, std::span<const std::uint64_t> limits) const noexcept {
+unsigned SpanTable::heaviness_at(Place place, std::span<const std::uint64_t> limits) const noexcept {
   const SpanEntry& entry = this->entry(place);
-  const std::uint64_t limit = limits.empty() ? 1 : std::max<std::uint64_t>(limits[entry.rule], 1);
-  const std::uint64_t offered = admitted(place) + entry.refused;
-  const unsigned __int128 part = (static_cast<unsigned __int128>(offered) << 32) / limit;
-  constexpr unsigned __int128 most = ~std::uint64_t{0};
-  return static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(std::min(part, most))));
+  return heaviness(admitted(place) + entry.refused, limits.empty() ? 1 : limits[entry.rule]);
 }
 
 void SpanTable::mark_heavy(Place place) noexcept {
@@ -148,21 +143,17 @@ void SpanTable::mark_heavy(Place place) noexcept {
 
 // The heaviest, as far as there is room for all who are as heavy.
 void SpanTable::mark_heaviest(std::span<const std::uint64_t> limits) noexcept {
-  std::array<std::uint32_t, 65> number{};
+  HeavinessCensus census;
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
-    ++number[heaviness(order_[i], limits)];
+    census.add(heaviness_at(order_[i], limits));
   }
-  unsigned lightest = 65;
-  for (std::size_t room = heavy_.capacity() - overflow_.size(); lightest > 1; --lightest) {
-    if (number[lightest - 1] > room) break;
-    room -= number[lightest - 1];
-  }
+  const unsigned least = census.least(heavy_.capacity() - overflow_.size());
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
     const Place place = order_[i];
     // The places of rules without dimensions are nobody else's anyway.
-    if (is_of_rule(place) || heaviness(place, limits) >= lightest) mark_heavy(place);
+    if (is_of_rule(place) || heaviness_at(place, limits) >= least) mark_heavy(place);
   }
 }
 
@@ -194,8 +185,11 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
   const bool places_short = held_ > entries_.size() / 4 * 3;
   for (const Place place : heavy_) line_of(place).heavy = 0;
   heavy_.clear();
-  // While half of the places are free there is room for all.
-  if (names_short || held_ > entries_.size() / 2) mark_heaviest(limits);
+  if (names_short || held_ > entries_.size() / 2)
+    wary_ = wary_drains;
+  else if (wary_ > 0)
+    --wary_;
+  if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);
   if (names_short || places_short) return forget_light();
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);

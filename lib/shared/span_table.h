@@ -221,6 +221,10 @@ class SpanTable {
   static constexpr std::uint32_t drain_ahead = 8;
   // At most so many of the keys asked for are heavy: the others find room beside them.
   static constexpr std::uint32_t keys_per_heavy = 8;
+  // So few are looked at in no time. Else who is heavy matters while half of the places are taken, and as
+  // many drains after it as make a spray that comes and goes no better than one that stays.
+  static constexpr std::uint32_t always_weighed = 4096;
+  static constexpr unsigned wary_drains = 1000;
 
   struct alignas(64) Line {
     std::uint32_t tags[keys_per_line];   ///< 0: free
@@ -284,7 +288,7 @@ class SpanTable {
   }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
   Place place_for(std::uint64_t key) const noexcept;
-  unsigned heaviness(Place place, std::span<const std::uint64_t> limits) const noexcept;
+  unsigned heaviness_at(Place place, std::span<const std::uint64_t> limits) const noexcept;
   void mark_heaviest(std::span<const std::uint64_t> limits) noexcept;
   void mark_heavy(Place place) noexcept;
   void forget_light() noexcept;
@@ -301,6 +305,7 @@ class SpanTable {
   HugeArray<std::uint32_t> order_;
   std::uint32_t opened_ = 0;
   std::uint32_t held_ = 0;  // places taken, open or closed
+  unsigned wary_ = 0;       // drains to come in which keys are weighed
   std::vector<Place> heavy_;
   std::vector<HeavyKey> kept_;  // while the table is made anew
   std::size_t names_of_a_span_;

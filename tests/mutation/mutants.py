@@ -11,6 +11,8 @@ test     the test that must fail
 PROGRAMS = {
     "engine": "tests/unit/engine/unit-engine",
     "dataplane": "tests/unit/dataplane/unit-dataplane",
+    "shared": "tests/unit/shared/unit-shared",
+    "property": "tests/property/property",
 }
 
 ENGINE = ["lib/engine/engine.cc"]
@@ -24,6 +26,14 @@ def engine(name, test, old, new, file="lib/engine/engine.cc", **more):
 
 def worker(name, test, old, new, file="lib/dataplane/worker_core.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "dataplane", "test": test, **more}
+
+
+def shared(name, test, old, new, file="lib/shared/span_table.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "shared", "test": test, **more}
+
+
+def whole(name, test, old, new, file, **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "property", "test": test, **more}
 
 
 MUTANTS = [
@@ -515,5 +525,51 @@ MUTANTS = [
         "Strict.AsksForNoMoreWhileAClaimIsUnanswered",
         "if (lease.asked == 0 && !lease.lowering) {",
         "if (!lease.lowering) {",
+    ),
+    # Who sprays keys.
+    shared(
+        "a new key takes a heavy one's place",
+        "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
+        "~(lines_[line].open | lines_[line].heavy)",
+        "~lines_[line].open",
+    ),
+    shared(
+        "the heavy keys are forgotten with the light ones",
+        "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
+        "return forget_light();",
+        "return clear();",
+    ),
+    shared(
+        "heavy is who weighs much",
+        "SprayedTable.HeavyIsWhoUsedMuchOfHisLimitNotWhoWeighsMuch",
+        "limits.empty() ? 1 : limits[entry.rule]",
+        "1",
+    ),
+    shared(
+        "who was heavy once stays so",
+        "SprayedTable.WhoWasHeavyAndStayedAwayASpanGivesWay",
+        "for (const Place place : heavy_) line_of(place).heavy = 0;",
+        "",
+    ),
+    whole(
+        "among many keys a table forgets who is heavy",
+        "SprayedFixedWindow.AmongManyKeysASprayThatComesAndGoesGainsNothingByIt",
+        "if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);",
+        "if (opened_ <= always_weighed) mark_heaviest(limits);",
+        file="lib/shared/span_table.cc",
+    ),
+    whole(
+        "no cell is reserved for heavy keys",
+        "SprayedFixedWindow.AHeavyKeyIsCountedExactlyAndGetsItsLimit",
+        "if (heavy >= least) pools.running().claim(slot.key);",
+        "(void)(heavy >= least);",
+        file="lib/control/controller.cc",
+    ),
+    whole(
+        "a spray that pauses finds the cells unreserved again",
+        "SprayedFixedWindow.AmongManyKeysASprayThatComesAndGoesGainsNothingByIt",
+        "wary_[window] = wary_turns;",
+        "wary_[window] = 1;",
+        file="lib/control/controller.cc",
     ),
 ]

@@ -30,9 +30,8 @@ class CuttableStore : public Store {
 
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime) override {
     for (const CounterWrite& write : writes)
-      waiting_.push_back(
-          {write.key, write.tag, std::string(write.name), write.ordinal, write.delta, write.returned,
-           write.raised_to});
+      waiting_.push_back({write.key, write.tag, std::string(write.name), write.ordinal, write.delta,
+                          write.returned, write.raised_to});
   }
   void collect(std::vector<CounterReply>& replies) override {
     if (cut_) return;
@@ -80,13 +79,14 @@ inline std::uint64_t seed() {
 }
 
 struct Cluster {
-  Cluster(const Rule& rule, unsigned node_count, unsigned worker_count, std::uint64_t seed_value)
+  Cluster(const Rule& rule, unsigned node_count, unsigned worker_count, std::uint64_t seed_value,
+          std::uint32_t keys = 256)
       : random(seed_value),
         clock(rule.interval, rule.spans),
         cut(std::make_unique<bool>(false)),
         workers(worker_count) {
     Config config;
-    config.node.keys = 256;
+    config.node.keys = keys;
     config.rules.push_back(rule);
     for (unsigned i = 0; i < node_count; ++i)
       nodes.push_back(std::make_unique<NodeCore>(

@@ -11,7 +11,7 @@ from packets import tcp
 
 RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
 STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "dropped", "tx_drops", "malformed",
-              "generation", "keys", "store", "sync_rtt_us", "pending", "overruns", "stalled"]
+              "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "overruns", "stalled"]
 
 
 def requests(count):

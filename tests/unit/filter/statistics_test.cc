@@ -21,6 +21,7 @@ Snapshot moment() {
                      .malformed = 2};
   snapshot.figures.rules = {{"login", 60, 50, 10, 1}, {"search", 40, 34, 6, 0}};
   snapshot.figures.publication_generation = 7;
+  snapshot.figures.overflowed = 5;
   snapshot.figures.keys = 12;
   snapshot.figures.store_up = true;
   snapshot.figures.store_round_trip = std::chrono::microseconds{250};
@@ -47,7 +48,7 @@ TEST(StatisticsLine, IsKeyValuePairs) {
   EXPECT_EQ(
       statistics_line({}, moment(), true),
       "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 dropped=6 tx_drops=4 "
-      "malformed=2 generation=7 keys=12 store=up sync_rtt_us=250 pending=3 overruns=0 stalled=0\n");
+      "malformed=2 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 overruns=0 stalled=0\n");
 }
 
 TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Somebody sends every request under a key of its own, far more than a node holds, and always before the
+// others come: their limits hold as if he were not there.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cluster.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Cluster;
+using testing::seed;
+
+constexpr std::uint64_t limit = 100;
+constexpr Duration cooldown = 500ms;
+constexpr Duration step = 10ms;
+constexpr int steps_per_interval = 100;
+constexpr int steps_per_span = 10;
+
+Rule user_rule(Algorithm algorithm) {
+  Rule rule;
+  rule.name = "user";
+  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
+  rule.limit = limit;
+  rule.interval = 1s;
+  rule.spans = 10;
+  rule.cooldown = cooldown;
+  rule.algorithm = algorithm;
+  rule.action = Action::drop;
+  return rule;
+}
+
+/// A node with some room for keys, of which a sprayer takes as much as he can get.
+class SprayedNode {
+ public:
+  explicit SprayedNode(Algorithm algorithm, std::uint32_t keys = 256)
+      : cluster_(user_rule(algorithm), 1, 2, seed(), keys), sprayed_per_span_(static_cast<int>(5 * keys)) {}
+
+  Cluster& cluster() { return cluster_; }
+
+  /// Sprays at the beginning of each span.
+  /// @param others  called in each step, after the spray, with the step's number and the worker whose turn it
+  /// is
+  template <typename Others>
+  void run(int intervals, bool sprayed, Others&& others) {
+    for (int i = 0; i < intervals * steps_per_interval; ++i) {
+      if (sprayed && i % steps_per_span == 0)
+        for (int key = 0; key < sprayed_per_span_; ++key)
+          cluster_.admit(0, static_cast<unsigned>(key % 2), "sprayed" + std::to_string(sprayed_++));
+      others(i, static_cast<unsigned>(i % 2));
+      cluster_.advance(step);
+    }
+  }
+
+  std::uint64_t overflowed() const { return cluster_.nodes[0]->figures().overflowed; }
+
+ private:
+  Cluster cluster_;
+  int sprayed_per_span_;
+  int sprayed_ = 0;
+};
+
+class Sprayed : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(Sprayed, WhoStaysWithinTheLimitIsNeverRefused) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(GetParam());
+  int refused = 0;
+  const auto honest = [&](int i, unsigned worker) {
+    if (i % 2 == 0) refused += !node.cluster().admit(0, worker, "honest");
+  };
+  node.run(1, false, honest);
+  node.run(5, true, honest);
+  EXPECT_GT(node.overflowed(), 1'000U);
+  EXPECT_EQ(refused, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, Sprayed,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::sliding_window, Algorithm::token_bucket,
+                                           Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::shed),
+                         [](const auto& tested) {
+                           std::string name(to_string(tested.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(SprayedFixedWindow, AHeavyKeyIsCountedExactlyAndGetsItsLimit) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(Algorithm::fixed_window);
+  const auto heavy = [&](int, unsigned worker) {
+    for (int i = 0; i < 3; ++i) node.cluster().admit(0, worker, "heavy");
+  };
+  node.run(1, false, heavy);
+  node.run(5, true, heavy);
+  EXPECT_GT(node.overflowed(), 1'000U);
+  node.cluster().finish();
+  int intervals = 0;
+  for (const auto& [counter, count] : node.cluster().admitted_by_all) {
+    if (counter.first != "user|heavy") continue;
+    ++intervals;
+    EXPECT_EQ(count, limit) << counter.second;
+    EXPECT_EQ(node.cluster().counters[counter], count) << counter.second;
+  }
+  EXPECT_EQ(intervals, 6);
+}
+
+// The first time, if there are many keys, the node does not know yet that it has to take care.
+TEST(SprayedFixedWindow, AmongManyKeysASprayThatComesAndGoesGainsNothingByIt) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(Algorithm::fixed_window, 8192);
+  Cluster& cluster = node.cluster();
+  const auto users = [&](int, unsigned worker) {
+    for (int i = 0; i < 3; ++i) cluster.admit(0, worker, "heavy");
+    for (int i = 0; i < 100; ++i) cluster.admit(0, worker, "user" + std::to_string(cluster.random() % 5000));
+  };
+  node.run(1, false, users);
+  node.run(1, true, users);
+  const Ordinal first_free = cluster.clock.ordinal(cluster.now.wall);
+  node.run(1, false, users);
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t overflowed = node.overflowed();
+    node.run(1, true, users);
+    EXPECT_GT(node.overflowed(), overflowed + 10'000);
+    node.run(1, false, users);
+  }
+  cluster.finish();
+  for (Ordinal ordinal = first_free; ordinal < first_free + 5; ++ordinal) {
+    EXPECT_EQ((cluster.admitted_by_all[{"user|heavy", ordinal}]), limit) << ordinal - first_free;
+    EXPECT_EQ((cluster.counters[{"user|heavy", ordinal}]), limit) << ordinal - first_free;
+  }
+}
+
+TEST(SprayedCooldown, WhoIsBlockedStaysBlockedForAsLongAsHeShould) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(Algorithm::cooldown);
+  Cluster& cluster = node.cluster();
+  MonotonicTime blocked_until = never;
+  int blocks = 0;
+  const auto greedy = [&](int, unsigned worker) {
+    for (int i = 0; i < 5; ++i) {
+      const bool admitted = cluster.admit(0, worker, "greedy");
+      const MonotonicTime now = cluster.now.monotonic;
+      if (admitted) {
+        EXPECT_GE(now, blocked_until) << blocks;
+      } else if (now >= blocked_until) {
+        blocked_until = now + cooldown;
+        ++blocks;
+      }
+    }
+  };
+  node.run(1, false, greedy);
+  node.run(5, true, greedy);
+  EXPECT_GT(node.overflowed(), 1'000U);
+  EXPECT_GT(blocks, 4);
+}
+
+}  // namespace
+}  // namespace weir
