@@ -551,12 +551,11 @@ MUTANTS = [
         "for (const Place place : heavy_) line_of(place).heavy = 0;",
         "",
     ),
-    whole(
+    shared(
         "among many keys a table forgets who is heavy",
-        "SprayedFixedWindow.AmongManyKeysASprayThatComesAndGoesGainsNothingByIt",
-        "if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);",
-        "if (opened_ <= always_weighed) mark_heaviest(limits);",
-        file="lib/shared/span_table.cc",
+        "SprayedTable.AmongManyKeysOnceBeingFullMakesItTakeCareForLong",
+        "wary_ = wary_drains;",
+        "wary_ = 1;",
     ),
     whole(
         "no cell is reserved for heavy keys",

@@ -37,8 +37,9 @@ Rule user_rule(Algorithm algorithm) {
 /// A node with some room for keys, of which a sprayer takes as much as he can get.
 class SprayedNode {
  public:
-  explicit SprayedNode(Algorithm algorithm, std::uint32_t keys = 256)
-      : cluster_(user_rule(algorithm), 1, 2, seed(), keys), sprayed_per_span_(static_cast<int>(5 * keys)) {}
+  explicit SprayedNode(Algorithm algorithm, unsigned workers = 2, std::uint32_t keys = 256)
+      : cluster_(user_rule(algorithm), 1, workers, seed(), keys),
+        sprayed_per_span_(static_cast<int>(3 * keys)) {}
 
   Cluster& cluster() { return cluster_; }
 
@@ -50,8 +51,9 @@ class SprayedNode {
     for (int i = 0; i < intervals * steps_per_interval; ++i) {
       if (sprayed && i % steps_per_span == 0)
         for (int key = 0; key < sprayed_per_span_; ++key)
-          cluster_.admit(0, static_cast<unsigned>(key % 2), "sprayed" + std::to_string(sprayed_++));
-      others(i, static_cast<unsigned>(i % 2));
+          cluster_.admit(0, static_cast<unsigned>(key) % cluster_.workers,
+                         "sprayed" + std::to_string(sprayed_++));
+      others(i, static_cast<unsigned>(i) % cluster_.workers);
       cluster_.advance(step);
     }
   }
@@ -112,7 +114,7 @@ TEST(SprayedFixedWindow, AHeavyKeyIsCountedExactlyAndGetsItsLimit) {
 // The first time, if there are many keys, the node does not know yet that it has to take care.
 TEST(SprayedFixedWindow, AmongManyKeysASprayThatComesAndGoesGainsNothingByIt) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
-  SprayedNode node(Algorithm::fixed_window, 8192);
+  SprayedNode node(Algorithm::fixed_window, 1, 8192);
   Cluster& cluster = node.cluster();
   const auto users = [&](int, unsigned worker) {
     for (int i = 0; i < 3; ++i) cluster.admit(0, worker, "heavy");

@@ -304,6 +304,24 @@ TEST(SprayedTable, WhoWasHeavyAndStayedAwayASpanGivesWay) {
   }
 }
 
+TEST(SprayedTable, AmongManyKeysOnceBeingFullMakesItTakeCareForLong) {
+  std::mt19937_64 random(17);
+  SpanTable table(8192, 1);
+  const std::uint64_t heavy = random() | 1;
+  const auto span_of = [&](int others) {
+    ASSERT_NE(meet(table, heavy, "heavy"), nowhere);
+    admit(table, table.locate(heavy), 50);
+    for (int i = 0; i < others; ++i)
+      if (const SpanTable::Place place = meet(table, random() | 1, ""); place != nowhere)
+        admit(table, place, 1);
+    table.close();
+  };
+  span_of(11000);  // made anew after it
+  span_of(5000);   // less than half of it
+  for (int sprayed = 0; sprayed < 20000; ++sprayed) meet(table, random() | 1, "");
+  EXPECT_NE(table.locate(heavy), nowhere);
+}
+
 TEST(SprayedTable, KeysThatAreAllAlikeGiveWayToNewOnes) {
   std::mt19937_64 random(16);
   SpanTable table(64, 1);
