@@ -45,8 +45,9 @@ struct DataPlane {
   HashKey hash_key;
 };
 
-/// One thread at a time. See weir/throttle.h Worker for the contract of the public part.
-class WorkerCore {
+/// One thread at a time. See weir/throttle.h Worker for the contract of the public part. Shares no cache line
+/// with whatever else is on the heap.
+class alignas(64) WorkerCore {
  public:
   /// @param tables  this worker's own, tables_per_worker of them
   WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables);

@@ -37,8 +37,8 @@ struct KeyState {
   std::uint64_t opens_by = 0;
 };
 
-/// Rules with the same windows share their pools.
-struct WindowState {
+/// Rules with the same windows share their pools. One cache line: workers write copies of their own.
+struct alignas(64) WindowState {
   MonotonicTime ends{};
   AllowancePool* running = nullptr;
   AllowancePool* ended = nullptr;  ///< of the window before: what it knows holds until it has been judged

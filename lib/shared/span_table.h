@@ -85,7 +85,8 @@ struct CountedKey {
   AllowanceCell* cell = nullptr;
 };
 
-class SpanTable {
+/// Its counters are the worker's, and tables lie in a row: no two share a cache line.
+class alignas(64) SpanTable {
  public:
   /// Names a place in the table. Holds until the worker inserts a key: then the place may be another's.
   using Place = std::uint32_t;
