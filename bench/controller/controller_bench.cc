@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the end of a span costs the controller, per key that was counted in it: turn/… is all of it, over the
+// public face (flip, drain, decide, publish, hand over to the memory store, take in its answers, publish
+// again); engine/… tells the parts of it that lie behind the span table. In virtual time: nothing else runs,
+// and spans are as long as the keys need.
+//
+// Every key is counted in every span. Of them `hot` in a hundred have more than may be kept back from the
+// store and less than makes them worth watching: they are written in every span, and their answers taken in.
+// The rest have one request each, and are written once in an interval. An interval's end costs more than
+// other spans: so `worst` is the dearest span's cost.
+//
+// Counters are checked against the number of requests at the end.
+#include <benchmark/benchmark.h>
+#include <weir/throttle.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "engine/engine.h"
+#include "store/memory/memory_store.h"
+
+namespace weir::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using Nanoseconds = std::chrono::duration<double, std::nano>;
+
+constexpr std::uint32_t spans = 10;
+constexpr Duration span_length = 100ms;
+/// Weight of a hot key in a span. In an interval it is a tenth of the limit; what may be kept back is a
+/// hundredth.
+constexpr std::uint32_t hot_weight = 40;
+constexpr std::uint64_t limit = 4000;
+constexpr std::size_t warm_up = 3 * spans;
+constexpr std::size_t measured = 2 * spans;
+constexpr std::size_t burst = 32;
+
+struct Workload {
+  std::size_t keys;
+  std::size_t hot;  // of a hundred
+  Algorithm algorithm;
+
+  explicit Workload(const benchmark::State& state)
+      : keys(static_cast<std::size_t>(state.range(0))),
+        hot(static_cast<std::size_t>(state.range(1))),
+        algorithm(static_cast<Algorithm>(state.range(2))) {}
+  std::uint32_t weight(std::size_t key) const noexcept { return key % 100 < hot ? hot_weight : 1; }
+  std::uint64_t weight() const noexcept {
+    std::uint64_t sum = 0;
+    for (std::size_t key = 0; key < keys; ++key) sum += weight(key);
+    return sum;
+  }
+};
+
+std::string name_of(std::size_t key) { return "user-" + std::to_string(key); }
+Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
+
+/// Real time that work() takes.
+template <typename Work>
+Nanoseconds time(Work&& work) {
+  const auto before = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::steady_clock::now() - before;
+}
+
+void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expected) {
+  if (counted != expected) state.SkipWithError("counters and requests differ: the result is worthless");
+}
+
+/// A node with one worker, whose controller is driven by hand.
+class Node {
+ public:
+  explicit Node(const Workload& load) : load_(load) {
+    const std::string rules =
+        "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
+        std::to_string(limit) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) + "\"\n";
+    ConfigResult parsed = parse_config(rules, "bench");
+    parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
+    throttle_ =
+        std::move(Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}}).throttle);
+    throttle_->advance(at(0ms));
+    throttle_->worker(0).online();
+    names_.reserve(load.keys);
+    requests_.reserve(load.keys);
+    for (std::size_t key = 0; key < load.keys; ++key) {
+      names_.push_back(name_of(key));
+      requests_.push_back(throttle_->worker(0).key(0, names_.back()));
+      requests_.back().weight = load.weight(key);
+    }
+  }
+
+  void count() {
+    std::array<Verdict, burst> verdicts;
+    for (std::size_t i = 0; i < requests_.size(); i += burst)
+      throttle_->worker(0).admit_keys(std::span(requests_).subspan(i, std::min(burst, requests_.size() - i)),
+                                      at(now_).monotonic, verdicts);
+    counted_ += requests_.size();
+  }
+
+  /// What the controller does for one span. The worker passes as soon as it is asked to.
+  Nanoseconds end_span() {
+    now_ += span_length;
+    Nanoseconds cost = time([&] { throttle_->advance(at(now_)); });
+    throttle_->worker(0).quiescent();
+    return cost + time([&] { throttle_->advance(at(now_)); });
+  }
+
+  void finish(benchmark::State& state) {
+    throttle_->worker(0).offline();
+    throttle_->stop(1s);
+    const Figures figures = throttle_->figures();
+    check(state, figures.rules[0].admitted, counted_);
+    check(state, figures.counts_synced, counted_ / load_.keys * load_.weight());
+    state.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(counted_);
+    state.counters["bytes"] = static_cast<double>(throttle_->memory()) / static_cast<double>(load_.keys);
+  }
+
+ private:
+  const Workload load_;
+  std::unique_ptr<Throttle> throttle_;
+  std::vector<std::string> names_;
+  std::vector<Key> requests_;
+  Duration now_{};
+  std::uint64_t counted_ = 0;
+};
+
+void turn(benchmark::State& state) {
+  const Workload load(state);
+  Node node(load);
+  for (std::size_t span = 0; span < warm_up; ++span) {
+    node.count();
+    node.end_span();
+  }
+  Nanoseconds all{};
+  Nanoseconds worst{};
+  for (auto _ : state) {
+    node.count();
+    const Nanoseconds cost = node.end_span();
+    state.SetIterationTime(cost.count() / 1e9);
+    all += cost;
+    worst = std::max(worst, cost);
+  }
+  const auto keys = static_cast<double>(load.keys);
+  state.counters["per_key"] = all.count() / keys / static_cast<double>(state.iterations());
+  state.counters["worst"] = worst.count() / keys;
+  node.finish(state);
+}
+
+/// The engine and the memory store, driven as the controller drives them.
+class EngineRound {
+ public:
+  struct Cost {
+    Nanoseconds count{}, step{}, overrides{}, store{}, replies{};
+  };
+
+  explicit EngineRound(const Workload& load) : load_(load) {
+    Rule rule;
+    rule.name = "user";
+    rule.limit = limit;
+    rule.interval = spans * span_length;
+    rule.spans = spans;
+    rule.cooldown = rule.interval;
+    rule.algorithm = load.algorithm;
+    engine_ = std::make_unique<Engine>(std::span(&rule, 1), static_cast<std::uint32_t>(2 * load.keys));
+    engine_->step(at(now_));
+    store_ = make_memory_store(counters_);
+    keys_.reserve(load.keys);
+    for (std::size_t key = 0; key < load.keys; ++key) {
+      // Spread as a keyed hash is, and in an order of its own: the one in which a table's entries were
+      // opened.
+      keys_.push_back((key + 1) * 0x9e3779b97f4a7c15);
+      KeyBytes bytes;
+      bytes.clear();
+      bytes.add_text(name_of(key));
+      bytes_.insert(bytes_.end(), bytes.bytes().begin(), bytes.bytes().end());
+      ends_.push_back(bytes_.size());
+    }
+  }
+
+  void end_span(Cost& cost) {
+    cost.count += time([&] { count(); });
+    now_ += span_length;
+    cost.step += time([&] {
+      engine_->step(at(now_));
+      engine_->tell_blocks(at(now_));
+    });
+    cost.overrides += time([&] {
+      engine_->for_each_override(at(now_), [&](const KeyOverride& key) { benchmark::DoNotOptimize(key); });
+    });
+    cost.store += time([&] { write(); });
+    cost.replies += time([&] { read(); });
+  }
+
+  void finish(benchmark::State& state, std::uint64_t turns) {
+    engine_->step(at(now_), true);
+    write();
+    check(state, store_->figures().applied, turns * load_.weight());
+    state.counters["bytes"] = static_cast<double>(engine_->memory()) / static_cast<double>(load_.keys);
+  }
+
+ private:
+  void count() {
+    constexpr std::size_t together = 32;
+    for (std::size_t i = 0; i < keys_.size(); i += together) {
+      const std::size_t end = std::min(i + together, keys_.size());
+      for (std::size_t key = i; key < end; ++key) engine_->prefetch(keys_[key]);
+      for (std::size_t key = i; key < end; ++key) engine_->prefetch_slot(keys_[key]);
+      for (std::size_t key = i; key < end; ++key) {
+        const std::size_t begin = key == 0 ? 0 : ends_[key - 1];
+        const std::uint32_t weight = load_.weight(key);
+        engine_->count({.rule = 0,
+                        .key = keys_[key],
+                        .key_bytes = std::span(bytes_).subspan(begin, ends_[key] - begin),
+                        .began = at(now_).wall,
+                        .offered = weight,
+                        .admitted = weight,
+                        .refused_at = never});
+      }
+    }
+  }
+  void write() {
+    writes_.clear();
+    for (const EngineWrite& write : engine_->writes())
+      writes_.push_back({.key = write.key,
+                         .name = write.name,
+                         .ordinal = write.ordinal,
+                         .interval = write.interval,
+                         .delta = write.delta,
+                         .time_to_live = write.time_to_live,
+                         .expires = at(now_).monotonic + write.time_to_live,
+                         .returned = write.returned,
+                         .raised_to = write.raised_to,
+                         .tag = static_cast<std::uint8_t>(write.use),
+                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused,
+                         .undivided = write.use == CounterUse::lease || write.use == CounterUse::blocked});
+    store_->submit(writes_, at(now_).monotonic);
+    engine_->clear_writes();
+  }
+  void read() {
+    replies_.clear();
+    store_->collect(replies_);
+    for (const CounterReply& reply : replies_)
+      engine_->reply({.key = reply.key,
+                      .use = static_cast<CounterUse>(reply.tag),
+                      .ordinal = reply.ordinal,
+                      .delta = reply.delta,
+                      .total = reply.total},
+                     at(now_));
+    engine_->learn();
+    engine_->clear_charges();
+  }
+
+  const Workload load_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<MemoryCounters> counters_ = std::make_shared<MemoryCounters>();
+  std::unique_ptr<Store> store_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::size_t> ends_;
+  std::vector<CounterWrite> writes_;
+  std::vector<CounterReply> replies_;
+  Duration now_{};
+};
+
+void engine(benchmark::State& state) {
+  const Workload load(state);
+  EngineRound round(load);
+  EngineRound::Cost cost;
+  for (std::size_t span = 0; span < warm_up; ++span) round.end_span(cost);
+  cost = {};
+  for (auto _ : state) {
+    EngineRound::Cost one;
+    round.end_span(one);
+    state.SetIterationTime((one.count + one.step + one.overrides + one.store + one.replies).count() / 1e9);
+    cost.count += one.count;
+    cost.step += one.step;
+    cost.overrides += one.overrides;
+    cost.store += one.store;
+    cost.replies += one.replies;
+  }
+  const double counted = static_cast<double>(load.keys) * static_cast<double>(state.iterations());
+  state.counters["count"] = cost.count.count() / counted;
+  state.counters["step"] = cost.step.count() / counted;
+  state.counters["overrides"] = cost.overrides.count() / counted;
+  state.counters["store"] = cost.store.count() / counted;
+  state.counters["replies"] = cost.replies.count() / counted;
+  round.finish(state, warm_up + state.iterations());
+}
+
+void each_load(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"keys", "hot", "algorithm"});
+  for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::cooldown})
+    for (const int keys : {1000, 100'000, 1'000'000, 10'000'000})
+      for (const int hot : {1, 10, 100}) bench->Args({keys, hot, static_cast<int>(algorithm)});
+  bench->UseManualTime()->Iterations(measured)->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(turn)->Apply(each_load);
+BENCHMARK(engine)->Apply(each_load);
+
+}  // namespace
+}  // namespace weir::bench
+
+BENCHMARK_MAIN();
