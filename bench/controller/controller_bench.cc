@@ -205,22 +205,21 @@ class EngineRound {
 
  private:
   void count() {
-    constexpr std::size_t together = 32;
-    for (std::size_t i = 0; i < keys_.size(); i += together) {
-      const std::size_t end = std::min(i + together, keys_.size());
-      for (std::size_t key = i; key < end; ++key) engine_->prefetch(keys_[key]);
-      for (std::size_t key = i; key < end; ++key) engine_->prefetch_slot(keys_[key]);
+    std::array<SpanCount, burst> counts;
+    for (std::size_t i = 0; i < keys_.size(); i += burst) {
+      const std::size_t end = std::min(i + burst, keys_.size());
       for (std::size_t key = i; key < end; ++key) {
         const std::size_t begin = key == 0 ? 0 : ends_[key - 1];
         const std::uint32_t weight = load_.weight(key);
-        engine_->count({.rule = 0,
-                        .key = keys_[key],
-                        .key_bytes = std::span(bytes_).subspan(begin, ends_[key] - begin),
-                        .began = at(now_).wall,
-                        .offered = weight,
-                        .admitted = weight,
-                        .refused_at = never});
+        counts[key - i] = {.rule = 0,
+                           .key = keys_[key],
+                           .key_bytes = std::span(bytes_).subspan(begin, ends_[key] - begin),
+                           .began = at(now_).wall,
+                           .offered = weight,
+                           .admitted = weight,
+                           .refused_at = never};
       }
+      engine_->count(std::span(counts).first(end - i));
     }
   }
   void write() {

@@ -163,16 +163,17 @@ void Controller::reserve_cells(std::size_t window) {
     --wary_[window];
   if (wary_[window] == 0 && parts_.engine.keys() > always_reserved) return;
   const auto for_each_key = [&](auto&& visit) {
-    parts_.engine.for_each_key([&](const KeySlot& slot) {
-      if (parts_.window_of_rule[slot.rule] == window)
-        visit(slot, heaviness(std::max(slot.current.offered, slot.previous.offered), limits_[slot.rule]));
+    parts_.engine.for_each_key([&](const KeyView& view) {
+      if (parts_.window_of_rule[view.slot.rule] != window) return;
+      const std::uint64_t used = std::max(view.slot.current.offered, view.past.offered);
+      visit(view.slot.key, heaviness(used, limits_[view.slot.rule]));
     });
   };
   HeavinessCensus census;
-  for_each_key([&](const KeySlot&, unsigned heavy) { census.add(heavy); });
+  for_each_key([&](std::uint64_t, unsigned heavy) { census.add(heavy); });
   const unsigned least = census.least(parts_.engine.capacity() / ledger_keys_per_reserved);
-  for_each_key([&](const KeySlot& slot, unsigned heavy) {
-    if (heavy >= least) pools.running().claim(slot.key);
+  for_each_key([&](std::uint64_t key, unsigned heavy) {
+    if (heavy >= least) pools.running().claim(key);
   });
 }
 
@@ -186,15 +187,7 @@ void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
-  const auto take = [&](const CountedKey& counted) {
-    parts_.engine.count({.rule = counted.rule,
-                         .key = counted.key,
-                         .key_bytes = counted.name,
-                         .began = table.began.wall,
-                         .offered = counted.offered,
-                         .admitted = counted.admitted,
-                         .refused_at = counted.refused_at});
-    if (counted.credit == 0) return;
+  const auto give_back = [&](const CountedKey& counted) {
     WindowPools& pools = parts_.pools[parts_.window_of_rule[counted.rule]];
     const Algorithm algorithm = parts_.rules[counted.rule].algorithm;
     if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
@@ -206,15 +199,23 @@ void Controller::drain(std::size_t index) {
   };
   // Keys come in no order, so all that they touch is fetched for many at once.
   std::array<CountedKey, drained_together> some;
+  std::array<SpanCount, drained_together> counts;
   std::size_t count = 0;
   const auto take_some = [&] {
-    const std::span<const CountedKey> keys = std::span(some).first(std::exchange(count, 0));
-    for (const CountedKey& counted : keys) {
-      parts_.engine.prefetch(counted.key);
-      if (counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      const CountedKey& counted = some[i];
+      if (counted.credit != 0 && counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
+      counts[i] = {.rule = counted.rule,
+                   .key = counted.key,
+                   .key_bytes = counted.name,
+                   .began = table.began.wall,
+                   .offered = counted.offered,
+                   .admitted = counted.admitted,
+                   .refused_at = counted.refused_at};
     }
-    for (const CountedKey& counted : keys) parts_.engine.prefetch_slot(counted.key);
-    for (const CountedKey& counted : keys) take(counted);
+    parts_.engine.count(std::span(counts).first(count));
+    for (const CountedKey& counted : std::span(some).first(std::exchange(count, 0)))
+      if (counted.credit != 0) give_back(counted);
   };
   table.for_each([&](const CountedKey& counted) {
     some[count++] = counted;

@@ -42,6 +42,9 @@ constexpr double correction_gain = 0.5;
 constexpr double correction_least = 0.8;
 constexpr double correction_most = 1.25;
 
+/// How many keys ahead what they touch is fetched: slots lie at random.
+constexpr std::size_t ahead = 16;
+
 /// Whether a key's quota may differ from its rule's default before anything is heard of other nodes.
 bool differs_by_itself(const RuleState& rule) noexcept {
   return rule.algorithm == Algorithm::sliding_window || rule.algorithm == Algorithm::strict ||
@@ -67,27 +70,40 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
 }
 
 KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
-  Ledger::SlotIndex index = ledger_.find(count.key);
+  SlotIndex index = ledger_.find(count.key);
   if (index != Ledger::none) return &ledger_[index];
-  index = ledger_.insert(count.key);
-  if (index == Ledger::none) return nullptr;
+  if (ledger_.full()) return nullptr;
   const RuleState& rule = rules_[count.rule];
+  index = ledger_.insert(count.key, key_name(rule.name, count.key_bytes), cluster_.nodes);
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
   may_differ_[index] = differs_by_itself(rule);
-  fresh.name = key_name(rule.name, count.key_bytes);
   fresh.current.ordinal = ordinal;
-  fresh.previous.ordinal = ordinal - 1;
-  fresh.last_counted = ordinal;
-  fresh.cold_permits = rule.warm_permits();
-  fresh.demand.begin(cluster_.nodes);
-  if (rule.algorithm == Algorithm::sliding_window) fresh.spans.assign(rule.spans, SpanCounts{});
+  if (rule.needs_detail()) {
+    KeyDetail& detail = ledger_.own_detail(fresh);
+    detail.cold_permits = rule.warm_permits();
+    if (rule.algorithm == Algorithm::sliding_window) detail.spans.assign(rule.spans, SpanCounts{});
+    if (rule.algorithm == Algorithm::strict) detail.leases = std::make_unique<KeyLeases>();
+  }
   return &fresh;
+}
+
+void Engine::count(std::span<const SpanCount> counts) {
+  // Keys come in no order, and what a count touches lies at random: one miss after the other would be most of
+  // what a count costs.
+  constexpr std::size_t together = 32;
+  for (std::size_t i = 0; i < counts.size(); i += together) {
+    const std::span<const SpanCount> some = counts.subspan(i, std::min(together, counts.size() - i));
+    for (const SpanCount& count : some) ledger_.prefetch(count.key);
+    for (const SpanCount& count : some) ledger_.prefetch_slot(count.key);
+    for (const SpanCount& count : some) this->count(count);
+  }
 }
 
 void Engine::count(const SpanCount& count) {
   RuleState& rule = rules_[count.rule];
-  const Ordinal ordinal = rule.clock.ordinal(count.began);
+  const SpanId span = rule.span_of(count.began);
+  const Ordinal ordinal = span.ordinal;
   const std::uint64_t units = rule.counted(count.offered, count.admitted);
 
   KeySlot* found = slot_for(count, ordinal);
@@ -97,7 +113,7 @@ void Engine::count(const SpanCount& count) {
     return;
   }
   KeySlot& slot = *found;
-  const Ledger::SlotIndex index = ledger_.index_of(slot);
+  const SlotIndex index = ledger_.index_of(slot);
 
   // A clock that was set back makes an older ordinal the running one; otherwise an older one is a
   // straggler's.
@@ -106,17 +122,18 @@ void Engine::count(const SpanCount& count) {
 
   const bool leased = rule.algorithm == Algorithm::strict;  // the claims are the counts
   if (leased)
-    if (Lease* lease = slot.lease_of(ordinal); lease != nullptr) lease->admitted += count.admitted;
+    if (Lease* lease = ledger_.own_detail(slot).leases->of(ordinal); lease != nullptr)
+      lease->admitted += count.admitted;
   if (ordinal == slot.current.ordinal) {
     slot.current.offered += count.offered;
     slot.current.admitted += count.admitted;
-    slot.span_offered += count.offered;
-    slot.span_admitted += count.admitted;
-    slot.last_counted = ordinal;
-    slot.counted_span = std::max(slot.counted_span, rule.number(rule.clock.span(count.began)));
+    slot.span_counting += rule.algorithm == Algorithm::cooldown ? units : count.offered;
+    slot.idle = false;
+    if (rule.started && span == rule.span) slot.counted_lately = true;
     if (!leased) slot.unwritten += units;
-    slot.span_counting += units;
-    if (rule.tells_refused()) slot.refused_unwritten += count.offered - count.admitted;
+    if (rule.tells_refused() && count.offered != count.admitted)
+      ledger_.own_detail(slot).refused_unwritten += count.offered - count.admitted;
+    if (rule.warmup > Duration{}) ledger_.own_detail(slot).span_admitted += count.admitted;
     if (!slot.touched) {
       slot.touched = true;
       rule.touched.push_back(index);
@@ -126,23 +143,26 @@ void Engine::count(const SpanCount& count) {
       fresh_.push_back(index);
     }
   } else {
-    if (ordinal == slot.previous.ordinal) {
-      slot.previous.offered += count.offered;
-      slot.previous.admitted += count.admitted;
+    if (ordinal == slot.previous_ordinal()) {
+      KeyPast& past = ledger_.past(slot);
+      past.offered += count.offered;
+      past.admitted += count.admitted;
     }
     if (!leased) write(rule, slot, ordinal, units);
   }
-  if (!slot.spans.empty()) {
-    const std::int64_t number = rule.number(rule.clock.span(count.began));
-    SpanCounts& span = slot.spans[static_cast<std::size_t>(number) % slot.spans.size()];
-    if (span.number < number) span = {.number = number};
-    if (span.number == number) span.own += count.admitted;
+  if (rule.algorithm == Algorithm::sliding_window) {
+    const std::int64_t number = rule.number(span);
+    std::vector<SpanCounts>& spans = ledger_.own_detail(slot).spans;
+    SpanCounts& own = spans[static_cast<std::size_t>(number) % spans.size()];
+    if (own.number < number) own = {.number = number};
+    if (own.number == number) own.own += count.admitted;
   }
 
   if (count.refused_at != never) {
-    if (slot.refused_at == never || count.refused_at < slot.refused_at) {
-      slot.refused_at = count.refused_at;
-      slot.refused_ordinal = ordinal;
+    KeyDetail& detail = ledger_.own_detail(slot);
+    if (detail.refused_at == never || count.refused_at < detail.refused_at) {
+      detail.refused_at = count.refused_at;
+      detail.refused_ordinal = ordinal;
     }
     if (!slot.refusal_due) {
       slot.refusal_due = true;
@@ -164,25 +184,53 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     write(rule, slot, slot.current.ordinal, slot.unwritten);
     slot.unwritten = 0;
   }
-  slot.span_counting = 0;
-  if (slot.refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
-  // A clock that was set back by less than an interval, and perhaps forward again: nothing is forgotten.
-  if (to == slot.previous.ordinal) return std::swap(slot.current, slot.previous);
-  slot.previous = slot.current;
-  slot.current = IntervalCounts{};
-  slot.current.ordinal = to;
-  if (slot.previous.ordinal == to - 1) return;
-  slot.previous = IntervalCounts{};
-  slot.previous.ordinal = to - 1;
-  slot.asked_blocks = false;  // others may have blocked it while it was away from here
+  if (rule.algorithm == Algorithm::cooldown) slot.span_counting = 0;
+  KeyDetail* const detail = ledger_.detail_if_any(slot);
+  if (detail != nullptr && detail->refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
+  age_held(rule, slot, to - slot.current.ordinal);
+
+  KeyPast& past = ledger_.past(slot);
+  const Ordinal from = std::exchange(slot.current.ordinal, to);
+  const bool follows = from == to - 1;
+  const bool returns = slot.went_back ? follows : from == to + 1;
+  const bool contended = slot.contended;
+  const bool told = slot.told;
+  if (returns) {
+    // A clock that was set back by less than an interval, and perhaps forward again: nothing is forgotten.
+    slot.went_back = !slot.went_back;
+    std::swap(slot.current.offered, past.offered);
+    std::swap(slot.current.admitted, past.admitted);
+    std::swap(past.alone[0], past.alone[1]);
+    if (detail != nullptr) std::swap(detail->counted[0], detail->counted[1]);
+    if (detail != nullptr) std::swap(detail->refused[0], detail->refused[1]);
+    slot.contended = slot.was_contended;
+    slot.told = slot.was_told;
+    slot.was_contended = contended;
+    slot.was_told = told;
+    return;
+  }
+  slot.went_back = false;
+  past.offered = follows ? slot.current.offered : 0;
+  past.admitted = follows ? slot.current.admitted : 0;
+  past.alone = {0, follows ? past.alone[0] : 0};
+  if (detail != nullptr) {
+    detail->counted = {SharedCount(), follows ? detail->counted[0] : SharedCount()};
+    detail->refused = {SharedCount(), follows ? detail->refused[0] : SharedCount()};
+  }
+  slot.was_contended = !follows || contended;
+  slot.was_told = follows && told;
+  slot.current.offered = slot.current.admitted = 0;
+  slot.contended = true;
+  slot.told = false;
+  if (!follows) slot.asked_blocks = false;  // others may have blocked it while it was away from here
 }
 
 void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
                    CounterUse use) {
-  for (IntervalCounts* counts : {&slot.current, &slot.previous})
-    if (counts->ordinal == ordinal) counts->told = true;
+  if (ordinal == slot.current.ordinal) slot.told = true;
+  if (ordinal == slot.previous_ordinal()) slot.was_told = true;
   writes_.push_back({.key = slot.key,
-                     .name = slot.name,
+                     .name = ledger_.name(slot),
                      .ordinal = ordinal,
                      .interval = rule.clock.interval(),
                      .delta = delta,
@@ -192,11 +240,12 @@ void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::u
 }
 
 void Engine::write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal) {
-  write_refused(rule, slot, ordinal, std::exchange(slot.refused_unwritten, 0));
+  KeyDetail* const detail = ledger_.detail_if_any(slot);
+  write_refused(rule, slot, ordinal, detail != nullptr ? std::exchange(detail->refused_unwritten, 0) : 0);
 }
 
 void Engine::write_refused(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta) {
-  stray_names_.push_back(slot.name + "|~refused");
+  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~refused");
   writes_.push_back({.key = slot.key,
                      .name = stray_names_.back(),
                      .ordinal = ordinal,
@@ -212,7 +261,7 @@ void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std
   if (claim == 0 && owed == 0) return;
   lease.asked += claim;
   writes_.push_back({.key = slot.key,
-                     .name = slot.name,
+                     .name = ledger_.name(slot),
                      .ordinal = lease.ordinal,
                      .interval = rule.clock.interval(),
                      .delta = claim,
@@ -223,7 +272,7 @@ void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std
 
 void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease) {
   writes_.push_back({.key = slot.key,
-                     .name = slot.name,
+                     .name = ledger_.name(slot),
                      .ordinal = lease.ordinal,
                      .interval = rule.clock.interval(),
                      .delta = 0,
@@ -276,16 +325,17 @@ void Engine::move_windows(const RuleState& rule, Duration by) {
   const auto index = static_cast<RuleIndex>(&rule - rules_.data());
   const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
                                                rule.clock.interval().count());
-  for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
-    std::vector<SpanCounts> spans(slot.spans.size());
-    for (const SpanCounts& span : slot.spans)
+    KeyDetail& detail = ledger_.own_detail(slot);
+    std::vector<SpanCounts> spans(detail.spans.size());
+    for (const SpanCounts& span : detail.spans)
       if (span.number + moved >= 0)
         spans[static_cast<std::size_t>(span.number + moved) % spans.size()] = {span.number + moved, span.own,
                                                                                span.others};
-    slot.spans = std::move(spans);
-    slot.heard_span = -1;
+    detail.spans = std::move(spans);
+    detail.heard_span = -1;
   }
 }
 
@@ -313,24 +363,26 @@ void Engine::beat(Instant now) {
 // With several workers a refusal may also mean that another one held an unused chunk: then the offered count
 // tells.
 void Engine::judge_refusals() {
-  for (const Ledger::SlotIndex index : refusals_) {
+  for (const SlotIndex index : refusals_) {
     KeySlot& slot = ledger_[index];
     const RuleState& rule = rules_[slot.rule];
-    const std::uint64_t limit = rule.limit_of(slot);
-    const auto exceeded = [&](const IntervalCounts& counts) {
-      if (counts.ordinal != slot.refused_ordinal) return false;
-      if (counts.offered > limit - std::min(limit, counts.counted.others())) return true;
+    KeyDetail& detail = ledger_.own_detail(slot);
+    const std::uint64_t limit = rule.limit_of(detail);
+    const auto exceeded = [&](Ordinal ordinal, std::uint64_t offered, const SharedCount& counted) {
+      if (ordinal != detail.refused_ordinal) return false;
+      if (offered > limit - std::min(limit, counted.others())) return true;
       if (rule.early_block == EarlyBlock::predictive)
         return true;  // refused on an estimate: as it was asked to
-      return nodes_tell(rule, slot, cluster_) &&
-             weir::nodes_of(rule, slot, cluster_).exceeds(counts.offered, limit);
+      return nodes_tell(rule, detail, cluster_) &&
+             weir::nodes_of(rule, detail, cluster_).exceeds(offered, limit);
     };
-    if (exceeded(slot.current) || exceeded(slot.previous))
-      begin_block(rule, slot, slot.refused_at);
+    if (exceeded(slot.current.ordinal, slot.current.offered, detail.counted[0]) ||
+        exceeded(slot.previous_ordinal(), ledger_.past(slot).offered, detail.counted[1]))
+      begin_block(rule, slot, detail.refused_at);
     else
       pardoned_.push_back(slot.key);
     slot.refusal_due = false;
-    slot.refused_at = never;
+    detail.refused_at = never;
   }
   refusals_.clear();
 }
@@ -340,10 +392,11 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
 
   std::swap(rule.touched, rule.last_touched);
   rule.touched.clear();
-  constexpr std::size_t ahead = 4;  // slots lie at random
+  near_.clear();
   for (std::size_t i = 0; i < rule.last_touched.size(); ++i) {
-    const Ledger::SlotIndex index = rule.last_touched[i];
+    const SlotIndex index = rule.last_touched[i];
     if (i + ahead < rule.last_touched.size()) ledger_.prefetch_slot(rule.last_touched[i + ahead]);
+    if (i + ahead / 2 < rule.last_touched.size()) ledger_.prefetch_told(rule.last_touched[i + ahead / 2]);
     KeySlot& slot = ledger_[index];
     slot.touched = false;
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
@@ -351,15 +404,15 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   }
   write_held(rule, next, end_all);
   keep_watching(rule, now);
-  if (rule.algorithm == Algorithm::strict)
-    for (const Ledger::SlotIndex index : rule.watched) {
+  if (rule.algorithm == Algorithm::strict) {
+    for (const SlotIndex index : rule.watched) {
       if (!end_all)
         lease_ahead(rule, ledger_[index], next, all_passed);
       else if (all_passed)
         end_leases(rule, ledger_[index]);
     }
-  for (const Ledger::SlotIndex index : rule.last_touched)
-    ledger_[index].span_offered = ledger_[index].span_admitted = 0;
+    for (const SlotIndex index : rule.last_touched) ledger_[index].span_counting = 0;
+  }
   if (!cluster_.store_reached) apply_local_rules(rule, now);
 
   if (rule.debt && next.ordinal != rule.span.ordinal) pay_debts(rule, next.ordinal);
@@ -368,7 +421,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
     forget_idle(index, now.monotonic);
     // A log is exact on each node by itself; claims are a lease's own business.
     const bool reads = rule.algorithm != Algorithm::sliding_log && rule.algorithm != Algorithm::strict;
-    for (Ledger::SlotIndex i = 0; reads && i < ledger_.end(); ++i) {
+    for (SlotIndex i = 0; reads && i < ledger_.end(); ++i) {
       KeySlot& slot = ledger_[i];
       if (slot.key == 0 || slot.rule != index || slot.current.ordinal != rule.span.ordinal) continue;
       slot.read_due = true;
@@ -381,26 +434,31 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
 // An interval without counts pays as much as the limit: nothing will be read of it.
 void Engine::pay_debts(const RuleState& rule, Ordinal next) {
   const auto index = static_cast<RuleIndex>(&rule - rules_.data());
-  for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index || slot.debt == 0 || slot.last_counted >= next - 1) continue;
-    slot.debt -= std::min(slot.debt, rule.limit);
+    if (slot.key == 0 || slot.rule != index) continue;
+    KeyDetail* const detail = ledger_.detail_if_any(slot);
+    if (detail == nullptr || detail->debt == 0 || last_counted(slot) >= next - 1) continue;
+    detail->debt -= std::min(detail->debt, rule.limit);
   }
 }
 
 // One span after an interval's end the others have written too: ask for its sum (step 4).
 void Engine::read_ended(RuleState& rule) {
-  for (const Ledger::SlotIndex index : rule.awaiting_read) {
+  for (const SlotIndex index : rule.awaiting_read) {
     KeySlot& slot = ledger_[index];
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;
-    const IntervalCounts& ended = slot.current.ordinal < rule.span.ordinal ? slot.current : slot.previous;
+    const bool still = slot.current.ordinal < rule.span.ordinal;  // it has not been counted since
     // Of a light key nothing has been told, and nothing need be known.
-    if ((rule.counted(ended) == 0 || !ended.told) && !slot.watched) continue;
-    slot.reading = true;
-    slot.reading_ordinal = ended.ordinal;
+    if (!(still ? slot.told : slot.was_told) && !slot.watched) continue;
+    const IntervalCounts ended = still ? slot.current : previous(slot);
+    if (rule.counted(ended) == 0 && !slot.watched) continue;
+    KeyDetail& detail = ledger_.own_detail(slot);
+    detail.reading = true;
+    detail.reading_ordinal = ended.ordinal;
     write(rule, slot, ended.ordinal, 0);
-    slot.settling = true;
+    detail.settling = true;
     if (slot.watched && rule.tells_refused()) write_refused(rule, slot, ended.ordinal, 0);
   }
   rule.awaiting_read.clear();
@@ -408,16 +466,22 @@ void Engine::read_ended(RuleState& rule) {
 
 // Steps 1 and 6, for a key counted in the span that ends.
 void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
-  slot.span_count = std::exchange(slot.span_counting, 0);
-  if (may_hold(rule, slot))
+  const KeyDetail& detail = ledger_.detail(slot);
+  const bool near = slot.detail != no_index && detail.demand.nears(rule.limit_of(detail));
+  if (near && !slot.watched) near_.push_back(ledger_.index_of(slot));
+  if (!near && may_hold(rule, slot, detail))
     hold(rule, slot);
   else
     tell(rule, slot, now);
-  slot.offered_since_heard += rule.by_shares() ? slot.span_offered : slot.span_count;
-  if (rule.by_shares()) slot.current.contended = slot.current.contended && contended(rule, slot);
-  if (rule.warmup > Duration{}) warm(rule, slot);
-  if (rule.algorithm == Algorithm::cooldown && nodes_tell(rule, slot, cluster_) &&
-      weir::nodes_of(rule, slot, cluster_).exceeds(rule.counted(slot.current), rule.limit_of(slot)))
+  slot.offered_since_heard += slot.span_counting;
+  if (rule.judges_spans()) ledger_.own_detail(slot).span_count = slot.span_counting;
+  if (rule.algorithm != Algorithm::strict) slot.span_counting = 0;  // claims follow it
+  // Telling may have made it one.
+  const KeyDetail& known = ledger_.detail(slot);
+  if (rule.by_shares() && slot.contended) slot.contended = contended(rule, known);
+  if (rule.warmup > Duration{}) warm(rule, ledger_.own_detail(slot));
+  if (rule.algorithm == Algorithm::cooldown && nodes_tell(rule, known, cluster_) &&
+      weir::nodes_of(rule, known, cluster_).exceeds(rule.counted(slot.current), rule.limit_of(known)))
     begin_block(rule, slot, now.monotonic);
 }
 
@@ -428,16 +492,15 @@ void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
     write(rule, slot, slot.current.ordinal, slot.unwritten);
   slot.unwritten = 0;
   if (slot.fresh) ask_first(rule, slot);
-  if (slot.refused_unwritten > 0 || (slot.watched && rule.tells_refused()))
+  if (ledger_.detail(slot).refused_unwritten > 0 || (slot.watched && rule.tells_refused()))
     write_refused(rule, slot, slot.current.ordinal);
 }
 
-// A key of which all nodes together keep back no more than a small part of the limit, and of which nothing
-// says that it comes near it.
-bool Engine::may_hold(const RuleState& rule, const KeySlot& slot) const noexcept {
+// A key of which all nodes together keep back no more than a small part of the limit. That nothing says that
+// it comes near it, the caller has seen.
+bool Engine::may_hold(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail) const noexcept {
   return rule.hold > 0 && slot.unwritten <= rule.hold && cluster_.store_reached &&
-         slot.current.offered == slot.current.admitted && !slot.watched && slot.debt == 0 &&
-         !slot.demand.nears(rule.limit_of(slot));
+         slot.current.offered == slot.current.admitted && !slot.watched && detail.debt == 0;
 }
 
 void Engine::hold(RuleState& rule, KeySlot& slot) {
@@ -450,10 +513,28 @@ void Engine::hold(RuleState& rule, KeySlot& slot) {
 // The interval of a key changes: what is kept back of it waits for the key's span in the next one.
 void Engine::keep_over(const RuleState& rule, KeySlot& slot) {
   if (slot.unwritten == 0) return;
-  if (slot.held > 0 && slot.held_ordinal != slot.current.ordinal)
-    write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);
-  slot.held += std::exchange(slot.unwritten, 0);
-  slot.held_ordinal = slot.current.ordinal;
+  KeyPast& past = ledger_.past(slot);
+  if (past.held_age != 0) write_kept(rule, slot);
+  past.held += std::exchange(slot.unwritten, 0);
+  past.held_age = 0;
+}
+
+// What was kept back, to the interval that it was counted in.
+void Engine::write_kept(const RuleState& rule, KeySlot& slot) {
+  KeyPast& past = ledger_.past(slot);
+  if (past.held == 0) return;
+  write(rule, slot, slot.current.ordinal - past.held_age, std::exchange(past.held, 0), CounterUse::held);
+}
+
+// What was kept back grows older by so many intervals. After a jump of the clock that does not fit in, it is
+// kept no longer.
+void Engine::age_held(const RuleState& rule, KeySlot& slot, Ordinal by) {
+  constexpr Ordinal oldest = 0xff;
+  KeyPast& past = ledger_.past(slot);
+  if (past.held == 0) return;
+  const Ordinal age = past.held_age + by;
+  if (age < 0 || age > oldest) return write_kept(rule, slot);
+  past.held_age = static_cast<std::uint32_t>(age) & oldest;
 }
 
 // What is kept back of intervals that are over, for the keys whose turn it is: all of them once per interval.
@@ -472,15 +553,21 @@ void Engine::write_held(RuleState& rule, SpanId next, bool end_all) {
 }
 
 void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything) {
-  std::erase_if(rule.holding[place], [&](Ledger::SlotIndex index) {
-    KeySlot& slot = ledger_[index];
-    if (slot.held > 0 && (everything || slot.held_ordinal < running))
-      write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);
+  std::vector<SlotIndex>& held = rule.holding[place];
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (i + ahead < held.size()) ledger_.prefetch_slot(held[i + ahead]);
+    if (i + ahead < held.size()) ledger_.prefetch_past(held[i + ahead]);
+    if (i + ahead / 2 < held.size()) ledger_.prefetch_name(held[i + ahead / 2]);
+    KeySlot& slot = ledger_[held[i]];
+    const KeyPast& past = ledger_.past(slot);
+    if (everything || slot.current.ordinal - past.held_age < running) write_kept(rule, slot);
     if (slot.unwritten > 0 && (everything || slot.current.ordinal < running))
       write(rule, slot, slot.current.ordinal, std::exchange(slot.unwritten, 0), CounterUse::held);
-    slot.holding = slot.held > 0 || slot.unwritten > 0;
-    return !slot.holding;
-  });
+    slot.holding = past.held > 0 || slot.unwritten > 0;
+    if (slot.holding) held[kept++] = held[i];
+  }
+  held.resize(kept);
 }
 
 void Engine::share_holds() {
@@ -490,8 +577,8 @@ void Engine::share_holds() {
 // What outlives an interval's border (a bucket's level, a window that slides) does not begin with this node.
 void Engine::ask_first(const RuleState& rule, KeySlot& slot) {
   slot.fresh = false;
-  if (!rule.is_bucket() && slot.spans.empty()) return;
-  slot.asked_before = true;
+  if (!rule.is_bucket() && rule.algorithm != Algorithm::sliding_window) return;
+  ledger_.own_detail(slot).asked_before = true;
   write(rule, slot, slot.current.ordinal - 1, 0);
 }
 
@@ -506,12 +593,12 @@ void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
 // A node that has just come to a key knows nothing of what others have admitted, and its first span may be
 // long.
 void Engine::ask_for_fresh(Instant now) {
-  for (const Ledger::SlotIndex index : fresh_) {
+  for (const SlotIndex index : fresh_) {
     KeySlot& slot = ledger_[index];
     slot.fresh_due = false;
     if (slot.key == 0 || !slot.fresh) continue;
     const RuleState& rule = rules_[slot.rule];
-    slot.looks_back = true;
+    ledger_.own_detail(slot).looks_back = true;
     if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
     write(rule, slot, slot.current.ordinal, 0);
     ask_first(rule, slot);
@@ -521,15 +608,17 @@ void Engine::ask_for_fresh(Instant now) {
 
 void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
   let_differ(slot);
-  if (slot.block.begin(at, rule.block.length(slot.key))) blocks_.push_back(ledger_.index_of(slot));
+  if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))
+    blocks_.push_back(ledger_.index_of(slot));
 }
 
 void Engine::tell_blocks(Instant now) {
-  for (const Ledger::SlotIndex index : blocks_) {
+  for (const SlotIndex index : blocks_) {
     const KeySlot& slot = ledger_[index];
-    if (slot.key == 0 || !slot.block.active(now.monotonic)) continue;
+    const Block& block = ledger_.detail(slot).block;
+    if (slot.key == 0 || !block.active(now.monotonic)) continue;
     const RuleState& rule = rules_[slot.rule];
-    const WallTime end = now.wall + (slot.block.until() - now.monotonic);
+    const WallTime end = now.wall + (block.until() - now.monotonic);
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(end.time_since_epoch()).count();
     if (milliseconds > 0)
       write_block(rule, slot, rule.block_clock.ordinal(end), static_cast<std::uint64_t>(milliseconds));
@@ -539,7 +628,7 @@ void Engine::tell_blocks(Instant now) {
 
 void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
                          std::uint64_t raised_to) {
-  stray_names_.push_back(slot.name + "|~blocked");
+  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~blocked");
   writes_.push_back({.key = slot.key,
                      .name = stray_names_.back(),
                      .ordinal = ordinal,
@@ -557,88 +646,114 @@ void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end,
   const Duration left = std::min(end - now.wall, rule.block_clock.interval());
   if (left <= Duration{}) return;
   let_differ(slot);
-  slot.block.begin(now.monotonic, left);
+  ledger_.own_detail(slot).block.begin(now.monotonic, left);
 }
 
-void Engine::watch(RuleState& rule, Ledger::SlotIndex index) {
+void Engine::watch(RuleState& rule, SlotIndex index) {
   ledger_[index].watched = true;
+  ledger_[index].counted_lately = false;  // its span has been written
   rule.watched.push_back(index);
 }
 
 // A block says all there is to say.
 bool Engine::worth_watching(const RuleState& rule, const KeySlot& slot, Instant now) const noexcept {
-  return slot.demand.nears(rule.limit_of(slot)) && !slot.block.active(now.monotonic);
+  const KeyDetail& detail = ledger_.detail(slot);
+  return detail.demand.nears(rule.limit_of(detail)) && !detail.block.active(now.monotonic);
 }
 
 // Keys near their limit are asked for in every span, also where nothing of them was counted here or refused:
 // who knows only the spans it took part in overestimates its share.
 void Engine::keep_watching(RuleState& rule, Instant now) {
-  std::erase_if(rule.watched, [&](Ledger::SlotIndex index) {
+  std::erase_if(rule.watched, [&](SlotIndex index) {
     KeySlot& slot = ledger_[index];
     if (slot.key == 0) return true;
-    const bool idle = slot.last_counted < rule.span.ordinal - remembered_intervals / 4;
-    const bool leased = slot.lease.held || slot.next_lease.held || slot.ended_lease.held ||
-                        slot.span_offered > 0 || asked_for_lately(rule, slot);
-    const bool near = !idle && worth_watching(rule, slot, now);
-    slot.watched = rule.algorithm == Algorithm::strict ? leased : near;
+    if (rule.algorithm == Algorithm::strict) {
+      slot.watched =
+          ledger_.detail(slot).leases->any() || slot.span_counting > 0 || asked_for_lately(rule, slot);
+    } else {
+      const bool idle = last_counted(slot) < rule.span.ordinal - remembered_intervals / 4;
+      slot.watched = !idle && worth_watching(rule, slot, now);
+    }
     return !slot.watched;
   });
   if (!rule.hears()) return;
-  for (const Ledger::SlotIndex index : rule.watched) {
+  for (const SlotIndex index : rule.watched) {
     KeySlot& slot = ledger_[index];
-    if (slot.counted_span == rule.number(rule.span)) continue;
-    if (slot.current.ordinal != rule.span.ordinal) roll(rule, slot, rule.span.ordinal);
+    const bool counted = slot.counted_lately;
+    slot.counted_lately = false;
+    if (counted) continue;
+    if (slot.current.ordinal != rule.span.ordinal) {
+      ledger_.own_detail(slot).last_counted = last_counted(slot);
+      slot.idle = true;
+      roll(rule, slot, rule.span.ordinal);
+    }
     write(rule, slot, rule.span.ordinal, std::exchange(slot.unwritten, 0));
     if (rule.tells_refused()) write_refused(rule, slot, rule.span.ordinal);
   }
-  for (const Ledger::SlotIndex index : rule.last_touched)
+  for (const SlotIndex index : near_)
     if (const KeySlot& slot = ledger_[index]; !slot.watched && worth_watching(rule, slot, now))
       watch(rule, index);
 }
 
 // A cold start, as in Guava's SmoothWarmingUp, by spans: permits pile up while the rate is not used, up to
 // warmup × rate, and are used up by admissions; above the half of it a token costs more, up to three.
-void Engine::warm(const RuleState& rule, KeySlot& slot) {
+void Engine::warm(const RuleState& rule, KeyDetail& key) {
   const double most = rule.warm_permits();
   const std::int64_t number = rule.number(rule.span);
-  const double elapsed = slot.warmed_span < 0 ? 1 : static_cast<double>(number - slot.warmed_span);
-  const double admitted = static_cast<double>(slot.span_admitted) / slot.demand.share();
+  const double elapsed = key.warmed_span < 0 ? 1 : static_cast<double>(number - key.warmed_span);
+  const double admitted = static_cast<double>(std::exchange(key.span_admitted, 0)) / key.demand.share();
   const double per_span = static_cast<double>(rule.limit) / rule.spans;
-  const double unused = std::max(0.0, elapsed * per_span - admitted * coldness(rule, slot));
-  slot.cold_permits = std::clamp(slot.cold_permits + unused - admitted, 0.0, most);
-  slot.warmed_span = number;
+  const double unused = std::max(0.0, elapsed * per_span - admitted * coldness(rule, key));
+  key.cold_permits = std::clamp(key.cold_permits + unused - admitted, 0.0, most);
+  key.warmed_span = number;
 }
 
 bool Engine::asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept {
   // Where there is no room to remember many, only what is asked for now.
   const Ordinal back = ledger_.size() <= ledger_.capacity() / 2 ? remembered_intervals : 0;
-  return slot.last_counted >= rule.span.ordinal - back;
+  return last_counted(slot) >= rule.span.ordinal - back;
+}
+
+Ordinal Engine::last_counted(const KeySlot& slot) const noexcept {
+  return slot.idle ? ledger_.detail(slot).last_counted : slot.current.ordinal;
+}
+
+IntervalCounts Engine::previous(const KeySlot& slot) const noexcept {
+  const KeyPast& past = ledger_.past(slot);
+  return {slot.previous_ordinal(), past.offered, past.admitted};
+}
+
+// What was offered here in one of the two intervals that are remembered; else 0.
+std::uint64_t Engine::offered_in(const KeySlot& slot, Ordinal ordinal) const noexcept {
+  if (ordinal == slot.current.ordinal) return slot.current.offered;
+  return ordinal == slot.previous_ordinal() ? ledger_.past(slot).offered : 0;
 }
 
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
 void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
+  KeyLeases& leases = *ledger_.own_detail(slot).leases;
   const auto end = [&](Lease& over) {
-    if (slot.ended_lease.held) {
-      if (all_passed) slot.ended_lease.close();
-      write_lease(rule, slot, slot.ended_lease, 0);
+    if (leases.ended.held) {
+      if (all_passed) leases.ended.close();
+      write_lease(rule, slot, leases.ended, 0);
     }
-    slot.ended_lease = std::exchange(over, Lease());
+    leases.ended = std::exchange(over, Lease());
   };
-  if (slot.lease.held && slot.lease.ordinal != next.ordinal) end(slot.lease);
-  if (slot.next_lease.held && slot.next_lease.ordinal == next.ordinal && !slot.lease.held)
-    slot.lease = std::exchange(slot.next_lease, Lease());
+  if (leases.running.held && leases.running.ordinal != next.ordinal) end(leases.running);
+  if (leases.next.held && leases.next.ordinal == next.ordinal && !leases.running.held)
+    leases.running = std::exchange(leases.next, Lease());
   // A clock that was set has left the interval that this was for.
-  if (slot.next_lease.held && slot.next_lease.ordinal != next.ordinal + 1) end(slot.next_lease);
-  if (slot.ended_lease.held && all_passed) {
-    Lease& ended = slot.ended_lease;
+  if (leases.next.held && leases.next.ordinal != next.ordinal + 1) end(leases.next);
+  if (leases.ended.held && all_passed) {
+    Lease& ended = leases.ended;
     ended.lowering = false;
     ended.close();
     write_lease(rule, slot, ended, 0);
     ended = Lease();  // a claim still on its way goes back when its answer comes, and keeps nothing here
   }
 
-  const std::uint64_t demand = slot.span_offered;
-  Lease& lease = slot.lease;
+  const std::uint64_t demand = slot.span_counting;
+  Lease& lease = leases.running;
   if (!lease.held) {
     if (!asked_for_lately(rule, slot)) return;
     lease.begin(next.ordinal);
@@ -647,7 +762,7 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
   // What a span takes is a small number as a rule, and jumps: beside the last one stands the interval's
   // average.
-  const double average = static_cast<double>(slot.offered_in(rule.span.ordinal)) / (rule.span.index + 1);
+  const double average = static_cast<double>(offered_in(slot, rule.span.ordinal)) / (rule.span.index + 1);
   const double expected = std::max(average, (average + static_cast<double>(demand)) / 2);
   // Until the next claim is answered, but not beyond the interval: what is left then is nobody's.
   const double spans_ahead = std::min(1.5, static_cast<double>(rule.spans - next.index));
@@ -687,20 +802,21 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
 
   // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
   // half of what was admitted in this one where the limit was used up, as it will be again.
-  if (next.index + 1 == rule.spans && !slot.next_lease.held && asked_for_lately(rule, slot)) {
-    slot.next_lease.begin(next.ordinal + 1);
+  if (next.index + 1 == rule.spans && !leases.next.held && asked_for_lately(rule, slot)) {
+    leases.next.begin(next.ordinal + 1);
     const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
     const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
     const std::uint64_t ahead = std::max(
         {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
          std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
-    write_lease(rule, slot, slot.next_lease, ahead);
+    write_lease(rule, slot, leases.next, ahead);
   }
 }
 
 // The node stops: what it holds and has not used goes back.
 void Engine::end_leases(RuleState& rule, KeySlot& slot) {
-  for (Lease* lease : {&slot.lease, &slot.next_lease, &slot.ended_lease}) {
+  KeyLeases& leases = *ledger_.own_detail(slot).leases;
+  for (Lease* lease : {&leases.running, &leases.next, &leases.ended}) {
     if (!lease->held) continue;
     lease->lowering = false;
     lease->close();
@@ -710,12 +826,11 @@ void Engine::end_leases(RuleState& rule, KeySlot& slot) {
 
 // Step 5, the seed's form. The cumulative form is step 6, which holds with and without the store.
 void Engine::apply_local_rules(RuleState& rule, Instant now) {
-  if (rule.algorithm != Algorithm::cooldown || rule.local_rule != LocalRule::per_span ||
-      rule.on_store_failure != OnStoreFailure::local)
-    return;
-  for (const Ledger::SlotIndex index : rule.last_touched) {
+  if (!rule.judges_spans() || rule.on_store_failure != OnStoreFailure::local) return;
+  for (const SlotIndex index : rule.last_touched) {
     KeySlot& slot = ledger_[index];
-    if (slot.key != 0 && slot.nodes.exceeds_in_span(slot.span_count, rule.limit_of(slot), rule.spans))
+    const KeyDetail& detail = ledger_.detail(slot);
+    if (slot.key != 0 && detail.nodes.exceeds_in_span(detail.span_count, rule.limit_of(detail), rule.spans))
       begin_block(rule, slot, now.monotonic);
   }
 }
@@ -742,12 +857,12 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     if (cluster_.counted) share_holds();
     return;
   }
-  const Ledger::SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);
+  const SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);
   if (index == Ledger::none) return;
   KeySlot& slot = ledger_[index];
   const RuleState& rule = rules_[slot.rule];
   if (reply.use == CounterUse::lease) {
-    if (Lease* lease = slot.lease_of(reply.ordinal); lease != nullptr) {
+    if (Lease* lease = ledger_.own_detail(slot).leases->of(reply.ordinal); lease != nullptr) {
       lease->answered(reply.delta, reply.total, rule.limit);
     } else if (reply.delta > 0) {
       // It came too late for its interval: nobody can have drawn on it.
@@ -764,70 +879,83 @@ void Engine::reply(const EngineReply& reply, Instant now) {
       take_over_block(rule, slot, WallTime(milliseconds(static_cast<std::int64_t>(reply.total))), now);
     return;
   }
-  IntervalCounts* counts = reply.ordinal == slot.current.ordinal    ? &slot.current
-                           : reply.ordinal == slot.previous.ordinal ? &slot.previous
-                                                                    : nullptr;
-  if (counts == nullptr) return;
-  if (slot.asked_before && reply.use == CounterUse::counted && reply.ordinal < slot.last_counted &&
-      counts->offered == 0) {
-    slot.asked_before = false;
-    counts->counted.total = reply.total;
+  const bool running = reply.ordinal == slot.current.ordinal;
+  if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
+  if (reply.use == CounterUse::held && slot.detail == no_index) {
+    // As a rule nobody else has counted anything, and the two sums are one.
+    std::uint64_t& alone = ledger_.past(slot).alone[running ? 0 : 1];
+    if (reply.total == alone + reply.delta) {
+      alone = reply.total;
+      return;
+    }
+  }
+  KeyDetail& detail = ledger_.own_detail(slot);
+  SharedCount& counted = detail.counted[running ? 0 : 1];
+  if (detail.asked_before && reply.use == CounterUse::counted && reply.ordinal < last_counted(slot) &&
+      offered_in(slot, reply.ordinal) == 0) {
+    detail.asked_before = false;
+    counted.total = reply.total;
     let_differ(slot);
     hear_before(rule, slot, reply);
     return;
   }
-  SharedCount& shared = reply.use == CounterUse::refused ? counts->refused : counts->counted;
+  SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;
   const std::uint64_t known = shared.others();
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
   if (shared.others() > 0) let_differ(slot);
   if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
-  if (std::exchange(slot.looks_back, false) && reply.delta == 0) slot.looked_back = true;
+  if (std::exchange(detail.looks_back, false) && reply.delta == 0) detail.looked_back = true;
+  const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (rule.by_shares()) {
-    hear(slot, shared.others() > known ? shared.others() - known : 0, reply.use == CounterUse::counted);
-    if (reply.use == CounterUse::counted) settle_interval(rule, slot, *counts);
+    hear(slot, news, reply.use == CounterUse::counted);
+    if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
     return;
   }
-  if (rule.algorithm != Algorithm::cooldown) return;
-  hear(slot, shared.others() > known ? shared.others() - known : 0, true);
+  hear(slot, news, true);
 
   // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet.
-  if (slot.reading && slot.reading_ordinal == reply.ordinal) {
-    if (const std::uint64_t own = rule.counted(*counts); own > 0)
-      slot.nodes = NodesRatio(own, counts->counted.others());
-    settle_interval(rule, slot, *counts);
+  if (detail.reading && detail.reading_ordinal == reply.ordinal) {
+    if (const std::uint64_t own = rule.counted(running ? slot.current : previous(slot)); own > 0)
+      detail.nodes = NodesRatio(own, counted.others());
+    settle_interval(rule, slot, running);
   }
   // Step 2. Of an interval that is over only what this node has added to it counts.
-  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(slot))
+  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
     begin_block(rule, slot, now.monotonic);
 }
 
 // What others admitted in the interval before this node saw the key.
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply) {
-  slot.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
-  if (slot.was_full) hear(slot, 0, true);
-  for (std::uint32_t i = 0; i < slot.spans.size(); ++i) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
+  if (detail.was_full) hear(slot, 0, true);
+  for (std::uint32_t i = 0; i < detail.spans.size(); ++i) {
     const std::int64_t number = rule.number({reply.ordinal, i});
-    SpanCounts& span = slot.spans[static_cast<std::size_t>(number) % slot.spans.size()];
+    SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
     if (span.number < number) span = {.number = number};
     if (span.number == number) span.others += reply.total / rule.spans;
   }
 }
 
 void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
-  slot.others_since_heard += others;
-  if (admitted) slot.others_admitted += others;
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.others_since_heard += others;
+  if (admitted) detail.others_admitted += others;
   if (slot.heard) return;
   slot.heard = true;
   heard_.push_back(ledger_.index_of(slot));
 }
 
 // Once for each interval that has ended, when its whole sum is known.
-void Engine::settle_interval(const RuleState& rule, KeySlot& slot, const IntervalCounts& ended) {
-  if (!slot.settling || slot.reading_ordinal != ended.ordinal) return;
-  slot.settling = false;
-  const std::uint64_t sum = rule.counted(ended) + ended.counted.others();
-  const std::uint64_t limit = rule.limit_of(slot);
+void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  const IntervalCounts ended = running ? slot.current : previous(slot);
+  if (!detail.settling || detail.reading_ordinal != ended.ordinal) return;
+  detail.settling = false;
+  const std::uint64_t others = detail.counted[running ? 0 : 1].others();
+  const std::uint64_t sum = rule.counted(ended) + others;
+  const std::uint64_t limit = rule.limit_of(detail);
   if (rule.by_shares()) {
     double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
                    static_cast<double>(std::max<std::uint64_t>(limit, 1));
@@ -838,68 +966,72 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, const Interva
     // A bucket may admit more than the rate for once: what it had saved up.
     const double least = rule.is_bucket() ? -0.05 : -0.5;
     // A node that is alone has all of the limit, whatever chance did.
-    if (ended.contended && ended.counted.others() > 0)
-      slot.correction = std::clamp(slot.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
-                                   correction_least, correction_most);
+    if ((running ? slot.contended : slot.was_contended) && others > 0)
+      detail.correction =
+          std::clamp(detail.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
+                     correction_least, correction_most);
   }
-  if (rule.debt) slot.debt = slot.debt + sum > rule.limit ? slot.debt + sum - rule.limit : 0;
+  if (rule.debt) detail.debt = detail.debt + sum > rule.limit ? detail.debt + sum - rule.limit : 0;
 }
 
 void Engine::learn() {
-  for (const Ledger::SlotIndex index : heard_) {
-    KeySlot& slot = ledger_[index];
+  for (std::size_t i = 0; i < heard_.size(); ++i) {
+    if (i + ahead < heard_.size()) ledger_.prefetch_slot(heard_[i + ahead]);
+    if (i + ahead / 2 < heard_.size()) ledger_.prefetch_detail(heard_[i + ahead / 2]);
+    KeySlot& slot = ledger_[heard_[i]];
     if (!slot.heard) continue;  // forgotten meanwhile, or another key's by now
     slot.heard = false;
     const RuleState& rule = rules_[slot.rule];
+    KeyDetail& detail = ledger_.own_detail(slot);
     // The span that has just ended is the last that the store was told of.
     const std::int64_t told = rule.number(rule.span) - 1;
     std::uint32_t elapsed = rule.span.index == 0 ? rule.spans : rule.span.index;
-    if (slot.heard_span >= told)
+    if (detail.heard_span >= told)
       elapsed = 0;
-    else if (slot.heard_span >= 0 && told - slot.heard_span <= rule.spans)
-      elapsed = static_cast<std::uint32_t>(told - slot.heard_span);
+    else if (detail.heard_span >= 0 && told - detail.heard_span <= rule.spans)
+      elapsed = static_cast<std::uint32_t>(told - detail.heard_span);
     else
       // The first that is heard, or the first for long, tells of the interval alone.
       slot.offered_since_heard = std::min(
-          slot.offered_since_heard, slot.offered_in(rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
-    slot.heard_span = std::max(slot.heard_span, told);
+          slot.offered_since_heard, offered_in(slot, rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
+    detail.heard_span = std::max(detail.heard_span, told);
 
-    if (std::exchange(slot.looked_back, false))
-      slot.demand.look_back(slot.others_since_heard, elapsed, rule.spans);
+    if (std::exchange(detail.looked_back, false))
+      detail.demand.look_back(detail.others_since_heard, elapsed, rule.spans);
     else
-      slot.demand.learn(slot.offered_since_heard, slot.others_since_heard, elapsed, rule.spans,
-                        cluster_.nodes);
+      detail.demand.learn(slot.offered_since_heard, detail.others_since_heard, elapsed, rule.spans,
+                          cluster_.nodes);
     // What others have admitted, spread over the spans that it may have happened in.
-    if (!slot.spans.empty()) {
+    if (!detail.spans.empty()) {
       const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
-      for (std::uint32_t i = 0; i < over; ++i) {
-        const std::int64_t number = told - i;
-        SpanCounts& span = slot.spans[static_cast<std::size_t>(number) % slot.spans.size()];
+      for (std::uint32_t back = 0; back < over; ++back) {
+        const std::int64_t number = told - back;
+        SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
         if (span.number < number) span = {.number = number};
         if (span.number != number) continue;
-        span.others += slot.others_admitted / over + (i < slot.others_admitted % over ? 1 : 0);
+        span.others += detail.others_admitted / over + (back < detail.others_admitted % over ? 1 : 0);
       }
     }
-    if (contended(rule, slot)) let_differ(slot);
-    if (rule.is_bucket()) charge_bucket(rule, slot);
+    if (contended(rule, detail)) let_differ(slot);
+    if (rule.is_bucket()) charge_bucket(rule, slot, detail);
     slot.offered_since_heard = 0;
-    slot.others_since_heard = 0;
-    slot.others_admitted = 0;
+    detail.others_since_heard = 0;
+    detail.others_admitted = 0;
   }
   heard_.clear();
 }
 
-void Engine::charge_bucket(const RuleState& rule, KeySlot& slot) {
+void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
   // A price paid while the key was known to be contended has others' part in it already. A bucket that others
   // had emptied before is not full here: what was taken from it is owed.
-  if (std::exchange(slot.was_full, false))
+  if (std::exchange(detail.was_full, false))
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
-  else if (slot.others_admitted > 0 && slot.price == 0)
-    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = slot.others_admitted});
+  else if (detail.others_admitted > 0 && detail.price == 0)
+    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
 
-  const TokenPrice before = slot.price;
-  slot.price = contended(rule, slot) ? token_price(rule, slot, cluster_) : 0;
-  const TokenPrice now = slot.price == 0 ? full_price : slot.price;
+  const TokenPrice before = detail.price;
+  detail.price = contended(rule, detail) ? token_price(rule, ledger_.view(slot), cluster_) : 0;
+  const TokenPrice now = detail.price == 0 ? full_price : detail.price;
   if (before != 0 && before != now)
     charges_.push_back({.key = slot.key,
                         .rule = slot.rule,
@@ -907,30 +1039,33 @@ void Engine::charge_bucket(const RuleState& rule, KeySlot& slot) {
                         .scale = static_cast<double>(now) / static_cast<double>(before)});
 }
 
-double Engine::nodes_of(const KeySlot& slot) const noexcept {
-  return rules_[slot.rule].by_shares() ? 1 / slot.demand.share() : slot.nodes.value();
+double Engine::nodes_of(const KeyView& key) const noexcept {
+  return rules_[key.slot.rule].by_shares() ? 1 / key.share() : key.detail.nodes.value();
 }
 
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
 void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
   const Ordinal ending = rules_[index].span.ordinal;
-  for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     const KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index || slot.touched || slot.refusal_due || slot.read_due) continue;
-    if (slot.watched || slot.holding || slot.debt > 0) continue;
+    if (slot.watched || slot.holding) continue;
+    const Ordinal counted = last_counted(slot);
+    if (counted >= ending - 1) continue;
+    const KeyDetail& detail = ledger_.detail(slot);
+    if (detail.debt > 0 || detail.block.active(now)) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
-    if (rules_[index].by_shares() && slot.last_counted >= ending - remembered_intervals &&
-        ledger_.size() < ledger_.capacity() / 2 && contended(rules_[index], slot))
+    if (rules_[index].by_shares() && counted >= ending - remembered_intervals &&
+        ledger_.size() < ledger_.capacity() / 2 && contended(rules_[index], detail))
       continue;
-    if (slot.last_counted >= ending - 1 || slot.block.active(now)) continue;
     // Warm until it has been idle for as long as warming up takes.
-    if (rules_[index].clock.interval() * (ending - slot.last_counted) < rules_[index].warmup) continue;
+    if (rules_[index].clock.interval() * (ending - counted) < rules_[index].warmup) continue;
     ledger_.erase(i);
   }
   auto& last = rules_[index].last_touched;
-  std::erase_if(last, [&](Ledger::SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
+  std::erase_if(last, [&](SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
 }
 
 }  // namespace weir

@@ -89,6 +89,8 @@ class Engine {
 
   /// Adds a drained count to the ordinal in which its span began.
   void count(const SpanCount& count);
+  /// The same for many at once, which is faster.
+  void count(std::span<const SpanCount> counts);
 
   /// Adds counts whose keys found no room in a worker's table: they are written under the rule's own
   /// "rule|~", so that none is lost, and block nothing.
@@ -130,39 +132,33 @@ class Engine {
   /// `now`.
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
-    for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i) {
+    for (SlotIndex i = 0; i < ledger_.end(); ++i) {
       // While the store is away, shares tell, and no two keys are alike.
       if (cluster_.store_reached && !may_differ_[i]) continue;
       if (ledger_[i].key == 0) continue;
       const KeyOverride usual = default_of(ledger_[i].rule);
-      const KeyOverride quota = quota_for(ledger_[i], now);
+      const KeyOverride quota = quota_for(ledger_.view(ledger_[i]), now);
       if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
         visit(quota);
     }
   }
 
   /// What a key may be admitted on this node.
-  KeyOverride quota_for(const KeySlot& slot, Instant now) const noexcept {
-    return quota_of(rules_[slot.rule], slot, cluster_, now);
+  KeyOverride quota_for(const KeyView& key, Instant now) const noexcept {
+    return quota_of(rules_[key.slot.rule], key, cluster_, now);
   }
 
-  /// Has what count() will read first of a key brought near, and then, once that has come, the key's slot.
-  void prefetch(std::uint64_t key) const noexcept { ledger_.prefetch(key); }
-  void prefetch_slot(std::uint64_t key) const noexcept {
-    if (const Ledger::SlotIndex slot = ledger_.find(key); slot != Ledger::none) ledger_.prefetch_slot(slot);
-  }
-
-  /// Calls visit(const KeySlot&) for every key in the ledger.
+  /// Calls visit(const KeyView&) for every key in the ledger.
   template <typename Visitor>
   void for_each_key(Visitor&& visit) const {
-    for (Ledger::SlotIndex i = 0; i < ledger_.end(); ++i)
-      if (ledger_[i].key != 0) visit(ledger_[i]);
+    for (SlotIndex i = 0; i < ledger_.end(); ++i)
+      if (ledger_[i].key != 0) visit(ledger_.view(ledger_[i]));
   }
 
   /// Nodes that are alive, by their heartbeats in the store; 1 where no rule asks for it.
   std::uint32_t nodes() const noexcept { return cluster_.nodes; }
   /// The nodes that a key's traffic is effectively spread over: the inverse of this node's share.
-  double nodes_of(const KeySlot& slot) const noexcept;
+  double nodes_of(const KeyView& key) const noexcept;
 
   const SpanClock& clock(RuleIndex rule) const noexcept { return rules_[rule].clock; }
   std::uint32_t keys() const noexcept { return ledger_.size(); }
@@ -189,9 +185,11 @@ class Engine {
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   void tell(RuleState& rule, KeySlot& slot, Instant now);
-  bool may_hold(const RuleState& rule, const KeySlot& slot) const noexcept;
+  bool may_hold(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail) const noexcept;
   void hold(RuleState& rule, KeySlot& slot);
   void keep_over(const RuleState& rule, KeySlot& slot);
+  void write_kept(const RuleState& rule, KeySlot& slot);
+  void age_held(const RuleState& rule, KeySlot& slot, Ordinal by);
   void write_held(RuleState& rule, SpanId next, bool end_all);
   void write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything);
   void share_holds();
@@ -201,13 +199,16 @@ class Engine {
   void begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at);
   void write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t raised_to);
   void take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now);
+  Ordinal last_counted(const KeySlot& slot) const noexcept;
+  IntervalCounts previous(const KeySlot& slot) const noexcept;
+  std::uint64_t offered_in(const KeySlot& slot, Ordinal ordinal) const noexcept;
   bool asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept;
   void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
   void end_leases(RuleState& rule, KeySlot& slot);
   bool worth_watching(const RuleState& rule, const KeySlot& slot, Instant now) const noexcept;
   void keep_watching(RuleState& rule, Instant now);
-  void warm(const RuleState& rule, KeySlot& slot);
-  void watch(RuleState& rule, Ledger::SlotIndex index);
+  void warm(const RuleState& rule, KeyDetail& key);
+  void watch(RuleState& rule, SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
   void forget_idle(RuleIndex rule, MonotonicTime now);
   void move_windows(const RuleState& rule, Duration by);
@@ -215,8 +216,8 @@ class Engine {
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
   void let_differ(const KeySlot& slot) noexcept { may_differ_[ledger_.index_of(slot)] = 1; }
-  void charge_bucket(const RuleState& rule, KeySlot& slot);
-  void settle_interval(const RuleState& rule, KeySlot& slot, const IntervalCounts& ended);
+  void charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail);
+  void settle_interval(const RuleState& rule, KeySlot& slot, bool running);
 
   std::vector<RuleState> rules_;
   Ledger ledger_;
@@ -227,10 +228,11 @@ class Engine {
   std::vector<EngineWrite> writes_;
   std::vector<BucketCharge> charges_;
   std::deque<std::string> stray_names_;  // stable addresses for writes without a slot
-  std::vector<Ledger::SlotIndex> refusals_;
-  std::vector<Ledger::SlotIndex> heard_;
-  std::vector<Ledger::SlotIndex> fresh_;   // to be asked for before their first span ends
-  std::vector<Ledger::SlotIndex> blocks_;  // begun, and the store does not know
+  std::vector<SlotIndex> near_;          // counted in the span that ends, and perhaps to be watched
+  std::vector<SlotIndex> refusals_;
+  std::vector<SlotIndex> heard_;
+  std::vector<SlotIndex> fresh_;   // to be asked for before their first span ends
+  std::vector<SlotIndex> blocks_;  // begun, and the store does not know
   std::vector<std::uint64_t> pardoned_;
   std::uint64_t strays_ = 0;
   bool counts_members_ = false;

@@ -1,44 +1,61 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/ledger.h"
 
-#include <bit>
 #include <cassert>
 
 namespace weir {
 
-Ledger::Ledger(std::uint32_t capacity)
-    : slots_(capacity), index_(std::bit_ceil(std::size_t{capacity} * 2)), mask_(index_.size() - 1) {}
+static_assert(sizeof(KeySlot) + sizeof(KeyPast) + 3 * sizeof(std::uint64_t) / 2 <= 128);
 
-Ledger::SlotIndex Ledger::find(std::uint64_t key) const noexcept {
-  for (std::size_t i = home(key); index_[i].slot != none; i = (i + 1) & mask_)
+Ledger::Ledger(std::uint32_t capacity) : capacity_(capacity), index_(entries_of(capacity)) {
+  slots_.reserve(capacity);
+  pasts_.reserve(capacity);
+}
+
+SlotIndex Ledger::find(std::uint64_t key) const noexcept {
+  for (std::size_t i = home(key); index_[i].slot != none; i = next(i))
     if (index_[i].tag == tag_of(key) && slots_[index_[i].slot].key == key) return index_[i].slot;
   return none;
 }
 
-Ledger::SlotIndex Ledger::insert(std::uint64_t key) noexcept {
+void Ledger::prefetch_detail(SlotIndex slot) const noexcept {
+  if (slots_[slot].detail == no_index) return;
+  const auto* const lines = reinterpret_cast<const std::byte*>(&detail_at(slots_[slot].detail));
+  // As far as an answer of the store reaches.
+  for (std::size_t line = 0; line < offsetof(KeyDetail, refused); line += 64)
+    __builtin_prefetch(lines + line, 1);
+}
+
+SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t nodes) {
   assert(key != 0 && find(key) == none);
   SlotIndex slot = free_;
-  if (slot != none)
-    free_ = slots_[slot].next_free;
-  else if (used_ < slots_.size())
-    slot = used_++;
-  else
+  if (slot != none) {
+    free_ = slots_[slot].detail;
+    slots_[slot].detail = no_index;
+  } else if (slots_.size() < capacity_) {
+    slot = end();
+    slots_.emplace_back();
+    pasts_.emplace_back();
+  } else {
     return none;
+  }
   std::size_t i = home(key);
-  while (index_[i].slot != none) i = (i + 1) & mask_;
+  while (index_[i].slot != none) i = next(i);
   index_[i] = {slot, tag_of(key)};
   slots_[slot].key = key;
+  pasts_[slot].first_nodes = nodes & 0xffffff;
+  pasts_[slot].name = names_.add(name);
   ++size_;
   return slot;
 }
 
 void Ledger::erase(SlotIndex slot) noexcept {
   std::size_t hole = home(slots_[slot].key);
-  while (index_[hole].slot != slot) hole = (hole + 1) & mask_;
+  while (index_[hole].slot != slot) hole = next(hole);
   // Backward shift: no tombstones, so probes stay short however many keys come and go.
-  for (std::size_t i = (hole + 1) & mask_; index_[i].slot != none; i = (i + 1) & mask_) {
+  for (std::size_t i = next(hole); index_[i].slot != none; i = next(i)) {
     const std::size_t wanted = home(slots_[index_[i].slot].key);
-    if (((i - wanted) & mask_) >= ((i - hole) & mask_)) {
+    if (distance(wanted, i) >= distance(hole, i)) {
       index_[hole] = index_[i];
       hole = i;
     }
@@ -46,17 +63,39 @@ void Ledger::erase(SlotIndex slot) noexcept {
   index_[hole] = Entry();
 
   KeySlot& erased = slots_[slot];
-  std::string name = std::move(erased.name);
-  erased = KeySlot{};
-  name.clear();
-  erased.name = std::move(name);
-  erased.next_free = free_;
+  if (KeyDetail* const detail = detail_if_any(erased); detail != nullptr) {
+    *detail = KeyDetail();
+    detail->next_free = free_detail_;
+    free_detail_ = erased.detail;
+  }
+  names_.remove(pasts_[slot].name);
+  pasts_[slot] = KeyPast();
+  erased = KeySlot();
+  erased.detail = free_;
   free_ = slot;
   --size_;
 }
 
+KeyDetail& Ledger::make_detail(KeySlot& slot) {
+  if (free_detail_ == no_index) {
+    const auto first = static_cast<std::uint32_t>(details_.size() * chunk);
+    details_.push_back(std::make_unique<KeyDetail[]>(chunk));
+    for (std::uint32_t i = 0; i < chunk; ++i)
+      detail_at(first + i).next_free = i + 1 < chunk ? first + i + 1 : no_index;
+    free_detail_ = first;
+  }
+  slot.detail = free_detail_;
+  KeyDetail& made = detail_at(slot.detail);
+  free_detail_ = made.next_free;
+  const KeyPast& past = this->past(slot);
+  made.demand.begin(past.first_nodes);
+  for (std::size_t i = 0; i < 2; ++i) made.counted[i] = {past.alone[i], past.alone[i]};
+  return made;
+}
+
 std::size_t Ledger::memory() const noexcept {
-  return slots_.size() * sizeof(KeySlot) + index_.size() * sizeof(Entry);
+  return std::size_t{capacity_} * (sizeof(KeySlot) + sizeof(KeyPast)) + index_.size() * sizeof(Entry) +
+         names_.memory() + details_.size() * chunk * sizeof(KeyDetail);
 }
 
 }  // namespace weir

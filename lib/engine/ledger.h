@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// What the engine remembers of each key: its counts of this interval and the one before, what it believes of
-/// the key's traffic on other nodes, its block, its leases. A fixed number of slots, found by the key's hash;
-/// memory is allocated once (a slot's name and its spans grow to fit).
+/// the key's traffic on other nodes, its block, its leases.
+///
+/// The problem: a node may have ten million keys, and most of them never come near their limit. So a key is
+/// kept in layers. Its slot, one cache line, is all that a count and the end of a span touch of a key that is
+/// far from its limit. Its past is looked at once per interval. Its detail is there only for keys of which
+/// more is known than their own counts: that the store has been told of, that were refused, or whose rule
+/// needs more from the start. Layers refer to each other by number.
+///
+/// Bytes of a key that is far from its limit: slot, past and its share of the index, 124. Its name, and its
+/// detail where it has one, come on top.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/span_clock.h"
 #include "engine/demand.h"
 #include "engine/lease.h"
+#include "engine/name_pool.h"
 #include "limit/cooldown.h"
 #include "limit/share.h"
 #include "weir/rule.h"
@@ -33,10 +44,6 @@ struct IntervalCounts {
   Ordinal ordinal = 0;
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
-  SharedCount counted;    ///< what the rule counts: admitted, or offered where it penalizes
-  SharedCount refused;    ///< where it is shared: of keys whose demand comes near their limit
-  bool contended = true;  ///< at the end of every span in it
-  bool told = false;      ///< the store has been told, or asked, something of it
 };
 
 /// What was admitted in one span, for windows that slide.
@@ -46,89 +53,155 @@ struct SpanCounts {
   std::uint64_t others = 0;
 };
 
-struct KeySlot {
+/// Number of a slot, of a detail.
+using SlotIndex = std::uint32_t;
+inline constexpr std::uint32_t no_index = 0xffffffff;
+
+/// What a count changes. One cache line.
+struct alignas(64) KeySlot {
   std::uint64_t key = 0;  ///< keyed hash of rule and key bytes; 0: the slot is free
-  RuleIndex rule = no_rule;
-  bool touched = false;       ///< in the rule's list of keys counted in this span
-  bool watched = false;       ///< in the rule's list of keys to be asked for in every span
-  bool refusal_due = false;   ///< in the list of refusals to judge
-  bool read_due = false;      ///< the sum of the interval that has ended is to be asked for
-  bool reading = false;       ///< the store's answers for `reading_ordinal` tell the nodes
-  bool settling = false;      ///< the sum of `reading_ordinal` has been asked for
-  bool fresh = true;          ///< the store has not been asked what happened before this node saw the key
-  bool fresh_due = false;     ///< in the list of keys to be asked for before their first span ends
-  bool looks_back = false;    ///< asked what others counted in the first interval, and nothing told yet
-  bool looked_back = false;   ///< the answer to that is among what was heard
-  bool asked_before = false;  ///< it has been, of the interval before the first
-  bool asked_blocks =
-      false;              ///< whether the key was blocked elsewhere before, or while it was away from here
-  bool holding = false;   ///< in the rule's list of keys of which something is kept back
-  bool was_full = false;  ///< then others had used up the limit
-  bool heard = false;     ///< in the list of keys of which the store has told something new
-  std::string name;       ///< "rule|value"
   IntervalCounts current;
-  IntervalCounts previous;
-  std::uint64_t unwritten = 0;  ///< counted in `current`, not yet given to the store
-  std::uint64_t held = 0;       ///< kept back of `held_ordinal`, an interval that has ended
-  Ordinal held_ordinal = 0;
-  std::uint64_t refused_unwritten = 0;  ///< refused in `current`, likewise
-  std::uint64_t span_count = 0;         ///< counted in the span that ended last…
-  std::uint64_t span_counting = 0;      ///< …and in the one that runs
-  std::uint64_t span_offered = 0;       ///< offered in the span that runs, …
-  std::uint64_t span_admitted = 0;      ///< …and admitted
-  std::int64_t counted_span = -1;       ///< number of the span it was last counted in
-  Ordinal last_counted = 0;             ///< the interval it was last counted in
-  NodesRatio nodes;                     ///< cooldown: the seeds' ratio
-  Block block;
-  MonotonicTime refused_at = never;  ///< earliest refusal not yet judged…
-  Ordinal refused_ordinal = 0;       ///< …and the interval it happened in
-  Ordinal reading_ordinal = 0;
-
-  DemandEstimate demand;
+  std::uint64_t unwritten = 0;            ///< counted in `current`, not yet given to the store
+  std::uint64_t span_counting = 0;        ///< in the span that runs: offered; cooldown: what the rule counts
   std::uint64_t offered_since_heard = 0;  ///< offered until the last write, since the store was last heard
-  std::uint64_t others_since_heard = 0;   ///< others' newly known demand, and…
-  std::uint64_t others_admitted = 0;      ///< …the admitted part of it, for a bucket's charge
-  std::int64_t heard_span = -1;           ///< number of the span at whose end it was last learned from
-  double correction = 1;          ///< what shares are multiplied with, so that the sum comes to the limit
-  TokenPrice price = 0;           ///< of a contended bucket; 0: it is not contended
-  double cold_permits = 0;        ///< a bucket that warms up: what has piled up while it was not used
-  std::int64_t warmed_span = -1;  ///< number of the span at whose end they were last brought forward
-  std::uint64_t debt = 0;         ///< admitted over the limit and not yet taken off
-  std::vector<SpanCounts> spans;  ///< sliding window: one for each span, by number modulo their number
-  Lease lease;                    ///< strict: of the running interval…
-  Lease next_lease;               ///< …of the one to come
-  Lease ended_lease;              ///< …and of the one that has ended
-  std::uint32_t next_free = 0;
+  std::uint32_t detail = no_index;        ///< free slots: the next free one
+  RuleIndex rule = no_rule;
+  bool touched : 1 = false;      ///< in the rule's list of keys counted in this span
+  bool watched : 1 = false;      ///< in the rule's list of keys to be asked for in every span
+  bool refusal_due : 1 = false;  ///< in the list of refusals to judge
+  bool read_due : 1 = false;     ///< the sum of the interval that has ended is to be asked for
+  bool fresh : 1 = true;         ///< the store has not been asked what happened before this node saw the key
+  bool fresh_due : 1 = false;    ///< in the list of keys to be asked for before their first span ends
+  bool asked_blocks : 1 =
+      false;                 ///< whether the key was blocked elsewhere before, or while it was away from here
+  bool holding : 1 = false;  ///< in the rule's list of keys of which something is kept back
+  bool heard : 1 = false;    ///< in the list of keys of which the store has told something new
+  bool counted_lately : 1 = false;  ///< counted in the rule's running span, not only drained in it
+  bool idle : 1 = false;            ///< `current` began without a count: see KeyDetail::last_counted
+  bool contended : 1 = true;        ///< at the end of every span in `current`, …
+  bool was_contended : 1 = true;    ///< …in the interval before
+  bool told : 1 = false;            ///< the store has been told, or asked, something of `current`, …
+  bool was_told : 1 = false;        ///< …of the interval before
+  bool went_back : 1 = false;       ///< the clock did: the other interval is the one after `current`
 
+  /// The other interval that is remembered: as a rule the one before.
+  Ordinal previous_ordinal() const noexcept { return went_back ? current.ordinal + 1 : current.ordinal - 1; }
+};
+static_assert(sizeof(KeySlot) == 64);
+
+/// What an interval's end needs of a key, and what keeping back does.
+struct KeyPast {
+  std::uint64_t offered = 0;  ///< in the interval before, …
+  std::uint64_t admitted = 0;
+  /// Without detail: what the store has applied of this interval, and of the one before; nobody else had
+  /// counted anything.
+  std::array<std::uint64_t, 2> alone{};
+  std::uint64_t held = 0;              ///< kept back of an interval that has ended, …
+  std::uint32_t held_age : 8 = 0;      ///< …so many before `current`
+  std::uint32_t first_nodes : 24 = 1;  ///< that were alive when the key was first seen
+  NamePool::Name name = NamePool::none;
+};
+static_assert(sizeof(KeyPast) == 48);
+
+/// The leases of a strict key.
+struct KeyLeases {
+  Lease running;
+  Lease next;   ///< of the interval to come
+  Lease ended;  ///< of the one that has ended
+
+  bool any() const noexcept { return running.held || next.held || ended.held; }
   /// The lease of an interval; nullptr: none is held.
-  Lease* lease_of(Ordinal ordinal) noexcept {
-    for (Lease* one : {&lease, &next_lease, &ended_lease})
+  Lease* of(Ordinal ordinal) noexcept {
+    for (Lease* one : {&running, &next, &ended})
       if (one->held && one->ordinal == ordinal) return one;
     return nullptr;
   }
-  /// What was offered here in one of the two intervals that are remembered; else 0.
-  std::uint64_t offered_in(Ordinal ordinal) const noexcept {
-    return ordinal == current.ordinal ? current.offered : ordinal == previous.ordinal ? previous.offered : 0;
+};
+
+/// What is known of a key beyond its own counts.
+struct KeyDetail {
+  // What an answer of the store changes.
+  std::array<SharedCount, 2> counted;    ///< of this interval and the one before: admitted, or offered where
+                                         ///< the rule penalizes
+  std::uint64_t others_since_heard = 0;  ///< others' newly known demand, and…
+  std::uint64_t others_admitted = 0;     ///< …the admitted part of it, for a bucket's charge
+  std::int64_t heard_span = -1;          ///< number of the span at whose end it was last learned from
+  Ordinal reading_ordinal = 0;
+  bool reading = false;       ///< the store's answers for `reading_ordinal` tell the nodes
+  bool settling = false;      ///< the sum of `reading_ordinal` has been asked for
+  bool looks_back = false;    ///< asked what others counted in the first interval, and nothing told yet
+  bool looked_back = false;   ///< the answer to that is among what was heard
+  bool asked_before = false;  ///< it has been, of the interval before the first
+  bool was_full = false;      ///< then others had used up the limit
+  DemandEstimate demand;
+  double correction = 1;   ///< what shares are multiplied with, so that the sum comes to the limit
+  TokenPrice price = 0;    ///< of a contended bucket; 0: it is not contended
+  std::uint64_t debt = 0;  ///< admitted over the limit and not yet taken off
+  Block block;
+  NodesRatio nodes;  ///< cooldown: the seeds' ratio
+
+  std::array<SharedCount, 2> refused;   ///< where it is shared: of keys whose demand comes near their limit
+  std::uint64_t refused_unwritten = 0;  ///< refused in the running interval, not yet given to the store
+  MonotonicTime refused_at = never;     ///< earliest refusal not yet judged…
+  Ordinal refused_ordinal = 0;          ///< …and the interval it happened in
+  Ordinal last_counted = 0;             ///< with KeySlot::idle: the interval it was last counted in
+  std::uint64_t span_count = 0;         ///< cooldown per span: counted in the span that ended last
+  std::uint64_t span_admitted = 0;      ///< warming up: admitted in the span that runs
+  double cold_permits = 0;              ///< a bucket that warms up: what has piled up while it was not used
+  std::int64_t warmed_span = -1;        ///< number of the span at whose end they were last brought forward
+  std::vector<SpanCounts> spans;        ///< sliding window: one for each span, by number modulo their number
+  std::unique_ptr<KeyLeases> leases;    ///< strict
+  std::uint32_t next_free = no_index;
+};
+
+/// One key, to be looked at. Valid until the ledger is next changed.
+struct KeyView {
+  const KeySlot& slot;
+  const KeyPast& past;
+  const KeyDetail& detail;  ///< a blank one where it has none
+  std::string_view name;    ///< "rule|value"
+
+  /// This node's part of the key's traffic, in (0, 1].
+  double share() const noexcept {
+    return slot.detail != no_index ? detail.demand.share() : 1.0 / past.first_nodes;
+  }
+  /// Own counts of `current` that the store has applied.
+  std::uint64_t acknowledged() const noexcept {
+    return slot.detail != no_index ? detail.counted[0].acknowledged : past.alone[0];
   }
 };
 
+/// A fixed number of slots, found by the key's hash. Slots and index are reserved once; they, names and
+/// details take memory as keys come, and keep it for later ones.
 class Ledger {
  public:
-  using SlotIndex = std::uint32_t;
-  static constexpr SlotIndex none = 0xffffffff;
+  static constexpr SlotIndex none = no_index;
 
   explicit Ledger(std::uint32_t capacity);
 
   SlotIndex find(std::uint64_t key) const noexcept;
-  /// Has what find() reads first brought near.
+  /// For keys that will be looked for soon, far apart in time: has what find() reads first brought near;
+  /// the slot of what is then found, most probably the key's; and that slot's detail.
   void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&index_[home(key)]); }
-  /// Has what a count changes in the slot brought near.
-  void prefetch_slot(SlotIndex slot) const noexcept {
-    const auto* const lines = reinterpret_cast<const std::byte*>(&slots_[slot]);
-    for (std::size_t line = 0; line < counted_bytes; line += 64) __builtin_prefetch(lines + line, 1);
+  SlotIndex prefetch_slot(std::uint64_t key) const noexcept {
+    std::size_t i = home(key);
+    while (index_[i].slot != none && index_[i].tag != tag_of(key)) i = next(i);
+    if (index_[i].slot != none) prefetch_slot(index_[i].slot);
+    return index_[i].slot;
   }
+  void prefetch_slot(SlotIndex slot) const noexcept { __builtin_prefetch(&slots_[slot], 1); }
+  void prefetch_detail(SlotIndex slot) const noexcept;
+  void prefetch_name(SlotIndex slot) const noexcept { names_.prefetch(pasts_[slot].name); }
+  /// What telling the store of a key reads, as far as it is told of: its detail says that.
+  void prefetch_told(SlotIndex slot) const noexcept {
+    if (slots_[slot].detail == no_index) return;
+    prefetch_detail(slot);
+    prefetch_past(slot);
+  }
+  void prefetch_past(SlotIndex slot) const noexcept { __builtin_prefetch(&pasts_[slot], 1); }
+
   /// A fresh slot for a key that has none, or `none` when all are taken. @pre key != 0
-  SlotIndex insert(std::uint64_t key) noexcept;
+  SlotIndex insert(std::uint64_t key, std::string_view name, std::uint32_t nodes);
   void erase(SlotIndex slot) noexcept;
 
   SlotIndex index_of(const KeySlot& slot) const noexcept {
@@ -136,10 +209,29 @@ class Ledger {
   }
   KeySlot& operator[](SlotIndex slot) noexcept { return slots_[slot]; }
   const KeySlot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
+  KeyPast& past(const KeySlot& slot) noexcept { return pasts_[index_of(slot)]; }
+  const KeyPast& past(const KeySlot& slot) const noexcept { return pasts_[index_of(slot)]; }
+  /// What is known of a key; a blank detail where it has none.
+  const KeyDetail& detail(const KeySlot& slot) const noexcept {
+    return slot.detail == no_index ? blank_ : detail_at(slot.detail);
+  }
+  /// nullptr where it has none.
+  KeyDetail* detail_if_any(const KeySlot& slot) noexcept {
+    return slot.detail == no_index ? nullptr : &detail_at(slot.detail);
+  }
+  /// Makes one where there is none. References to others stay valid.
+  KeyDetail& own_detail(KeySlot& slot) {
+    return slot.detail == no_index ? make_detail(slot) : detail_at(slot.detail);
+  }
+  std::string_view name(const KeySlot& slot) const noexcept { return names_.text(past(slot).name); }
+  KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), name(slot)}; }
+
   std::uint32_t size() const noexcept { return size_; }
-  std::uint32_t capacity() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
+  bool full() const noexcept { return size_ == capacity_; }
+  std::uint32_t capacity() const noexcept { return capacity_; }
   /// Slots ever used: all live ones are below.
-  std::uint32_t end() const noexcept { return used_; }
+  std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
+  /// Of all slots with their index, of the names and details made so far.
   std::size_t memory() const noexcept;
 
  private:
@@ -149,16 +241,35 @@ class Ledger {
     SlotIndex slot = none;
     std::uint32_t tag = 0;
   };
-  static constexpr std::size_t counted_bytes = 448;  // of a slot: the estimates and leases lie behind
+  static constexpr std::size_t entries_of(std::size_t capacity) noexcept {
+    return capacity + capacity / 2 + 1;
+  }
+  static constexpr std::uint32_t chunk = 256;  // details made together
 
-  std::size_t home(std::uint64_t key) const noexcept { return key & mask_; }
-  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key >> 32); }
+  std::size_t home(std::uint64_t key) const noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * index_.size() >> 64);
+  }
+  std::size_t next(std::size_t entry) const noexcept { return entry + 1 == index_.size() ? 0 : entry + 1; }
+  std::size_t distance(std::size_t from, std::size_t to) const noexcept {
+    return to >= from ? to - from : to + index_.size() - from;
+  }
+  // The upper bits say where the key's home is.
+  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  KeyDetail& detail_at(std::uint32_t index) noexcept { return details_[index / chunk][index % chunk]; }
+  const KeyDetail& detail_at(std::uint32_t index) const noexcept {
+    return details_[index / chunk][index % chunk];
+  }
+  KeyDetail& make_detail(KeySlot& slot);
 
-  std::vector<KeySlot> slots_;
-  std::vector<Entry> index_;  // linear probing, at most half full
-  std::size_t mask_ = 0;
+  std::uint32_t capacity_;
+  std::vector<KeySlot> slots_;  // grow into what was reserved for them
+  std::vector<KeyPast> pasts_;
+  std::vector<Entry> index_;  // linear probing, two thirds full at most
+  NamePool names_;
+  std::vector<std::unique_ptr<KeyDetail[]>> details_;
+  KeyDetail blank_;
+  std::uint32_t free_detail_ = no_index;
   SlotIndex free_ = none;
-  std::uint32_t used_ = 0;
   std::uint32_t size_ = 0;
 };
 

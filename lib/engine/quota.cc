@@ -24,52 +24,52 @@ bool alone(const RuleState& rule, const Cluster& cluster) noexcept {
 std::uint64_t less(std::uint64_t limit, std::uint64_t used) noexcept { return limit - std::min(limit, used); }
 
 /// What others are known to have counted in the interval that runs.
-std::uint64_t others_now(const RuleState& rule, const KeySlot& slot, Instant now) noexcept {
-  return slot.current.ordinal == rule.clock.ordinal(now.wall) ? slot.current.counted.others() : 0;
+std::uint64_t others_now(const RuleState& rule, const KeyView& key, Instant now) noexcept {
+  return key.slot.current.ordinal == rule.clock.ordinal(now.wall) ? key.detail.counted[0].others() : 0;
 }
 
 /// "G at the last sync + own since / share > L", as an allowance.
-std::uint64_t predicted(const RuleState& rule, const KeySlot& slot, double share, Instant now) noexcept {
-  const bool running = slot.current.ordinal == rule.clock.ordinal(now.wall);
-  const std::uint64_t own = running ? slot.current.counted.acknowledged : 0;
-  const std::uint64_t left = less(rule.limit_of(slot), own + others_now(rule, slot, now));
-  return own + whole_requests(share * static_cast<double>(left), slot.key, rule.clock.ordinal(now.wall));
+std::uint64_t predicted(const RuleState& rule, const KeyView& key, double share, Instant now) noexcept {
+  const bool running = key.slot.current.ordinal == rule.clock.ordinal(now.wall);
+  const std::uint64_t own = running ? key.acknowledged() : 0;
+  const std::uint64_t left = less(rule.limit_of(key.detail), own + others_now(rule, key, now));
+  return own + whole_requests(share * static_cast<double>(left), key.slot.key, rule.clock.ordinal(now.wall));
 }
 
-std::uint64_t cooldown_allowance(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+std::uint64_t cooldown_allowance(const RuleState& rule, const KeyView& key, const Cluster& cluster,
                                  Instant now) noexcept {
-  const NodesRatio nodes = nodes_of(rule, slot, cluster);
-  const std::uint64_t limit = rule.limit_of(slot);
-  std::uint64_t allowance = less(limit, others_now(rule, slot, now));
-  if (nodes_tell(rule, slot, cluster)) {
+  const NodesRatio nodes = nodes_of(rule, key.detail, cluster);
+  const std::uint64_t limit = rule.limit_of(key.detail);
+  std::uint64_t allowance = less(limit, others_now(rule, key, now));
+  if (nodes_tell(rule, key.detail, cluster)) {
     allowance = std::min(allowance, nodes.allowance(limit));
     if (const double part = static_cast<double>(limit) / nodes.value(); part < 1)
-      allowance = std::min(allowance, whole_requests(part, slot.key, rule.clock.ordinal(now.wall)));
+      allowance = std::min(allowance, whole_requests(part, key.slot.key, rule.clock.ordinal(now.wall)));
   }
   if (rule.early_block == EarlyBlock::predictive) {
-    const double share = slot.reading ? 1 / nodes.value() : 1.0 / cluster.nodes;
-    allowance = std::min(allowance, predicted(rule, slot, share, now));
+    const double share = key.detail.reading ? 1 / nodes.value() : 1.0 / cluster.nodes;
+    allowance = std::min(allowance, predicted(rule, key, share, now));
   }
   return allowance;
 }
 
-std::uint64_t window_allowance(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const Cluster& cluster,
                                Instant now) noexcept {
-  const std::uint64_t limit = rule.limit_of(slot);
-  const std::uint64_t sound = less(limit, others_now(rule, slot, now));
-  if (contended(rule, slot) || alone(rule, cluster)) {
-    const double part = slot.correction * slot.demand.share() * static_cast<double>(limit);
-    return std::min(sound, whole_requests(part, slot.key, rule.clock.ordinal(now.wall)));
+  const std::uint64_t limit = rule.limit_of(key.detail);
+  const std::uint64_t sound = less(limit, others_now(rule, key, now));
+  if (contended(rule, key.detail) || alone(rule, cluster)) {
+    const double part = key.detail.correction * key.share() * static_cast<double>(limit);
+    return std::min(sound, whole_requests(part, key.slot.key, rule.clock.ordinal(now.wall)));
   }
   if (rule.early_block == EarlyBlock::predictive)
-    return std::min(sound, predicted(rule, slot, slot.demand.share(), now));
+    return std::min(sound, predicted(rule, key, key.share(), now));
   return sound;
 }
 
 /// What a sliding window holds without the span that runs.
-SpanCounts in_window(const RuleState& rule, const KeySlot& slot, std::int64_t running) noexcept {
+SpanCounts in_window(const RuleState& rule, const KeyView& key, std::int64_t running) noexcept {
   SpanCounts sum;
-  for (const SpanCounts& span : slot.spans)
+  for (const SpanCounts& span : key.detail.spans)
     if (span.number < running && span.number > running - rule.spans) {
       sum.own += span.own;
       sum.others += span.others;
@@ -77,28 +77,28 @@ SpanCounts in_window(const RuleState& rule, const KeySlot& slot, std::int64_t ru
   return sum;
 }
 
-void sliding_quota(const RuleState& rule, const KeySlot& slot, const Cluster& cluster, Instant now,
+void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
                    KeyOverride& quota) noexcept {
   const SpanId running = rule.clock.span(now.wall);
   const std::int64_t number = rule.number(running);
-  const SpanCounts used = in_window(rule, slot, number);
+  const SpanCounts used = in_window(rule, key, number);
   std::uint64_t others = used.others;
-  for (const SpanCounts& span : slot.spans)
+  for (const SpanCounts& span : key.detail.spans)
     if (span.number == number) others += span.others;
   quota.allowance = less(rule.limit, used.own + others);
-  if (contended(rule, slot) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
+  if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
     // Predictive: what is left of the limit, by shares.
-    const double whole = contended(rule, slot) || alone(rule, cluster)
-                             ? slot.correction * slot.demand.share() * static_cast<double>(rule.limit) -
+    const double whole = contended(rule, key.detail) || alone(rule, cluster)
+                             ? key.detail.correction * key.share() * static_cast<double>(rule.limit) -
                                    static_cast<double>(used.own)
-                             : slot.demand.share() * static_cast<double>(quota.allowance);
-    quota.allowance = std::min(quota.allowance, whole_requests(whole, slot.key, number));
+                             : key.share() * static_cast<double>(quota.allowance);
+    quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
   }
 
   // The oldest span with anything in it leaves first; if that is the running one, after a whole interval.
   std::int64_t oldest = number;
   quota.opens_by = rule.limit;
-  for (const SpanCounts& span : slot.spans)
+  for (const SpanCounts& span : key.detail.spans)
     if (span.own > 0 && span.number > number - rule.spans && span.number < oldest) {
       oldest = span.number;
       quota.opens_by = span.own;
@@ -109,17 +109,18 @@ void sliding_quota(const RuleState& rule, const KeySlot& slot, const Cluster& cl
   quota.opens_at = now.monotonic + (rule.clock.begin(id) - now.wall);
 }
 
-std::uint64_t shed_fraction(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
-  const auto limit = static_cast<double>(rule.limit_of(slot));
-  if (!contended(rule, slot) && !alone(rule, cluster)) return admit_all;
-  return fraction_of(slot.correction * limit, slot.demand.per_interval());
+std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
+  const auto limit = static_cast<double>(rule.limit_of(key.detail));
+  if (!contended(rule, key.detail) && !alone(rule, cluster)) return admit_all;
+  return fraction_of(key.detail.correction * limit, key.detail.demand.per_interval());
 }
 
-void strict_quota(const RuleState& rule, const KeySlot& slot, Instant now, KeyOverride& quota) noexcept {
+void strict_quota(const RuleState& rule, const KeyView& key, Instant now, KeyOverride& quota) noexcept {
   const Ordinal ordinal = rule.clock.ordinal(now.wall);
-  const Lease* lease = slot.lease.held && slot.lease.ordinal == ordinal             ? &slot.lease
-                       : slot.next_lease.held && slot.next_lease.ordinal == ordinal ? &slot.next_lease
-                                                                                    : nullptr;
+  const KeyLeases& leases = *key.detail.leases;
+  const Lease* lease = leases.running.held && leases.running.ordinal == ordinal ? &leases.running
+                       : leases.next.held && leases.next.ordinal == ordinal     ? &leases.next
+                                                                                : nullptr;
   quota.allowance = lease != nullptr ? lease->allowance() : 0;
   const WallTime opens = lease != nullptr && lease->used_up ? rule.clock.next_interval(now.wall)
                                                             : rule.clock.next_begin(now.wall);
@@ -129,30 +130,30 @@ void strict_quota(const RuleState& rule, const KeySlot& slot, Instant now, KeyOv
 
 }  // namespace
 
-bool nodes_tell(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+bool nodes_tell(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
   constexpr double beyond_chance = 400;
-  if (contended(rule, slot) || alone(rule, cluster)) return true;
-  return static_cast<double>(rule.limit_of(slot)) / slot.nodes.value() >= beyond_chance;
+  if (contended(rule, key) || alone(rule, cluster)) return true;
+  return static_cast<double>(rule.limit_of(key)) / key.nodes.value() >= beyond_chance;
 }
 
-TokenPrice token_price(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+TokenPrice token_price(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
   double share = 1;
-  if (contended(rule, slot) || alone(rule, cluster))
-    share = slot.correction * slot.demand.share();
+  if (contended(rule, key.detail) || alone(rule, cluster))
+    share = key.detail.correction * key.share();
   else if (rule.early_block == EarlyBlock::predictive)
-    share = slot.demand.share();
-  return price_of_share(std::min(share, 1.0) / coldness(rule, slot));
+    share = key.share();
+  return price_of_share(std::min(share, 1.0) / coldness(rule, key.detail));
 }
 
-double coldness(const RuleState& rule, const KeySlot& slot) noexcept {
+double coldness(const RuleState& rule, const KeyDetail& key) noexcept {
   const double half = rule.warm_permits() / 2;
-  return slot.cold_permits <= half ? 1 : 1 + (coldest - 1) * (slot.cold_permits - half) / half;
+  return key.cold_permits <= half ? 1 : 1 + (coldest - 1) * (key.cold_permits - half) / half;
 }
 
-NodesRatio nodes_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept {
+NodesRatio nodes_of(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
   // `open`: without the store only this node's own count proves anything.
   if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio();
-  return slot.nodes;
+  return key.nodes;
 }
 
 KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept {
@@ -184,35 +185,35 @@ KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcep
   return quota;
 }
 
-KeyOverride quota_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster,
                      Instant now) noexcept {
   KeyOverride quota = default_quota(rule, cluster);
-  quota.key = slot.key;
-  if (slot.block.active(now.monotonic)) quota.blocked_until = slot.block.until();
+  quota.key = key.slot.key;
+  if (key.detail.block.active(now.monotonic)) quota.blocked_until = key.detail.block.until();
   if (closed(rule, cluster)) return quota;
   switch (rule.algorithm) {
     case Algorithm::cooldown:
-      quota.allowance = cooldown_allowance(rule, slot, cluster, now);
+      quota.allowance = cooldown_allowance(rule, key, cluster, now);
       break;
     case Algorithm::fixed_window:
-      quota.allowance = window_allowance(rule, slot, cluster, now);
+      quota.allowance = window_allowance(rule, key, cluster, now);
       break;
     case Algorithm::sliding_window:
-      sliding_quota(rule, slot, cluster, now, quota);
+      sliding_quota(rule, key, cluster, now, quota);
       break;
     case Algorithm::shed:
-      quota.allowance = alone(rule, cluster) ? window_allowance(rule, slot, cluster, now)
-                                             : less(rule.limit_of(slot), others_now(rule, slot, now));
-      quota.factor = shed_fraction(rule, slot, cluster);
+      quota.allowance = alone(rule, cluster) ? window_allowance(rule, key, cluster, now)
+                                             : less(rule.limit_of(key.detail), others_now(rule, key, now));
+      quota.factor = shed_fraction(rule, key, cluster);
       break;
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
-      quota.factor = token_price(rule, slot, cluster);
+      quota.factor = token_price(rule, key, cluster);
       break;
     case Algorithm::sliding_log:
       break;
     case Algorithm::strict:
-      strict_quota(rule, slot, now, quota);
+      strict_quota(rule, key, now, quota);
       break;
   }
   return quota;

@@ -34,19 +34,18 @@ struct KeyOverride {
 KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept;
 
 /// What holds for a key in the window that `now` lies in.
-KeyOverride quota_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster,
-                     Instant now) noexcept;
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now) noexcept;
 
 /// Whether the key's demand on all nodes exceeds its limit.
-inline bool contended(const RuleState& rule, const KeySlot& slot) noexcept {
-  return slot.demand.exceeds(rule.limit_of(slot));
+inline bool contended(const RuleState& rule, const KeyDetail& key) noexcept {
+  return key.demand.exceeds(rule.limit_of(key));
 }
 
 /// What a token of the key's bucket costs this node.
-TokenPrice token_price(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+TokenPrice token_price(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept;
 
 /// What a token of a bucket costs that is not warm yet: from 3 down to 1.
-double coldness(const RuleState& rule, const KeySlot& slot) noexcept;
+double coldness(const RuleState& rule, const KeyDetail& key) noexcept;
 
 /// Whether "count × nodes > limit" says anything of a key (algorithm.md §3, step 6). Where a node's part of
 /// the limit is a small number, chance alone exceeds it: of clients at 70 % of a limit of 1000, spread over
@@ -54,9 +53,9 @@ double coldness(const RuleState& rule, const KeySlot& slot) noexcept;
 /// nodes, and the ratio itself is a quotient of such counts. There it takes the store's word that the demand
 /// exceeds the limit, or the store's absence, when nothing better is to be had. (From 400 on it is less than
 /// one in 10^4.)
-bool nodes_tell(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+bool nodes_tell(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept;
 
 /// The seeds' ratio of a key; 1 while only what is proven may block.
-NodesRatio nodes_of(const RuleState& rule, const KeySlot& slot, const Cluster& cluster) noexcept;
+NodesRatio nodes_of(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept;
 
 }  // namespace weir

@@ -34,6 +34,15 @@ struct RuleState {
   std::uint64_t counted(const IntervalCounts& counts) const noexcept {
     return counted(counts.offered, counts.admitted);
   }
+  /// Whether its keys have a detail from the start.
+  bool needs_detail() const noexcept {
+    return algorithm == Algorithm::sliding_window || algorithm == Algorithm::strict || warmup > Duration{} ||
+           judges_spans();
+  }
+  /// By the seeds' form of the local rule.
+  bool judges_spans() const noexcept {
+    return algorithm == Algorithm::cooldown && local_rule == LocalRule::per_span;
+  }
   /// Whether nodes tell each other what they refuse: with what they admit it is the demand.
   bool tells_refused() const noexcept { return by_shares() && !penalize; }
   /// What piles up of a bucket's rate until it is cold (limit/token_bucket.h).
@@ -42,13 +51,21 @@ struct RuleState {
            (static_cast<double>(warmup.count()) / static_cast<double>(clock.interval().count()));
   }
   /// The limit less what the key owes.
-  std::uint64_t limit_of(const KeySlot& slot) const noexcept { return limit - std::min(limit, slot.debt); }
+  std::uint64_t limit_of(const KeyDetail& key) const noexcept { return limit - std::min(limit, key.debt); }
   /// Sets what may be kept back of a key where `nodes` share its limit.
   void share_hold(std::uint32_t nodes) noexcept;
   /// Whether nodes keep anything back at all.
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
+  /// The span a count belongs to. Counts that began together come together, and divisions are dear.
+  SpanId span_of(WallTime began) noexcept {
+    if (began != counts_began) {
+      counts_began = began;
+      counts_span = clock.span(began);
+    }
+    return counts_span;
+  }
 
   SpanClock clock;
   std::string name;
@@ -74,13 +91,15 @@ struct RuleState {
   /// What this node may keep back of a key; 0 until it knows how many nodes there are.
   std::uint64_t hold = 0;
   bool started = false;
-  SpanId span;                                  // the span now running
-  std::vector<Ledger::SlotIndex> touched;       // counted since the last span's end
-  std::vector<Ledger::SlotIndex> last_touched;  // counted in the span that ended last
-  std::vector<Ledger::SlotIndex> watched;       // to be asked for in every span, counted or not
-  std::vector<Ledger::SlotIndex> awaiting_read;
+  SpanId span;                          // the span now running
+  WallTime counts_began{};              // of the latest count…
+  SpanId counts_span = clock.span({});  // …and the span that lies in
+  std::vector<SlotIndex> touched;       // counted since the last span's end
+  std::vector<SlotIndex> last_touched;  // counted in the span that ended last
+  std::vector<SlotIndex> watched;       // to be asked for in every span, counted or not
+  std::vector<SlotIndex> awaiting_read;
   /// Of which something is kept back, by the span in which it is written once its interval has ended.
-  std::vector<std::vector<Ledger::SlotIndex>> holding;
+  std::vector<std::vector<SlotIndex>> holding;
 };
 
 /// What bears on every key.

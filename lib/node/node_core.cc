@@ -146,8 +146,8 @@ Figures NodeCore::figures() const {
   for (const auto& core : cores_) figures.overflowed += core->overflowed();
 
   const std::lock_guard lock(control_mutex_);
-  engine_.for_each_key([&](const KeySlot& slot) {
-    if (slot.block.active(advanced_)) ++figures.rules[slot.rule].blocked_keys;
+  engine_.for_each_key([&](const KeyView& key) {
+    if (key.detail.block.active(advanced_)) ++figures.rules[key.slot.rule].blocked_keys;
   });
   figures.keys = engine_.keys();
   figures.overflowed += engine_.strays();
@@ -175,15 +175,15 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   std::vector<KeyFigures> keys;
   {
     const std::lock_guard lock(control_mutex_);
-    engine_.for_each_key([&](const KeySlot& slot) {
-      keys.push_back(
-          {.name = slot.name,
-           .rule = slot.rule,
-           .offered = slot.current.offered,
-           .admitted = slot.current.admitted,
-           .nodes = engine_.nodes_of(slot),
-           .blocked = slot.block.active(advanced_),
-           .blocked_for = slot.block.active(advanced_) ? slot.block.until() - advanced_ : Duration{}});
+    engine_.for_each_key([&](const KeyView& key) {
+      const Block& block = key.detail.block;
+      keys.push_back({.name = std::string(key.name),
+                      .rule = key.slot.rule,
+                      .offered = key.slot.current.offered,
+                      .admitted = key.slot.current.admitted,
+                      .nodes = engine_.nodes_of(key),
+                      .blocked = block.active(advanced_),
+                      .blocked_for = block.active(advanced_) ? block.until() - advanced_ : Duration{}});
     });
   }
   std::sort(keys.begin(), keys.end(), [](const KeyFigures& a, const KeyFigures& b) {

@@ -48,9 +48,11 @@ int main() {
         weir::Algorithm::token_bucket, weir::Algorithm::leaky_bucket, weir::Algorithm::sliding_log,
         weir::Algorithm::shed, weir::Algorithm::strict}) {
     weir::KeyMemory memory = usual;
-    // A key's ring of spans grows with its first count, and so is not in the ledger's own sum.
+    // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == weir::Algorithm::sliding_window)
-      memory.ledger += weir::rule_spans * sizeof(weir::SpanCounts);
+      memory.ledger += sizeof(weir::KeyDetail) + weir::rule_spans * sizeof(weir::SpanCounts);
+    if (algorithm == weir::Algorithm::strict)
+      memory.ledger += sizeof(weir::KeyDetail) + sizeof(weir::KeyLeases);
     if (algorithm == weir::Algorithm::sliding_log) {
       memory.log_slot = sizeof(weir::SlidingLogSlot);
       memory.log_head =

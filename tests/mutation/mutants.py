@@ -47,8 +47,8 @@ MUTANTS = [
     engine(
         "a straggler's count goes to the interval that runs",
         "Step1.AStragglersCountGoesToItsOwnOrdinalNotToTheRunningOne",
-        "const Ordinal ordinal = rule.clock.ordinal(count.began);",
-        "const Ordinal ordinal = std::max(rule.clock.ordinal(count.began), rule.span.ordinal);",
+        "const Ordinal ordinal = span.ordinal;",
+        "const Ordinal ordinal = std::max(span.ordinal, rule.span.ordinal);",
     ),
     engine(
         "refused requests are counted",
@@ -98,8 +98,8 @@ MUTANTS = [
     engine(
         "reaching the limit counts as exceeding it",
         "Step2.ReachingTheLimitExactlyIsNotExceedingIt",
-        "reply.total > rule.limit_of(slot))\n    begin_block",
-        "reply.total >= rule.limit_of(slot))\n    begin_block",
+        "reply.total > rule.limit_of(detail))\n    begin_block",
+        "reply.total >= rule.limit_of(detail))\n    begin_block",
     ),
     engine(
         "reaching the node's part of the limit counts as exceeding it",
@@ -113,12 +113,12 @@ MUTANTS = [
         "a refusal that unlucky chunks caused is never pardoned",
         "Step2.ARefusalThatOnlyUnluckyChunksCausedIsPardoned",
         "pardoned_.push_back(slot.key);",
-        "begin_block(rule, slot, slot.refused_at);",
+        "begin_block(rule, slot, detail.refused_at);",
     ),
     engine(
         "a cooldown begins when the controller hears of the refusal",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
-        "begin_block(rule, slot, slot.refused_at);",
+        "begin_block(rule, slot, detail.refused_at);",
         "begin_block(rule, slot, last_step_.monotonic + std::chrono::milliseconds{100});",
     ),
     # The seeds' ratio of nodes.
@@ -131,15 +131,15 @@ MUTANTS = [
     engine(
         "what others have counted is not taken off",
         "Allowance.WhatOthersHaveCountedIsTakenOffAtOnce",
-        "std::uint64_t allowance = less(limit, others_now(rule, slot, now));",
+        "std::uint64_t allowance = less(limit, others_now(rule, key, now));",
         "std::uint64_t allowance = limit;",
         file="lib/engine/quota.cc",
     ),
     engine(
         "what others counted in the last interval is taken off this one",
         "Allowance.ANewIntervalBeginsAfresh",
-        "return slot.current.ordinal == rule.clock.ordinal(now.wall) ? slot.current.counted.others() : 0;",
-        "return slot.current.counted.others();",
+        "return key.slot.current.ordinal == rule.clock.ordinal(now.wall) ? key.detail.counted[0].others() : 0;",
+        "return key.detail.counted[0].others();",
         file="lib/engine/quota.cc",
     ),
     engine(
@@ -160,8 +160,8 @@ MUTANTS = [
     engine(
         "keys near their limit are kept back too",
         "HoldBack.KeysNearTheirLimitAreToldOfAtOnce",
-        "!slot.watched && slot.debt == 0 &&\n         !slot.demand.nears(rule.limit_of(slot));",
-        "slot.debt == 0;",
+        "if (!near && may_hold(rule, slot, detail))",
+        "if (rule.hold > 0 && slot.unwritten <= rule.hold && slot.current.offered == slot.current.admitted)",
     ),
     engine(
         "what was kept back is never written",
@@ -172,8 +172,8 @@ MUTANTS = [
     engine(
         "what was kept back is written to the interval that runs",
         "HoldBack.NoJumpOfTheClockLosesOrDoublesWhatIsKept",
-        "write(rule, slot, slot.held_ordinal, std::exchange(slot.held, 0), CounterUse::held);\n    if",
-        "write(rule, slot, running, std::exchange(slot.held, 0), CounterUse::held);\n    if",
+        "write(rule, slot, slot.current.ordinal - past.held_age, std::exchange(past.held, 0), CounterUse::held);",
+        "write(rule, slot, rule.span.ordinal, std::exchange(past.held, 0), CounterUse::held);",
     ),
     engine(
         "a late answer of what was kept back blocks",
@@ -198,14 +198,14 @@ MUTANTS = [
     engine(
         "a block is not told to the store",
         "StoredBlock.ANodeThatComesToTheKeyTakesItOver",
-        "if (slot.block.begin(at, rule.block.length(slot.key))) blocks_.push_back(ledger_.index_of(slot));",
-        "slot.block.begin(at, rule.block.length(slot.key));",
+        "if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))\n    blocks_.push_back(ledger_.index_of(slot));",
+        "ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key));",
     ),
     engine(
         "what others were offered before counts against the share",
         "FirstTouch.WhatOthersWereOfferedBeforeSaysNothingOfTheShareFromNowOn",
-        "if (std::exchange(slot.looked_back, false))",
-        "if (std::exchange(slot.looked_back, false) && false)",
+        "if (std::exchange(detail.looked_back, false))",
+        "if (std::exchange(detail.looked_back, false) && false)",
     ),
     engine(
         "a key that others use too is left out of the publication",
@@ -216,8 +216,8 @@ MUTANTS = [
     engine(
         "a key that is blocked is left out of the publication",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
-        "  let_differ(slot);\n  if (slot.block.begin(",
-        "  if (slot.block.begin(",
+        "  let_differ(slot);\n  if (ledger_.own_detail(slot).block.begin(",
+        "  if (ledger_.own_detail(slot).block.begin(",
     ),
     # The worker.
     worker(
@@ -390,8 +390,8 @@ MUTANTS = [
     engine(
         "the limit is not divided among nodes",
         "FixedWindow.UnderOverloadANodeHasItsShareOfTheLimit",
-        "const double part = slot.correction * slot.demand.share() * static_cast<double>(limit);",
-        "const double part = slot.correction * static_cast<double>(limit);",
+        "const double part = key.detail.correction * key.share() * static_cast<double>(limit);",
+        "const double part = key.detail.correction * static_cast<double>(limit);",
         file="lib/engine/quota.cc",
     ),
     engine(
@@ -426,8 +426,8 @@ MUTANTS = [
     engine(
         "what others refused is taken off the limit",
         "FixedWindow.WhatOthersRefuseIsDemandButNotTakenOffTheLimit",
-        "SharedCount& shared = reply.use == CounterUse::refused ? counts->refused : counts->counted;",
-        "SharedCount& shared = counts->counted;",
+        "SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;",
+        "SharedCount& shared = counted;",
     ),
     engine(
         "what the shares got wrong is made worse in the next interval",
@@ -438,8 +438,8 @@ MUTANTS = [
     engine(
         "a debt is forgotten",
         "Debt.WhatWasAdmittedOverTheLimitIsTakenOffTheNextInterval",
-        "return limit - std::min(limit, slot.debt);",
-        "return limit - std::min(limit, slot.debt & 0);",
+        "return limit - std::min(limit, key.debt);",
+        "return limit - std::min(limit, key.debt & 0);",
         file="lib/engine/rule_state.h",
         units=ENGINE_AND_QUOTA,
     ),
@@ -467,8 +467,8 @@ MUTANTS = [
     engine(
         "a bucket is charged with what others admitted and priced by its share as well",
         "BucketRule.UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
-        "else if (slot.others_admitted > 0 && slot.price == 0)",
-        "else if (slot.others_admitted > 0)",
+        "else if (detail.others_admitted > 0 && detail.price == 0)",
+        "else if (detail.others_admitted > 0)",
     ),
     engine(
         "tokens that became cheaper are not scaled",
@@ -479,15 +479,15 @@ MUTANTS = [
     engine(
         "a bucket is warm from the start",
         "Warmup.AColdBucketsTokenCostsThreeAndAWarmOnesOne",
-        "return slot.cold_permits <= half ?",
-        "return slot.cold_permits <= 2 * half ?",
+        "return key.cold_permits <= half ?",
+        "return key.cold_permits <= 2 * half ?",
         file="lib/engine/quota.cc",
     ),
     engine(
         "shedding forgets the others' demand",
         "ShedRule.AdmitsAllBelowTheLimitAndTheLimitsPartOfTheDemandAboveIt",
-        "return fraction_of(slot.correction * limit, slot.demand.per_interval());",
-        "return fraction_of(slot.correction * limit, slot.demand.share() * slot.demand.per_interval());",
+        "return fraction_of(key.detail.correction * limit, key.detail.demand.per_interval());",
+        "return fraction_of(key.detail.correction * limit, key.share() * key.detail.demand.per_interval());",
         file="lib/engine/quota.cc",
     ),
     # Leases.
@@ -516,8 +516,8 @@ MUTANTS = [
     engine(
         "a lease is good for the next interval too",
         "Strict.ALeaseHoldsInItsOwnIntervalOnly",
-        "slot.lease.held && slot.lease.ordinal == ordinal ",
-        "slot.lease.held && slot.lease.ordinal <= ordinal ",
+        "leases.running.held && leases.running.ordinal == ordinal ",
+        "leases.running.held && leases.running.ordinal <= ordinal ",
         file="lib/engine/quota.cc",
     ),
     engine(
@@ -560,8 +560,8 @@ MUTANTS = [
     whole(
         "no cell is reserved for heavy keys",
         "SprayedFixedWindow.AHeavyKeyIsCountedExactlyAndGetsItsLimit",
-        "if (heavy >= least) pools.running().claim(slot.key);",
-        "(void)(heavy >= least);",
+        "if (heavy >= least) pools.running().claim(key);",
+        "(void)key, (void)(heavy >= least);",
         file="lib/control/controller.cc",
     ),
     whole(

@@ -107,8 +107,8 @@ class EngineNode {
   }
   double nodes(const std::string& value = "a", RuleIndex rule = 0) const {
     double found = 0;
-    engine.for_each_key([&](const KeySlot& slot) {
-      if (slot.key == key_of(value, rule)) found = engine.nodes_of(slot);
+    engine.for_each_key([&](const KeyView& key) {
+      if (key.slot.key == key_of(value, rule)) found = engine.nodes_of(key);
     });
     return found;
   }

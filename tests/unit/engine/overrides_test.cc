@@ -19,11 +19,11 @@ using Quotas = std::map<std::uint64_t, KeyOverride>;
 /// By the definition: every key is looked at.
 Quotas by_looking_at_all(const Engine& engine, Instant now) {
   Quotas found;
-  engine.for_each_key([&](const KeySlot& slot) {
-    const KeyOverride usual = engine.default_of(slot.rule);
-    const KeyOverride quota = engine.quota_for(slot, now);
+  engine.for_each_key([&](const KeyView& key) {
+    const KeyOverride usual = engine.default_of(key.slot.rule);
+    const KeyOverride quota = engine.quota_for(key, now);
     if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
-      found[slot.key] = quota;
+      found[key.slot.key] = quota;
   });
   return found;
 }

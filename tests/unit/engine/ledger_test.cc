@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/name_pool.h"
+
+namespace weir::testing {
+namespace {
+
+std::uint64_t seed() {
+  const char* const given = std::getenv("WEIR_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+}
+
+TEST(Ledger, FindsEveryKeyItHoldsAndNoOtherWhateverComesAndGoes) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  std::mt19937_64 random(seed());
+  constexpr std::uint32_t capacity = 200;
+  Ledger ledger(capacity);
+  std::map<std::uint64_t, std::string> wanted;
+  for (int step = 0; step < 20000; ++step) {
+    // Few bits at the top and at the bottom, so that homes and tags are often the same.
+    const std::uint64_t key = (random() % 8) << 60 | (random() % 64) << 20 | (random() % 4 + 1);
+    const SlotIndex found = ledger.find(key);
+    const auto known = wanted.find(key);
+    ASSERT_EQ(found != Ledger::none, known != wanted.end());
+    if (found != Ledger::none) {
+      EXPECT_EQ(ledger[found].key, key);
+      EXPECT_EQ(ledger.name(ledger[found]), known->second);
+      ledger.erase(found);
+      wanted.erase(known);
+    } else {
+      const std::string name(random() % 200, static_cast<char>('a' + random() % 26));
+      const SlotIndex made = ledger.insert(key, name, 1);
+      ASSERT_EQ(made == Ledger::none, wanted.size() == capacity);
+      if (made == Ledger::none) {
+        ASSERT_TRUE(ledger.full());
+        const SlotIndex other = ledger.find(std::next(wanted.begin(), 100)->first);
+        wanted.erase(std::next(wanted.begin(), 100));
+        ledger.erase(other);
+      } else {
+        EXPECT_FALSE(ledger[made].touched) << "nothing is left of the slot's key before";
+        EXPECT_EQ(ledger[made].detail, no_index);
+        if (random() % 2 == 0) ledger.own_detail(ledger[made]).debt = key;
+        wanted[key] = name;
+      }
+    }
+    ASSERT_EQ(ledger.size(), wanted.size());
+  }
+}
+
+TEST(Ledger, ADetailIsTheKeysOwnAndBeginsBlankAlsoWhereAnotherKeyHadItBefore) {
+  Ledger ledger(1000);
+  for (std::uint64_t key = 1; key <= 1000; ++key) {
+    KeySlot& slot = ledger[ledger.insert(key << 32 | 1, "name", 4)];
+    EXPECT_EQ(ledger.detail_if_any(slot), nullptr);
+    EXPECT_DOUBLE_EQ(ledger.view(slot).share(), 0.25);
+    KeyDetail& detail = ledger.own_detail(slot);
+    EXPECT_EQ(detail.debt, 0U);
+    EXPECT_DOUBLE_EQ(ledger.view(slot).share(), 0.25);
+    detail.debt = key;
+  }
+  const std::size_t memory = ledger.memory();
+  for (std::uint64_t key = 1; key <= 1000; ++key) {
+    const SlotIndex slot = ledger.find(key << 32 | 1);
+    EXPECT_EQ(ledger.detail(ledger[slot]).debt, key);
+    ledger.erase(slot);
+    KeySlot& next = ledger[ledger.insert(key << 32 | 2, "other", 1)];
+    EXPECT_EQ(ledger.detail(next).debt, 0U);
+    EXPECT_EQ(ledger.own_detail(next).debt, 0U);
+  }
+  EXPECT_EQ(ledger.memory(), memory) << "what was freed is used again";
+}
+
+TEST(Ledger, WhatTheStoreHasAppliedMovesIntoTheDetail) {
+  Ledger ledger(64);
+  KeySlot& slot = ledger[ledger.insert(1, "name", 1)];
+  ledger.past(slot).alone = {7, 9};
+  EXPECT_EQ(ledger.view(slot).acknowledged(), 7U);
+  const KeyDetail& detail = ledger.own_detail(slot);
+  EXPECT_EQ(detail.counted[0].acknowledged, 7U);
+  EXPECT_EQ(detail.counted[1].acknowledged, 9U);
+  EXPECT_EQ(detail.counted[1].others(), 0U);
+  EXPECT_EQ(ledger.view(slot).acknowledged(), 7U);
+}
+
+TEST(NamePool, GivesBackWhatWasPutInAndUsesItsMemoryAgain) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  std::mt19937_64 random(seed());
+  NamePool pool;
+  std::map<NamePool::Name, std::string> names;
+  const auto fill = [&] {
+    while (names.size() < 20000) {
+      std::string text(random() % 100 == 0 ? random() % NamePool::longest : random() % 40, '\0');
+      for (char& c : text) c = static_cast<char>(random());
+      const NamePool::Name name = pool.add(text);
+      ASSERT_TRUE(names.emplace(name, std::move(text)).second) << "given twice";
+    }
+  };
+  fill();
+  for (int round = 0; round < 20; ++round) {
+    for (auto name = names.begin(); name != names.end();) {
+      ASSERT_EQ(pool.text(name->first), name->second);
+      if (random() % 2 == 0) {
+        pool.remove(name->first);
+        name = names.erase(name);
+      } else {
+        ++name;
+      }
+    }
+    fill();
+  }
+  EXPECT_LT(pool.memory(), std::size_t{8} << 20);
+}
+
+TEST(NamePool, CutsWhatIsLongerThanAnyKeysName) {
+  NamePool pool;
+  const std::string text(100000, 'x');
+  EXPECT_EQ(pool.text(pool.add(text)), text.substr(0, NamePool::longest));
+}
+
+}  // namespace
+}  // namespace weir::testing
