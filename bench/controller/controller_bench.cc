@@ -243,13 +243,19 @@ class EngineRound {
   void read() {
     replies_.clear();
     store_->collect(replies_);
-    for (const CounterReply& reply : replies_)
-      engine_->reply({.key = reply.key,
-                      .use = static_cast<CounterUse>(reply.tag),
-                      .ordinal = reply.ordinal,
-                      .delta = reply.delta,
-                      .total = reply.total},
-                     at(now_));
+    std::array<EngineReply, 8 * burst> some;
+    for (std::size_t i = 0; i < replies_.size(); i += some.size()) {
+      const std::size_t count = std::min(some.size(), replies_.size() - i);
+      for (std::size_t j = 0; j < count; ++j) {
+        const CounterReply& reply = replies_[i + j];
+        some[j] = {.key = reply.key,
+                   .use = static_cast<CounterUse>(reply.tag),
+                   .ordinal = reply.ordinal,
+                   .delta = reply.delta,
+                   .total = reply.total};
+      }
+      engine_->take_replies(std::span(some).first(count), at(now_));
+    }
     engine_->learn();
     engine_->clear_charges();
   }

@@ -26,6 +26,7 @@ constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // and as often again as makes a spray of keys that comes and goes no better than one that stays.
 constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
+constexpr std::size_t taken_together = 256;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -343,13 +344,19 @@ void Controller::collect_replies(Instant own) {
   parts_.store.collect(replies_);
   if (replies_.empty()) return;
   awaits_first_answer_ = false;
-  for (const CounterReply& reply : replies_)
-    parts_.engine.reply({.key = reply.key,
-                         .use = static_cast<CounterUse>(reply.tag),
-                         .ordinal = reply.ordinal,
-                         .delta = reply.delta,
-                         .total = reply.total},
-                        now);
+  std::array<EngineReply, taken_together> some;
+  for (std::size_t i = 0; i < replies_.size(); i += taken_together) {
+    const std::size_t count = std::min(taken_together, replies_.size() - i);
+    for (std::size_t j = 0; j < count; ++j) {
+      const CounterReply& reply = replies_[i + j];
+      some[j] = {.key = reply.key,
+                 .use = static_cast<CounterUse>(reply.tag),
+                 .ordinal = reply.ordinal,
+                 .delta = reply.delta,
+                 .total = reply.total};
+    }
+    parts_.engine.take_replies(std::span(some).first(count), now);
+  }
   parts_.engine.learn();
   charge_buckets(now);
   dirty_ = true;

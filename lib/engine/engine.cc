@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -53,7 +54,7 @@ bool differs_by_itself(const RuleState& rule) noexcept {
 
 }  // namespace
 
-Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys), may_differ_(keys) {
+Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys), may_differ_(keys / 64 + 1) {
   rules_.reserve(rules.size());
   for (const Rule& rule : rules) {
     const RuleState& state = rules_.emplace_back(rule);
@@ -77,7 +78,7 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   index = ledger_.insert(count.key, key_name(rule.name, count.key_bytes), cluster_.nodes);
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
-  may_differ_[index] = differs_by_itself(rule);
+  set_differs(index, differs_by_itself(rule));
   fresh.current.ordinal = ordinal;
   if (rule.needs_detail()) {
     KeyDetail& detail = ledger_.own_detail(fresh);
@@ -840,6 +841,19 @@ void Engine::sync_result(bool reached, Instant now) {
   cluster_.store_reached = reached;
   if (newly_lost)
     for (RuleState& rule : rules_) apply_local_rules(rule, now);
+}
+
+void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
+  constexpr std::size_t together = 32;
+  std::array<SlotIndex, together> slots;
+  for (std::size_t i = 0; i < replies.size(); i += together) {
+    const std::span<const EngineReply> some = replies.subspan(i, std::min(together, replies.size() - i));
+    for (const EngineReply& reply : some) ledger_.prefetch(reply.key);
+    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
+    for (std::size_t j = 0; j < some.size(); ++j)
+      if (slots[j] != Ledger::none) ledger_.prefetch_known(slots[j]);
+    for (const EngineReply& reply : some) this->reply(reply, now);
+  }
 }
 
 void Engine::reply(const EngineReply& reply, Instant now) {

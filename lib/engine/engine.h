@@ -10,6 +10,7 @@
 ///     built.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -115,6 +116,8 @@ class Engine {
 
   /// Takes in an answer of the store.
   void reply(const EngineReply& reply, Instant now);
+  /// The same for many at once, which is faster.
+  void take_replies(std::span<const EngineReply> replies, Instant now);
   /// Draws conclusions from the replies so far. Call after the last of those that came together.
   void learn();
 
@@ -132,9 +135,9 @@ class Engine {
   /// `now`.
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
+    // While the store is away, shares tell, and no two keys are alike.
     for (SlotIndex i = 0; i < ledger_.end(); ++i) {
-      // While the store is away, shares tell, and no two keys are alike.
-      if (cluster_.store_reached && !may_differ_[i]) continue;
+      if (cluster_.store_reached && (i = next_differing(i)) >= ledger_.end()) break;
       if (ledger_[i].key == 0) continue;
       const KeyOverride usual = default_of(ledger_[i].rule);
       const KeyOverride quota = quota_for(ledger_.view(ledger_[i]), now);
@@ -215,15 +218,27 @@ class Engine {
   void beat(Instant now);
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
-  void let_differ(const KeySlot& slot) noexcept { may_differ_[ledger_.index_of(slot)] = 1; }
+  void let_differ(const KeySlot& slot) noexcept { set_differs(ledger_.index_of(slot), true); }
+  void set_differs(SlotIndex slot, bool may) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << slot % 64;
+    may_differ_[slot / 64] = (may_differ_[slot / 64] & ~bit) | (may ? bit : 0);
+  }
+  /// The first slot from `slot` on whose quota may differ; beyond them all: there is none.
+  SlotIndex next_differing(SlotIndex slot) const noexcept {
+    std::size_t word = slot / 64;
+    std::uint64_t bits = may_differ_[word] >> slot % 64 << slot % 64;
+    while (bits == 0 && ++word < may_differ_.size()) bits = may_differ_[word];
+    return bits == 0 ? no_index
+                     : static_cast<SlotIndex>(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
+  }
   void charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail);
   void settle_interval(const RuleState& rule, KeySlot& slot, bool running);
 
   std::vector<RuleState> rules_;
   Ledger ledger_;
-  // By slot: whether anything has happened to the key that may make its quota another than its rule's
-  // default. So that a publication costs what the keys near their limits cost, not all there are.
-  std::vector<std::uint8_t> may_differ_;
+  // A bit for each slot: whether anything has happened to the key that may make its quota another than its
+  // rule's default. So that a publication costs what the keys near their limits cost, not all there are.
+  std::vector<std::uint64_t> may_differ_;
   Cluster cluster_;
   std::vector<EngineWrite> writes_;
   std::vector<BucketCharge> charges_;

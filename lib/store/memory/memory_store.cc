@@ -2,6 +2,7 @@
 #include "store/memory/memory_store.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -18,6 +19,10 @@ HashKey random_key() {
 }
 
 constexpr std::size_t fewest_places = 64;
+// Counters lie at random, so those of so many writes are fetched at once.
+constexpr std::size_t applied_together = 32;
+// Memory that is kept for intervals to come: of one for each length that is in use, as a rule.
+constexpr std::size_t most_left = 4;
 
 class MemoryStore final : public Store {
  public:
@@ -25,23 +30,32 @@ class MemoryStore final : public Store {
       : counters_(std::move(counters)), clock_(std::move(clock)) {}
 
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
+    std::array<const CounterWrite*, applied_together> some;
+    std::array<std::uint64_t, applied_together> totals;
+    std::size_t count = 0;
+    const auto apply_some = [&] {
+      counters_->apply(std::span(some).first(count), totals, now);
+      for (std::size_t i = 0; i < count; ++i) {
+        const CounterWrite& write = *some[i];
+        replies_.push_back({.key = write.key,
+                            .ordinal = write.ordinal,
+                            .delta = write.delta,
+                            .total = totals[i],
+                            .returned = write.returned,
+                            .tag = write.tag});
+        if (!write.weightless) applied_ += write.delta;
+      }
+      count = 0;
+    };
     for (const CounterWrite& write : writes) {
       if (write.expires <= now) {
         if (!write.weightless) expired_ += write.delta;
         continue;
       }
-      const MemoryCounters::Id id{write.name, write.interval, write.ordinal};
-      const std::uint64_t total =
-          write.raised_to > 0 ? counters_->raise(id, write.raised_to, write.time_to_live, now)
-                              : counters_->add(id, write.delta, write.time_to_live, now, write.returned);
-      replies_.push_back({.key = write.key,
-                          .ordinal = write.ordinal,
-                          .delta = write.delta,
-                          .total = total,
-                          .returned = write.returned,
-                          .tag = write.tag});
-      if (!write.weightless) applied_ += write.delta;
+      some[count++] = &write;
+      if (count == some.size()) apply_some();
     }
+    apply_some();
     if (writes.empty()) return;
     ++batches_;
     if (clock_) time_ = {.asked = now, .answered = now, .wall = clock_(), .number = batches_};
@@ -49,6 +63,7 @@ class MemoryStore final : public Store {
   }
 
   void collect(std::vector<CounterReply>& replies) override {
+    if (replies.empty()) return replies.swap(replies_);
     replies.insert(replies.end(), replies_.begin(), replies_.end());
     replies_.clear();
   }
@@ -86,80 +101,151 @@ class MemoryStore final : public Store {
 MemoryCounters::MemoryCounters() : hash_key_(random_key()) {}
 
 MemoryCounters::Counter& MemoryCounters::Interval::place(const Digest128& name) noexcept {
-  const std::size_t mask = counters_.size() - 1;
-  for (std::size_t i = name.low & mask;; i = (i + 1) & mask)
-    if (counters_[i].name == name || counters_[i].name == Digest128{}) return counters_[i];
+  for (std::size_t i = home(name);; i = i + 1 == counters_.size() ? 0 : i + 1)
+    if (is_free(counters_[i]) || counters_[i].name == name) return counters_[i];
 }
 
 MemoryCounters::Counter* MemoryCounters::Interval::find(const Digest128& name) noexcept {
   Counter& found = place(name);
-  return found.name == name ? &found : nullptr;
+  return is_free(found) ? nullptr : &found;
 }
 
+// What it gives back must be given a life at once: until then its place is free.
 MemoryCounters::Counter& MemoryCounters::Interval::make(const Digest128& name) {
-  if (Counter* const found = find(name); found != nullptr) return *found;
-  if (2 * ++used_ > counters_.size()) {
+  if (Counter& found = place(name); !is_free(found)) return found;
+  if (3 * ++used_ > 2 * counters_.size()) {
     const std::vector<Counter> before = std::exchange(counters_, std::vector<Counter>(2 * counters_.size()));
     for (const Counter& counter : before)
-      if (counter.name != Digest128{}) place(counter.name) = counter;
+      if (!is_free(counter)) place(counter.name) = counter;
   }
-  Counter& made = place(name);
-  made.name = name;
-  return made;
+  return place(name) = {.name = name, .value = 0, .dies = MonotonicTime::min()};
 }
 
 std::size_t MemoryCounters::Interval::living(MonotonicTime now) const noexcept {
-  return static_cast<std::size_t>(std::count_if(
-      counters_.begin(), counters_.end(),
-      [&](const Counter& counter) { return counter.name != Digest128{} && counter.dies > now; }));
+  return static_cast<std::size_t>(
+      std::count_if(counters_.begin(), counters_.end(),
+                    [&](const Counter& counter) { return !is_free(counter) && counter.dies > now; }));
 }
 
-MemoryCounters::Counter* MemoryCounters::find(const Id& id, MonotonicTime now) {
-  const auto interval = intervals_.find({id.interval, id.ordinal});
-  if (interval == intervals_.end()) return nullptr;
-  Counter* const found = interval->second.find(digest128(hash_key_, std::as_bytes(std::span(id.name))));
-  return found != nullptr && found->dies > now ? found : nullptr;
+Digest128 MemoryCounters::digest(std::string_view name) const noexcept {
+  return digest128(hash_key_, std::as_bytes(std::span(name)));
 }
 
-MemoryCounters::Counter& MemoryCounters::living(const Id& id, Duration time_to_live, MonotonicTime now) {
-  const IntervalId which{id.interval, id.ordinal};
-  auto interval = intervals_.lower_bound(which);
-  if (interval == intervals_.end() || interval->first != which) {
+MemoryCounters::Interval* MemoryCounters::find(const IntervalId& id) noexcept {
+  const auto found = intervals_.find(id);
+  return found == intervals_.end() ? nullptr : &found->second;
+}
+
+MemoryCounters::Interval& MemoryCounters::make(const IntervalId& id) {
+  auto interval = intervals_.lower_bound(id);
+  if (interval == intervals_.end() || interval->first != id) {
     // As many as in the interval before, if there is one: as a rule these are the same keys.
     std::size_t places = fewest_places;
-    if (interval != intervals_.begin() && std::prev(interval)->first.first == id.interval)
+    if (interval != intervals_.begin() && std::prev(interval)->first.first == id.first)
       places = std::max(places, std::prev(interval)->second.fitting_places());
-    interval = intervals_.emplace_hint(interval, which, Interval(places));
+    const auto fits = [&](const Ground& ground) {
+      return ground.counters.size() >= places && ground.counters.size() <= 2 * places;
+    };
+    Ground ground;
+    if (const auto left = std::find_if(left_.begin(), left_.end(), fits); left != left_.end()) {
+      ground = std::move(*left);
+      left_.erase(left);
+    } else {
+      ground.counters.resize(places);
+    }
+    interval = intervals_.emplace_hint(interval, id, Interval(std::move(ground)));
   }
-  Counter& counter = interval->second.make(digest128(hash_key_, std::as_bytes(std::span(id.name))));
+  return interval->second;
+}
+
+MemoryCounters::Counter& MemoryCounters::living(Interval& interval, const Digest128& name,
+                                                Duration time_to_live, MonotonicTime now) {
+  Counter& counter = interval.make(name);
   if (counter.dies <= now) {
     counter.value = 0;
     counter.dies = now + time_to_live;
-    interval->second.last_dies = std::max(interval->second.last_dies, counter.dies);
-    next_burial_ = std::min(next_burial_, interval->second.last_dies);
+    interval.last_dies = std::max(interval.last_dies, counter.dies);
+    next_burial_ = std::min(next_burial_, interval.last_dies);
   }
   return counter;
 }
 
-std::uint64_t MemoryCounters::add(const Id& id, std::uint64_t delta, Duration time_to_live, MonotonicTime now,
-                                  std::uint64_t returned) {
+void MemoryCounters::apply(std::span<const CounterWrite* const> writes, std::span<std::uint64_t> totals,
+                           MonotonicTime now) {
   const std::lock_guard lock(mutex_);
   bury(now);
-  Counter* const counter = delta == 0 ? find(id, now) : &living(id, time_to_live, now);
-  if (counter == nullptr) return 0;
-  const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - counter->value;
-  counter->value += delta < room ? delta : room;
-  counter->value -= std::min(counter->value, returned);
-  return counter->value;
+  struct Place {
+    Interval* interval;  // nullptr: there is none, and nothing is made by reading
+    Digest128 name;
+  };
+  std::array<Place, applied_together> places;
+  while (!writes.empty()) {
+    const std::size_t count = std::min(writes.size(), places.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const CounterWrite& write = *writes[i];
+      const CounterWrite& before = *writes[i == 0 ? 0 : i - 1];
+      const bool makes = write.delta > 0 || write.raised_to > 0;
+      // Those of one interval come together, as a rule.
+      const bool same = i > 0 && places[i - 1].interval != nullptr && write.interval == before.interval &&
+                        write.ordinal == before.ordinal;
+      const IntervalId id{write.interval, write.ordinal};
+      places[i] = {same ? places[i - 1].interval : makes ? &make(id) : find(id), digest(write.name)};
+      if (places[i].interval != nullptr) places[i].interval->prefetch(places[i].name);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const CounterWrite& write = *writes[i];
+      Interval* interval = places[i].interval;
+      // Made by a write before this one.
+      if (interval == nullptr) interval = find({write.interval, write.ordinal});
+      Counter* counter = nullptr;
+      if (write.delta > 0 || write.raised_to > 0) {
+        counter = &living(*interval, places[i].name, write.time_to_live, now);
+      } else if (interval != nullptr) {
+        counter = interval->find(places[i].name);
+        if (counter != nullptr && counter->dies <= now) counter = nullptr;
+      }
+      totals[i] = 0;
+      if (counter == nullptr) continue;
+      if (write.raised_to > 0) {
+        counter->value = std::max(counter->value, write.raised_to);
+      } else {
+        const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - counter->value;
+        counter->value += std::min(write.delta, room);
+        counter->value -= std::min(counter->value, write.returned);
+      }
+      totals[i] = counter->value;
+    }
+    writes = writes.subspan(count);
+    totals = totals.subspan(count);
+  }
+}
+
+std::uint64_t MemoryCounters::add(const Id& id, std::uint64_t delta, Duration time_to_live, MonotonicTime now,
+                                  std::uint64_t returned) {
+  const CounterWrite write{.name = id.name,
+                           .ordinal = id.ordinal,
+                           .interval = id.interval,
+                           .delta = delta,
+                           .time_to_live = time_to_live,
+                           .returned = returned};
+  return apply(write, now);
 }
 
 std::uint64_t MemoryCounters::raise(const Id& id, std::uint64_t to, Duration time_to_live,
                                     MonotonicTime now) {
-  const std::lock_guard lock(mutex_);
-  bury(now);
-  Counter& counter = living(id, time_to_live, now);
-  counter.value = std::max(counter.value, to);
-  return counter.value;
+  const CounterWrite write{.name = id.name,
+                           .ordinal = id.ordinal,
+                           .interval = id.interval,
+                           .time_to_live = time_to_live,
+                           .raised_to = to};
+  return apply(write, now);
+}
+
+std::uint64_t MemoryCounters::apply(const CounterWrite& write, MonotonicTime now) {
+  const CounterWrite* const one = &write;
+  std::uint64_t total = 0;
+  apply(std::span(&one, 1), std::span(&total, 1), now);
+  return total;
 }
 
 std::uint64_t MemoryCounters::read(const Id& id, MonotonicTime now) { return add(id, 0, {}, now); }
@@ -176,7 +262,15 @@ std::size_t MemoryCounters::size(MonotonicTime now) {
 void MemoryCounters::bury(MonotonicTime now) {
   if (now < next_burial_) return;
   next_burial_ = MonotonicTime::max();
-  std::erase_if(intervals_, [&](const auto& interval) { return interval.second.last_dies <= now; });
+  for (auto interval = intervals_.begin(); interval != intervals_.end();) {
+    if (interval->second.last_dies > now) {
+      ++interval;
+      continue;
+    }
+    if (left_.size() == most_left) left_.erase(left_.begin());
+    left_.push_back(interval->second.leave());
+    interval = intervals_.erase(interval);
+  }
   for (const auto& [id, interval] : intervals_) next_burial_ = std::min(next_burial_, interval.last_dies);
 }
 
