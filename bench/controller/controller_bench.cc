@@ -11,6 +11,7 @@
 //
 // Counters are checked against the number of requests at the end.
 #include <benchmark/benchmark.h>
+#include <time.h>
 #include <weir/throttle.h>
 
 #include <algorithm>
@@ -60,12 +61,17 @@ struct Workload {
 std::string name_of(std::size_t key) { return "user-" + std::to_string(key); }
 Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
 
-/// Real time that work() takes.
+/// Time that this thread takes for work(), whatever else goes on beside it.
 template <typename Work>
 Nanoseconds time(Work&& work) {
-  const auto before = std::chrono::steady_clock::now();
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+  };
+  const auto before = now();
   work();
-  return std::chrono::steady_clock::now() - before;
+  return now() - before;
 }
 
 void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expected) {
