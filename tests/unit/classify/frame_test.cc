@@ -283,6 +283,44 @@ TEST(ParseFrame, IsConsistentForNoise) {
   }
 }
 
+// Frames without tags, the most frequent ones, are parsed on a way of their own.
+TEST(ParseFrame, FindsTheSameWithAndWithoutAVlanTag) {
+  constexpr unsigned seed = 31;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto valid = FrameBuilder().payload("GET / HTTP/1.1\r\n\r\n").build();
+  constexpr std::size_t tag = 4;
+  std::size_t tcp = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    std::vector<std::byte> plain(valid.begin(), valid.end());
+    const std::size_t changes = random() % 3;
+    for (std::size_t change = 0; change < changes; ++change)
+      plain[14 + random() % (plain.size() - 14)] =
+          static_cast<std::byte>(random() % 4 == 0 ? random() : random() % 16);
+    if (random() % 4 == 0) plain.resize(14 + random() % (plain.size() - 13));
+    std::vector<std::byte> tagged(plain.begin(), plain.begin() + 12);
+    for (const unsigned byte : {0x81U, 0U, 0U, 1U}) tagged.push_back(static_cast<std::byte>(byte));
+    tagged.insert(tagged.end(), plain.begin() + 12, plain.end());
+    const Frame one = parse_frame(plain);
+    const Frame other = parse_frame(tagged);
+    tcp += one.kind == FrameKind::tcp;
+    ASSERT_EQ(one.kind, other.kind) << i;
+    ASSERT_EQ(one.source, other.source) << i;
+    ASSERT_EQ(one.destination, other.destination) << i;
+    if (one.kind != FrameKind::tcp) continue;
+    ASSERT_EQ(one.l3_offset + tag, other.l3_offset) << i;
+    ASSERT_EQ(one.l4_offset + tag, other.l4_offset) << i;
+    ASSERT_EQ(one.payload_offset + tag, other.payload_offset) << i;
+    ASSERT_EQ(one.payload_length, other.payload_length) << i;
+    ASSERT_EQ(one.tcp_flags, other.tcp_flags) << i;
+    ASSERT_EQ(one.sequence, other.sequence) << i;
+    ASSERT_EQ(one.acknowledgment, other.acknowledgment) << i;
+    ASSERT_EQ(one.source_port, other.source_port) << i;
+    ASSERT_EQ(one.destination_port, other.destination_port) << i;
+  }
+  EXPECT_GT(tcp, 10'000u);
+}
+
 TEST(ParseFrame, IsConsistentForMutationsOfValidFrames) {
   constexpr unsigned seed = 12;
   SCOPED_TRACE(testing::Message() << "seed " << seed);
