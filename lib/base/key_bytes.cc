@@ -10,14 +10,9 @@
 namespace weir {
 namespace {
 
-enum Tag : std::uint8_t { absent = 0, text = 1, ipv4 = 2, ipv6 = 3, number = 4, digest = 5 };
+using namespace key_form;
 
-constexpr std::size_t digest_bytes = 16;
 constexpr std::size_t max_digest_prefix = 32;
-/// The largest field that must still find room once a key has grown long: a digest without a prefix, or an
-/// IPv6 prefix.
-constexpr std::size_t reserved_per_field = 2 + digest_bytes;
-
 // Three long values stay whole, and eight fields of any length find room.
 static_assert(3 * (2 + max_value_bytes) + (max_dimensions - 3) * reserved_per_field <= KeyBytes::capacity);
 static_assert(max_value_bytes <= 255);
@@ -37,33 +32,6 @@ constexpr char lower(char c) noexcept {
 
 void copy_lower(std::string_view from, std::uint8_t* to) noexcept {
   for (const char c : from) *to++ = static_cast<std::uint8_t>(lower(c));
-}
-
-template <std::size_t size>
-void copy_ends(std::string_view from, std::uint8_t* to) noexcept {
-  std::memcpy(to, from.data(), size);
-  std::memcpy(to + from.size() - size, from.data() + from.size() - size, size);
-}
-
-/// Values are short, and of all lengths: two pieces of a fixed size that overlap cost less than a call of
-/// memcpy, and fewer branches that nobody can foresee.
-void copy_as_is(std::string_view from, std::uint8_t* to) noexcept {
-  constexpr std::size_t piece = 16;
-  if (from.size() >= piece) {
-    copy_ends<piece>(from, to);
-    for (std::size_t at = piece; at + piece < from.size(); at += piece)
-      std::memcpy(to + at, from.data() + at, piece);
-  } else if (from.size() >= 4) {
-    // 4 to 7 bytes, or 8 to 15, at their two ends: the inner pair moves inwards by what there is beyond
-    // seven.
-    const std::size_t inner = from.size() / 8 * 4;
-    std::memcpy(to, from.data(), 4);
-    std::memcpy(to + inner, from.data() + inner, 4);
-    std::memcpy(to + from.size() - 4 - inner, from.data() + from.size() - 4 - inner, 4);
-    std::memcpy(to + from.size() - 4, from.data() + from.size() - 4, 4);
-  } else {
-    for (const char c : from) *to++ = static_cast<std::uint8_t>(c);
-  }
 }
 
 void copy(std::string_view from, std::uint8_t* to, bool lowered) noexcept {
@@ -203,29 +171,9 @@ bool append_field(std::string& out, Reader& in) {
 
 }  // namespace
 
-std::size_t KeyBytes::begin_field() noexcept {
-  if (fields_ >= max_dimensions) return 0;
-  ++fields_;
-  return capacity - size_ - (max_dimensions - fields_) * reserved_per_field;
-}
-
-void KeyBytes::add_absent() noexcept {
-  if (begin_field() == 0) return;
-  bytes_[size_++] = absent;
-}
-
 template <bool lowered>
-void KeyBytes::add_value(std::string_view value) noexcept {
-  const std::size_t room = begin_field();
+void KeyBytes::add_long(std::string_view value, std::size_t room) noexcept {
   if (room == 0) return;
-  if (value.size() <= max_value_bytes && 2 + value.size() <= room) {
-    std::uint8_t* const to = &bytes_[size_];
-    to[0] = text;
-    to[1] = static_cast<std::uint8_t>(value.size());
-    copy(value, to + 2, lowered);
-    size_ = static_cast<std::uint16_t>(size_ + 2 + value.size());
-    return;
-  }
   const std::string_view prefix = value.substr(0, std::min(max_digest_prefix, room - reserved_per_field));
   bytes_[size_++] = digest;
   bytes_[size_++] = static_cast<std::uint8_t>(prefix.size());
@@ -237,9 +185,19 @@ void KeyBytes::add_value(std::string_view value) noexcept {
   size_ = static_cast<std::uint16_t>(size_ + digest_bytes);
 }
 
-void KeyBytes::add_text(std::string_view value) noexcept { add_value<false>(value); }
+template void KeyBytes::add_long<false>(std::string_view value, std::size_t room) noexcept;
 
-void KeyBytes::add_text_lower(std::string_view value) noexcept { add_value<true>(value); }
+void KeyBytes::add_text_lower(std::string_view value) noexcept {
+  const std::size_t room = begin_field();
+  if (value.size() > max_value_bytes || 2 + value.size() > room) {
+    add_long<true>(value, room);
+    return;
+  }
+  bytes_[size_++] = text;
+  bytes_[size_++] = static_cast<std::uint8_t>(value.size());
+  copy_lower(value, &bytes_[size_]);
+  size_ = static_cast<std::uint16_t>(size_ + value.size());
+}
 
 void KeyBytes::add_prefix(const IpAddress& address, std::uint8_t ipv4_bits, std::uint8_t ipv6_bits) noexcept {
   if (address.family == IpAddress::Family::none) {
@@ -252,10 +210,12 @@ void KeyBytes::add_prefix(const IpAddress& address, std::uint8_t ipv4_bits, std:
   const std::size_t bits = std::min<std::size_t>(is_ipv4 ? ipv4_bits : ipv6_bits, 8 * length);
   bytes_[size_++] = is_ipv4 ? ipv4 : ipv6;
   bytes_[size_++] = static_cast<std::uint8_t>(bits);
-  for (std::size_t i = 0; i < length; ++i) {
-    const std::size_t kept = std::min<std::size_t>(bits > 8 * i ? bits - 8 * i : 0, 8);
-    bytes_[size_++] = static_cast<std::uint8_t>(address.bytes[i] & (0xff00U >> kept));
-  }
+  std::uint8_t* const to = &bytes_[size_];
+  size_ = static_cast<std::uint16_t>(size_ + length);
+  std::memcpy(to, address.bytes.data(), length);
+  if (bits == 8 * length) return;
+  to[bits / 8] = static_cast<std::uint8_t>(to[bits / 8] & (0xff00U >> bits % 8));
+  std::fill(to + bits / 8 + 1, to + length, std::uint8_t{0});
 }
 
 void KeyBytes::add_number(std::uint16_t value) noexcept {

@@ -10,18 +10,63 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "weir/request.h"
+#include "weir/rule.h"
 
 namespace weir {
 
 /// The longest value kept whole; longer ones are kept as a prefix and a digest.
 inline constexpr std::size_t max_value_bytes = 128;
+
+/// How the fields are laid out.
+namespace key_form {
+
+enum Tag : std::uint8_t { absent = 0, text = 1, ipv4 = 2, ipv6 = 3, number = 4, digest = 5 };
+
+inline constexpr std::size_t digest_bytes = 16;
+/// The largest field that must still find room once a key has grown long: a digest without a prefix, or an
+/// IPv6 prefix.
+inline constexpr std::size_t reserved_per_field = 2 + digest_bytes;
+
+template <std::size_t size>
+void copy_ends(std::string_view from, std::uint8_t* to) noexcept {
+  std::memcpy(to, from.data(), size);
+  std::memcpy(to + from.size() - size, from.data() + from.size() - size, size);
+}
+
+/// Values are short, and of all lengths: two pieces of a fixed size that overlap cost less than a call of
+/// memcpy, and fewer branches that nobody can foresee.
+inline void copy_as_is(std::string_view from, std::uint8_t* to) noexcept {
+  constexpr std::size_t piece = 16;
+  if (from.size() >= piece) {
+    copy_ends<piece>(from, to);
+    for (std::size_t at = piece; at + piece < from.size(); at += piece)
+      std::memcpy(to + at, from.data() + at, piece);
+  } else if (from.size() >= 4) {
+    // 4 to 7 bytes, or 8 to 15, at their two ends: the inner pair moves inwards by what there is beyond
+    // seven.
+    const std::size_t inner = from.size() / 8 * 4;
+    std::memcpy(to, from.data(), 4);
+    std::memcpy(to + inner, from.data() + inner, 4);
+    std::memcpy(to + from.size() - 4 - inner, from.data() + from.size() - 4 - inner, 4);
+    std::memcpy(to + from.size() - 4, from.data() + from.size() - 4, 4);
+  } else if (!from.empty()) {
+    // The first, the middle and the last one are all there are.
+    to[0] = static_cast<std::uint8_t>(from.front());
+    to[from.size() / 2] = static_cast<std::uint8_t>(from[from.size() / 2]);
+    to[from.size() - 1] = static_cast<std::uint8_t>(from.back());
+  }
+}
+
+}  // namespace key_form
 
 /// Builds one key's bytes in place, on the worker's path.
 class KeyBytes {
@@ -32,8 +77,21 @@ class KeyBytes {
 
   /// Fields beyond max_dimensions are ignored.
   void clear() noexcept { size_ = fields_ = 0; }
-  void add_absent() noexcept;
-  void add_text(std::string_view value) noexcept;
+  void add_absent() noexcept {
+    if (begin_field() != 0) bytes_[size_++] = key_form::absent;
+  }
+  [[gnu::always_inline]] void add_text(std::string_view value) noexcept {
+    const std::size_t room = begin_field();
+    if (value.size() > max_value_bytes || 2 + value.size() > room) [[unlikely]] {
+      add_long<false>(value, room);
+      return;
+    }
+    std::uint8_t* const to = &bytes_[size_];
+    size_ = static_cast<std::uint16_t>(size_ + 2 + value.size());
+    to[0] = key_form::text;
+    to[1] = static_cast<std::uint8_t>(value.size());
+    key_form::copy_as_is(value, to + 2);
+  }
   /// As add_text, in lower case (ASCII).
   void add_text_lower(std::string_view value) noexcept;
   /// The first `bits` of an address, the rest zeroed. An address of no family is absent.
@@ -44,9 +102,15 @@ class KeyBytes {
 
  private:
   /// Counts the field. @return the most it may take; 0: it is one too many
-  std::size_t begin_field() noexcept;
+  std::size_t begin_field() noexcept {
+    const std::size_t before = fields_;
+    if (before >= max_dimensions) return 0;
+    fields_ = static_cast<std::uint16_t>(before + 1);
+    return capacity - size_ - (max_dimensions - 1 - before) * key_form::reserved_per_field;
+  }
+  /// A value of which a prefix and a digest are kept. @param room  as begin_field() said
   template <bool lowered>
-  void add_value(std::string_view value) noexcept;
+  void add_long(std::string_view value, std::size_t room) noexcept;
 
   std::array<std::uint8_t, capacity> bytes_;
   std::uint16_t size_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/key_hash.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weir {
@@ -54,26 +55,32 @@ std::uint64_t KeyHash::operator()(std::uint64_t tweak, std::span<const std::byte
   const auto add = [&](const Wide& key, std::uint64_t first, std::uint64_t second) {
     sum += static_cast<Uint128>(first + key.low) * (second + key.high);
   };
-  if (size >= block) {
+  if (size >= block) [[likely]] {
     // The last block ends with the text and overlaps the one before: texts of one size still differ in a
-    // block.
-    const Wide* key = inner_.data();
-    std::size_t at = 0;
-    for (; size - at > block; at += block)
-      add(*key++, load<std::uint64_t>(data + at), load<std::uint64_t>(data + at + 8));
-    add(*key, load<std::uint64_t>(data + size - block), load<std::uint64_t>(data + size - 8));
+    // block. Of short texts the last block is taken several times, each time with another part of the key,
+    // rather than to ask how many there are.
+    const std::size_t last = size - block;
+    const auto add_block = [&](std::size_t number) {
+      const std::byte* const at = data + std::min(number * block, last);
+      add(inner_[number], load<std::uint64_t>(at), load<std::uint64_t>(at + 8));
+    };
+    add_block(0);
+    add_block(1);
+    add_block(2);
+    for (std::size_t number = 3; number * block < size; ++number) add_block(number);
   } else if (size != 0) {
     const Short words = short_text(data, size);
     add(inner_[0], words.first, words.second);
   }
-  const auto times = [](const Wide& key, std::uint64_t word) {
-    return static_cast<Uint128>(key.low) * word + (static_cast<Uint128>(key.high * word) << 64);
-  };
-  const Uint128 whole = (static_cast<Uint128>(outer_[0].high) << 64 | outer_[0].low) +
-                        times(outer_[1], static_cast<std::uint64_t>(sum)) +
-                        times(outer_[2], static_cast<std::uint64_t>(sum >> 64)) +
-                        times(outer_[3], tweak << 16 | size);
-  auto value = static_cast<std::uint64_t>(whole >> 64);
+  const auto x = static_cast<std::uint64_t>(sum);
+  const auto y = static_cast<std::uint64_t>(sum >> 64);
+  const std::uint64_t z = tweak << 16 | size;
+  // Of a + b x + c y + d z the upper half alone is wanted, to which the keys' upper halves add nothing but
+  // themselves.
+  const auto times = [](const Wide& key, std::uint64_t word) { return static_cast<Uint128>(key.low) * word; };
+  const Uint128 lower = times(outer_[1], x) + times(outer_[2], y) + times(outer_[3], z) + outer_[0].low;
+  std::uint64_t value = static_cast<std::uint64_t>(lower >> 64) + outer_[0].high + outer_[1].high * x +
+                        outer_[2].high * y + outer_[3].high * z;
   value ^= value >> 32;
   value *= last_;
   return value ^ value >> 32;
