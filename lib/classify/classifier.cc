@@ -138,14 +138,6 @@ struct CompiledRule {
   }
 };
 
-void add_text_or_absent(KeyBytes& key, std::string_view text) noexcept {
-  if (text.empty()) {
-    key.add_absent();
-  } else {
-    key.add_text(text);
-  }
-}
-
 // With and without a slash at the end a path counts as one, since rules match it either way.
 std::string_view without_trailing_slash(std::string_view path) noexcept {
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -167,49 +159,14 @@ std::string_view segment_of(std::string_view path, std::uint64_t slashes, std::s
   return path.substr(begin, path.find('/', begin) - begin);
 }
 
-void add_header(KeyBytes& key, std::span<const Header> headers, const FieldName& name) noexcept {
+/// The value of a header. @return without data: there is none
+std::string_view value_of(std::span<const Header> headers, const FieldName& name) noexcept {
   for (const Header& header : headers) {
     if (!name.equals(header.name)) continue;
-    key.add_text(trim(header.value));
-    return;
+    const std::string_view value = trim(header.value);
+    return value.data() != nullptr ? value : std::string_view("");
   }
-  key.add_absent();
-}
-
-void add_dimension(KeyBytes& key, const CompiledDimension& compiled, const Request& request,
-                   const Classifier::Scratch& scratch) noexcept {
-  switch (compiled.kind) {
-    case Dimension::Kind::source_address:
-      key.add_prefix(request.source, compiled.ipv4_bits, compiled.ipv6_bits);
-      return;
-    case Dimension::Kind::destination_address:
-      key.add_prefix(request.destination, compiled.ipv4_bits, compiled.ipv6_bits);
-      return;
-    case Dimension::Kind::destination_port:
-      if (request.destination_port == 0) {
-        key.add_absent();
-      } else {
-        key.add_number(request.destination_port);
-      }
-      return;
-    case Dimension::Kind::method:
-      add_text_or_absent(key, request.method);
-      return;
-    case Dimension::Kind::host:
-      add_text_or_absent(key, scratch.host);
-      return;
-    case Dimension::Kind::path:
-      add_text_or_absent(key, without_trailing_slash(scratch.path));
-      return;
-    case Dimension::Kind::path_variable:
-      add_text_or_absent(key, compiled.segment ? segment_of(scratch.path, scratch.slashes, *compiled.segment)
-                                               : std::string_view{});
-      return;
-    case Dimension::Kind::header:
-      add_header(key, request.headers, compiled.field);
-      return;
-  }
-  key.add_absent();
+  return {};
 }
 
 }  // namespace
@@ -226,6 +183,10 @@ struct Classifier::Compiled {
   std::vector<RuleIndex> others;        ///< rules that say nothing of the first segment
   HeaderSelection headers;
   const Scans& scans;
+  bool unconditional = true;  ///< no rule's match asks for anything: those that apply are known beforehand
+  std::array<RuleIndex, max_rules_per_request> first_rules{};  ///< as many as a request may have
+  std::size_t first_rule_count = 0;
+  bool first_rules_cut = false;  ///< there are more
   // What is of interest at all: what no rule looks at is not brought into its normal form.
   bool wants_host = false;
   bool wants_path = false;
@@ -235,6 +196,7 @@ struct Classifier::Compiled {
   void add(const Rule& rule);
 
   void place(RuleIndex rule);
+  void select(const Request& request, Scratch& scratch) const noexcept;
   std::span<const RuleIndex> beginning_with(std::string_view segment) const noexcept;
 
  private:
@@ -265,6 +227,9 @@ std::span<const RuleIndex> Classifier::Compiled::beginning_with(std::string_view
 void Classifier::Compiled::add(const Rule& rule) {
   using Kind = Dimension::Kind;
   rules.emplace_back(rule);
+  unconditional = unconditional && rules.back().applies_always;
+  first_rules_cut = first_rule_count == first_rules.size();
+  if (!first_rules_cut) first_rules[first_rule_count++] = static_cast<RuleIndex>(rules.size() - 1);
   place(static_cast<RuleIndex>(rules.size() - 1));
   if (!rule.match.host.empty()) wants_host = true;
   if (!rule.match.path.empty()) wants_path = wants_segments = true;
@@ -287,6 +252,7 @@ Classifier::Classifier(std::span<const Rule> rules, InstructionSet set) {
     const auto& [methods, host, path, ports] = rule.match;
     compiled->rules.back().first_alike = alike.try_emplace({methods, host, path, ports}, index).first->second;
   }
+  compiled->headers.want_host(compiled->wants_host);
   compiled_ = std::move(compiled);
 }
 
@@ -297,30 +263,48 @@ Classifier& Classifier::operator=(Classifier&&) noexcept = default;
 void Classifier::match(const Request& request, Scratch& scratch) const noexcept {
   scratch.host = compiled_->wants_host ? normalise_host(request.host, scratch.host_buffer, compiled_->scans)
                                        : std::string_view{};
-  // The target of CONNECT is an authority, not a path.
   NormalPath path;
-  if (compiled_->wants_path && (request.target.starts_with('/') || request.method != "CONNECT"))
-    path = normal_path(request.target, scratch.path_buffer, compiled_->scans);
+  if (compiled_->wants_path) {
+    const TargetShape& shape = request.target_shape;
+    // Set for this very target by the search that found it.
+    if (shape.of == request.target.data() && shape.size == request.target.size() && shape.of != nullptr)
+      path = {{shape.of, shape.path}, shape.slashes};
+    // The target of CONNECT is an authority, not a path.
+    else if (request.target.starts_with('/') || request.method != "CONNECT")
+      path = normal_path(request.target, scratch.path_buffer, compiled_->scans);
+  }
   scratch.path = path.text;
   scratch.slashes = path.slashes;
+  if (compiled_->unconditional) {
+    scratch.rules = compiled_->first_rules;
+    scratch.rule_count = compiled_->first_rule_count;
+    scratch.rules_cut = compiled_->first_rules_cut;
+  } else {
+    compiled_->select(request, scratch);
+  }
+}
+
+/// The rules that apply, of which some have conditions. @pre the scratch's path and host are set
+void Classifier::Compiled::select(const Request& request, Scratch& scratch) const noexcept {
   scratch.rule_count = 0;
   scratch.rules_cut = false;
 
   // Only the rules in these two lists can apply; taking the smaller index of both keeps the configuration's
   // order.
-  const PathSegments segments(compiled_->wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
+  const PathSegments segments(wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
   std::span<const RuleIndex> grouped;
-  if (segments.count() != 0) grouped = compiled_->beginning_with(segments[0]);
-  std::span<const RuleIndex> others = compiled_->others;
+  if (segments.count() != 0) grouped = beginning_with(segments[0]);
+  std::span<const RuleIndex> unplaced = others;
   // Limits of one route stand side by side: what was found out for one holds for the next with the same
   // match.
   RuleIndex judged = no_rule;
   bool applies = false;
-  while (!grouped.empty() || !others.empty()) {
-    auto& list = others.empty() || (!grouped.empty() && grouped.front() < others.front()) ? grouped : others;
+  while (!grouped.empty() || !unplaced.empty()) {
+    auto& list =
+        unplaced.empty() || (!grouped.empty() && grouped.front() < unplaced.front()) ? grouped : unplaced;
     const RuleIndex rule = list.front();
     list = list.subspan(1);
-    const CompiledRule& compiled = compiled_->rules[rule];
+    const CompiledRule& compiled = rules[rule];
     if (compiled.first_alike != judged) {
       judged = compiled.first_alike;
       applies = compiled.applies_always || compiled.matches(request, scratch.host, segments);
@@ -337,8 +321,44 @@ void Classifier::match(const Request& request, Scratch& scratch) const noexcept 
 void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch& scratch,
                           KeyBytes& key) const noexcept {
   key.clear();
-  for (const CompiledDimension& dimension : compiled_->rules[rule].key)
-    add_dimension(key, dimension, request, scratch);
+  for (const CompiledDimension& dimension : compiled_->rules[rule].key) {
+    std::string_view text;
+    bool there = false;
+    switch (dimension.kind) {
+      case Dimension::Kind::source_address:
+        key.add_prefix(request.source, dimension.ipv4_bits, dimension.ipv6_bits);
+        continue;
+      case Dimension::Kind::destination_address:
+        key.add_prefix(request.destination, dimension.ipv4_bits, dimension.ipv6_bits);
+        continue;
+      case Dimension::Kind::destination_port:
+        if (request.destination_port == 0)
+          key.add_absent();
+        else
+          key.add_number(request.destination_port);
+        continue;
+      case Dimension::Kind::method:
+        text = request.method;
+        break;
+      case Dimension::Kind::host:
+        text = scratch.host;
+        break;
+      case Dimension::Kind::path:
+        text = without_trailing_slash(scratch.path);
+        break;
+      case Dimension::Kind::path_variable:
+        if (dimension.segment) text = segment_of(scratch.path, scratch.slashes, *dimension.segment);
+        break;
+      case Dimension::Kind::header:
+        text = value_of(request.headers, dimension.field);
+        there = text.data() != nullptr;  // an empty value is one
+        break;
+    }
+    if (there || !text.empty())
+      key.add_text(text);
+    else
+      key.add_absent();
+  }
 }
 
 const HeaderSelection& Classifier::headers() const noexcept { return compiled_->headers; }

@@ -49,7 +49,7 @@ class Classifier {
   /// Builds the key of one matched rule. @pre match() has filled `scratch` from this request and named `rule`
   void make_key(RuleIndex rule, const Request& request, const Scratch& scratch, KeyBytes& key) const noexcept;
 
-  /// The headers any rule needs.
+  /// The headers any rule needs; not the host, where no rule looks at it.
   const HeaderSelection& headers() const noexcept;
 
  private:

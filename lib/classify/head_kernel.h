@@ -7,12 +7,19 @@
 ///
 /// A set of operations Set has
 ///   Set::leave()              called last: ends what would slow down code that does not know of the set
+///   Set::append(to, at, mask) writes at + i to `to` for each bit i, and no more than 64 numbers in all, of
+///                             which those behind the last bit's mean nothing; returns where the last one
+///                             ends
+///   Set::Names<few>(sought)   whose beginning_with(word) is a mask of the fields whose names begin so; few:
+///   they
+///                             are no more than Set::names_at_once
 /// and two types of 64 bytes as vectors, made from a pointer:
 ///   Set::Whole(data)          64 bytes from data on
 ///   Set::Part(data, size)     1 to 63 bytes; reads no other ones
 /// whose objects have
 ///   equal(byte)               mask: bit i is set where byte i equals
 ///   either(a, b)              mask: bit i is set where byte i equals one of them
+///   any(a, b, c)              the same of three
 ///   not_of_target()           mask: space, control characters and DEL, which no target contains
 ///   capitals()                mask: 'A' to 'Z'
 /// where a Part's bits behind its size are arbitrary.
@@ -56,19 +63,46 @@ constexpr std::uint64_t word_of(const char (&text)[9]) noexcept {
   return word;
 }
 
+/// append() and Names of a set without instructions for it.
+struct OneByOne {
+  static std::uint32_t* append(std::uint32_t* to, std::uint32_t at, std::uint64_t mask) noexcept {
+    for (; mask != 0; mask &= mask - 1) *to++ = at + lowest(mask);
+    return to;
+  }
+
+  static constexpr std::size_t names_at_once = 1;
+  template <bool few>
+  class Names {
+   public:
+    explicit Names(const SoughtFields& sought) noexcept : sought_(sought) {}
+    std::uint32_t beginning_with(std::uint64_t word) const noexcept {
+      std::uint32_t fields = 0;
+      for (std::size_t i = 0; i < sought_.field_count; ++i) {
+        const bool equal = ((word | sought_.fold[i]) & sought_.care[i]) == sought_.want[i];
+        fields |= std::uint32_t{equal} << i;
+      }
+      return fields;
+    }
+
+   private:
+    const SoughtFields& sought_;
+  };
+};
+
 /// Whole and Part of a set whose vectors have 32 bytes or fewer, put together of two halves. A Half is made
 /// from 32 bytes, of_16() of them, or of_word() of eight, the others being zero; it has the masks named
 /// above, of 32 bits.
 template <typename Half>
 struct InHalves {
-  static void leave() noexcept {}
-
   class Whole {
    public:
     explicit Whole(const char* data) noexcept : low_(data), high_(data + 32) {}
     std::uint64_t equal(char byte) const noexcept { return low_.equal(byte) | high_.equal(byte) << 32; }
     std::uint64_t either(char a, char b) const noexcept {
       return low_.either(a, b) | high_.either(a, b) << 32;
+    }
+    std::uint64_t any(char a, char b, char c) const noexcept {
+      return low_.any(a, b, c) | high_.any(a, b, c) << 32;
     }
     std::uint64_t not_of_target() const noexcept {
       return low_.not_of_target() | high_.not_of_target() << 32;
@@ -87,6 +121,9 @@ struct InHalves {
     std::uint64_t equal(char byte) const noexcept { return join(first_.equal(byte), last_.equal(byte)); }
     std::uint64_t either(char a, char b) const noexcept {
       return join(first_.either(a, b), last_.either(a, b));
+    }
+    std::uint64_t any(char a, char b, char c) const noexcept {
+      return join(first_.any(a, b, c), last_.any(a, b, c));
     }
     std::uint64_t not_of_target() const noexcept {
       return join(first_.not_of_target(), last_.not_of_target());
@@ -114,29 +151,6 @@ struct InHalves {
   };
 };
 
-/// What a word of a name and the eight bytes before a place differ in; 0: nothing.
-inline std::uint64_t difference(const char* end, const SoughtFields::Word& word) noexcept {
-  return ((word_at(end - 8) | word.fold) & word.care) ^ word.want;
-}
-
-/// @param colon  where the name ends; at least 16 bytes precede it, and 7 the name
-inline bool name_ends_at(const char* colon, const SoughtFields::Field& field) noexcept {
-  // Most names have one word or two: both at once, without a branch on which. A second word that is not there
-  // equals.
-  if ((difference(colon, field.words[0]) | difference(colon - 8, field.words[1])) != 0) return false;
-  for (std::size_t i = 2; i < field.word_count; ++i) {
-    if (difference(colon - 8 * i, field.words[i]) != 0) return false;
-  }
-  return true;
-}
-
-inline std::uint8_t field_named(const char* colon, std::size_t length, const SoughtFields& sought) noexcept {
-  std::uint8_t field = sought.first_of_length[length];
-  while (field != SoughtFields::no_field && !name_ends_at(colon, sought.fields[field]))
-    field = sought.fields[field].next_of_length;
-  return field;
-}
-
 /// The next byte from `at` on that no target contains. @return its position; size: none
 template <typename Set>
 std::size_t next_stop(const char* data, std::size_t at, std::size_t size) noexcept {
@@ -150,30 +164,66 @@ std::size_t next_stop(const char* data, std::size_t at, std::size_t size) noexce
   return stops != 0 ? at + lowest(stops) : size;
 }
 
+/// Whether a method has letters 'A' to 'Z' only. @pre length < 8; `word` begins with the method
+inline bool is_capitals(std::uint64_t word, std::size_t length) noexcept {
+  constexpr std::uint64_t each = 0x0101010101010101;
+  constexpr std::uint64_t top = 0x80 * each;
+  // Each byte by itself: no sum of two bytes below 0x80 reaches the next byte.
+  const std::uint64_t low = word & ~top;
+  const std::uint64_t from_a = low + (0x80 - 'A') * each;
+  const std::uint64_t behind_z = low + (0x80 - 'Z' - 1) * each;
+  return (~(from_a & ~behind_z & ~word) & top & bits_below(8 * length)) == 0;
+}
+
+/// The path of a target that lies in the first window whole.
+template <typename Bytes>
+void find_path(const char* data, const Bytes& bytes, std::size_t begin, std::size_t end,
+               FoundHead& found) noexcept {
+  const std::uint64_t target = bits_below(end) & ~bits_below(begin);
+  const std::uint64_t marks = bytes.any('?', '#', '%') & target;
+  const std::size_t path_end = marks != 0 ? lowest(marks) : end;
+  const std::uint64_t path = bits_below(path_end) & target;
+  const std::uint64_t slashes = bytes.equal('/') & path;
+  const std::uint64_t odd = (slashes << 1) & (slashes | bytes.equal('.')) & path;
+  found.path_normal = odd == 0 && data[begin] == '/' && data[path_end] != '%';
+  found.path_end = static_cast<std::uint32_t>(path_end);
+  found.slashes = slashes >> begin;
+}
+
 /// The request line, as far as its first window tells. @return the position of its '\n'; 0: not of the usual
 /// spelling
+/// @pre size >= 16
 template <typename Set, typename Bytes>
-std::size_t find_line(const char* data, std::size_t size, const Bytes& bytes, std::uint64_t there,
-                      FoundHead& found) noexcept {
+[[gnu::always_inline]] inline std::size_t find_line(const char* data, std::size_t size, const Bytes& bytes,
+                                                    std::uint64_t there, FoundHead& found) noexcept {
   constexpr std::size_t version_length = 8;
   const std::uint64_t stops = bytes.not_of_target() & there;
   if (stops == 0) return 0;
   const std::size_t method_end = lowest(stops);
-  if (method_end == 0 || data[method_end] != ' ' || (~bytes.capitals() & bits_below(method_end)) != 0)
+  if (method_end == 0 || data[method_end] != ' ') return 0;
+  if (method_end < 8 ? !is_capitals(word_at(data), method_end)
+                     : (~bytes.capitals() & bits_below(method_end)) != 0)
     return 0;
   const std::uint64_t more = stops & (stops - 1);
   std::size_t target_end;
-  if (more != 0) [[likely]]
+  found.path_normal = false;
+  if (more != 0) [[likely]] {
     target_end = lowest(more);
-  else if (size > window_size)
+    find_path(data, bytes, method_end + 1, target_end, found);
+  } else if (size > window_size) {
     target_end = next_stop<Set>(data, window_size, size);
-  else
+    found.path_end = static_cast<std::uint32_t>(method_end + 1);
+    found.slashes = 0;
+  } else {
     return 0;
+  }
   if (size - target_end < 1 + version_length + 2) return 0;
   if (data[target_end] != ' ' || target_end == method_end + 1) return 0;
   const char* const version = data + target_end + 1;
   const std::uint64_t word = word_at(version);
-  if (word != word_of("HTTP/1.1") && word != word_of("HTTP/1.0")) return 0;
+  // The minor version is the last character, and "0" and "1" differ in one bit.
+  constexpr std::uint64_t minor = std::uint64_t{'0' ^ '1'} << 56;
+  if ((word | minor) != word_of("HTTP/1.1")) return 0;
   if (version[version_length] != '\r' || version[version_length + 1] != '\n') return 0;
   found.method_end = static_cast<std::uint32_t>(method_end);
   found.target_end = static_cast<std::uint32_t>(target_end);
@@ -181,161 +231,146 @@ std::size_t find_line(const char* data, std::size_t size, const Bytes& bytes, st
   return target_end + 1 + version_length + 1;
 }
 
-/// A window whose first bytes are left out.
-template <typename Whole>
-class Shifted {
- public:
-  Shifted(const Whole& whole, std::size_t left_out) noexcept : whole_(whole), left_out_(left_out) {}
-  std::uint64_t equal(char byte) const noexcept { return whole_.equal(byte) >> left_out_; }
-
- private:
-  const Whole whole_;
-  std::size_t left_out_;
-};
-
-/// The header section, window by window from the request line's '\n' on.
-/// @tparam count  how many distances there are, so that no loop goes over them; 0: any number
-template <unsigned count>
-class FieldSearch {
- public:
-  enum class State : std::uint8_t { going_on, at_end, not_mine };
-
-  FieldSearch(const char* data, const SoughtFields& sought, FoundHead& found) noexcept
-      : data_(data), sought_(sought), found_(found) {
-    for (unsigned i = 0; i < count; ++i) distances_[i] = sought.distances[i];
-  }
-
-  template <typename Bytes>
-  State step(std::size_t at, const Bytes& bytes, std::uint64_t there) noexcept {
-    const std::uint64_t line_ends = bytes.equal('\n') & there;
-    // Of the colons only those count that stand where a wanted name would end.
-    const std::uint64_t names = bytes.equal(':') & there & name_ends(line_ends);
+/// Collects the line ends of a header section, window by window, from the request line's '\n' on, which is
+/// the first; that of the empty line is left out. Fills found.complete and found.end.
+/// @tparam kept  false: nobody wants to know where the lines end
+/// @param ends  room for 64 more than up to `last`
+/// @return behind the last one; nullptr: there are more
+template <typename Set, bool kept>
+[[gnu::always_inline]] inline std::uint32_t* find_line_ends(const char* data, std::size_t line_end,
+                                                            std::size_t size, FoundHead& found,
+                                                            std::uint32_t* ends,
+                                                            const std::uint32_t* last) noexcept {
+  // Windows overlap by as much as a line end behind an empty line looks back.
+  constexpr std::size_t overlap = 2;
+  constexpr std::uint64_t fresh = all << overlap;
+  std::size_t at = line_end - overlap;
+  found.complete = false;
+  found.end = 0;
+  for (;;) {
+    const std::size_t left = size - at;
+    std::uint64_t mask;
+    if (left >= window_size) [[likely]]
+      mask = typename Set::Whole(data + at).equal('\n');
+    else if (left <= overlap)
+      return ends;
+    else if (size >= window_size)  // the last window is a whole one that begins earlier
+      mask = typename Set::Whole(data + size - window_size).equal('\n') >> (window_size - left);
+    else
+      mask = typename Set::Part(data + at, left).equal('\n') & bits_below(left);
     // A line end behind an empty line has another one before it, or one byte between, which tells.
-    const std::uint64_t pairs = line_ends & (line_ends << 1 | before_ >> 63 | line_ends << 2 | before_ >> 62);
-    State state = State::going_on;
-    if ((names | pairs | (open_ & line_ends)) != 0) state = look(at, line_ends, names, pairs);
-    before_ = line_ends;
-    return state;
-  }
-
-  /// A field that was cut off is none.
-  std::uint32_t found() const noexcept { return open_ != 0 ? found_count_ - 1 : found_count_; }
-
- private:
-  std::uint64_t name_ends(std::uint64_t line_ends) const noexcept {
-    std::uint64_t ends = 0;
-    const auto add = [&](SoughtFields::Distance distance) {
-      ends |= line_ends << distance.bytes;
-      ends |= before_ >> distance.from_window_end;
-    };
-    if constexpr (count != 0) {
-      for (unsigned i = 0; i < count; ++i) add(distances_[i]);
-    } else {
-      for (std::size_t i = 0; i < sought_.distance_count; ++i) add(sought_.distances[i]);
-    }
-    return ends;
-  }
-
-  /// The first of the pairs that really is behind an empty line, or nothing.
-  std::uint64_t end_of_head(std::size_t at, std::uint64_t pairs) const noexcept {
+    std::uint64_t pairs = mask & (mask << 1 | mask << 2);
     for (; pairs != 0; pairs &= pairs - 1) {
-      const char between = data_[at + lowest(pairs) - 1];
-      if (between == '\n' || between == '\r') return pairs & (~pairs + 1);
+      const unsigned end = lowest(pairs);
+      const char between = data[at + end - 1];
+      if (between != '\n' && between != '\r') continue;
+      found.complete = true;
+      found.end = static_cast<std::uint32_t>(at + end + 1);
+      if constexpr (kept)
+        ends = Set::append(ends, static_cast<std::uint32_t>(at), mask & fresh & bits_below(end));
+      return ends;
     }
-    return 0;
-  }
-
-  State look(std::size_t at, std::uint64_t line_ends, std::uint64_t names, std::uint64_t pairs) noexcept {
-    if ((open_ & line_ends) != 0) {
-      found_.fields[found_count_ - 1].line_end = static_cast<std::uint32_t>(at + lowest(line_ends));
-      open_ = 0;
+    if constexpr (kept) {
+      ends = Set::append(ends, static_cast<std::uint32_t>(at), mask & fresh);
+      if (ends > last) return nullptr;
     }
-    const std::uint64_t end = end_of_head(at, pairs);
-    for (names &= end - 1; names != 0; names &= names - 1) {  // all of them, if there is no end here
-      if (!take(at, lowest(names), line_ends)) return State::not_mine;
+    if (left <= window_size) return ends;
+    at += window_size - overlap;
+  }
+}
+
+/// Whether the rest of a name stands in a line, too.
+inline bool rest_equals(const char* line, const SoughtFields::Field& field) noexcept {
+  const std::size_t last = field.length - std::size_t{7};  // so that the last word ends with the colon
+  for (std::size_t i = 0; i < field.rest_count; ++i) {
+    const std::size_t at = 8 * (i + 1) < last ? 8 * (i + 1) : last;
+    const SoughtFields::Word& word = field.rest[i];
+    if (((word_at(line + at) | word.fold) & word.care) != word.want) return false;
+  }
+  return true;
+}
+
+/// The fields among the lines of a header section. First all lines, then those that begin as a wanted name
+/// does, then their rest: each loop goes on by counting, for what the bytes say is nothing that a predictor
+/// could learn.
+/// @tparam few  no more fields are sought than Names compares at once
+template <typename Set, bool few>
+[[gnu::always_inline]] inline bool find_fields_sought(const char* data, std::size_t line_end,
+                                                      std::size_t size, const SoughtFields& sought,
+                                                      FoundHead& found) noexcept {
+  // More lines than anything honest sends.
+  constexpr std::size_t max_lines = 128;
+  std::uint32_t line_ends[max_lines + 1 + window_size];
+  const std::uint32_t* const behind =
+      find_line_ends<Set, true>(data, line_end, size, found, line_ends, line_ends + max_lines);
+  if (behind == nullptr) return false;
+
+  std::uint8_t candidates[max_lines + 1];
+  std::size_t candidate_count = 0;
+  const typename Set::template Names<few> names(sought);
+  const auto lines = static_cast<std::size_t>(behind - line_ends) - 1;  // each from one of them to the next
+  // Of a line that begins near the payload's end there are not as many bytes as are compared.
+  const std::size_t last_word = size - sizeof(std::uint64_t);
+  std::size_t with_word = lines;
+  while (with_word != 0 && line_ends[with_word - 1] >= last_word) --with_word;
+  for (std::size_t i = 0; i < with_word; ++i) {
+    candidates[candidate_count] = static_cast<std::uint8_t>(i);
+    candidate_count += names.beginning_with(word_at(data + line_ends[i] + 1)) != 0;
+  }
+  for (std::size_t i = with_word; i < lines; ++i)
+    candidates[candidate_count++] = static_cast<std::uint8_t>(i);
+
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < candidate_count; ++i) {
+    const std::size_t line = candidates[i];
+    const std::uint32_t begin = line_ends[line] + 1;
+    const std::uint32_t end = line_ends[line + 1];
+    const std::size_t word_begin = begin < last_word ? begin : last_word;
+    std::uint32_t fields = names.beginning_with(word_at(data + word_begin) >> (8 * (begin - word_begin)));
+    for (; fields != 0; fields &= fields - 1) {
+      const auto index = static_cast<std::uint8_t>(lowest(fields));
+      const SoughtFields::Field& field = sought.fields[index];
+      if (end - begin <= field.length || !rest_equals(data + begin, field)) continue;
+      if (count == FoundHead::max_fields) return false;
+      found.fields[count++] = {begin + field.length, end, index};
+      break;  // no two names are equal
     }
-    if (end == 0) return State::going_on;
-    found_.end = static_cast<std::uint32_t>(at + lowest(end) + 1);
-    return State::at_end;
   }
-
-  /// Looks whether a wanted name ends at a colon. @return false: not for this search
-  bool take(std::size_t at, unsigned colon, std::uint64_t line_ends) noexcept {
-    // The line begins in this window or in the one before: a wanted name is no longer than that.
-    const std::uint64_t ends_before = line_ends & bits_below(colon);
-    const std::size_t length =
-        ends_before != 0 ? colon - highest(ends_before) - 1 : colon + 63 - highest(before_);
-    if (at + colon < 16) return false;  // a name of one byte behind the shortest request line there is
-    const std::uint8_t field = field_named(data_ + at + colon, length, sought_);
-    if (field == SoughtFields::no_field) return true;
-    if (found_count_ == FoundHead::max_fields) return false;
-    const std::uint64_t ends_behind = line_ends & ~bits_below(colon);
-    FoundField& one = found_.fields[found_count_++];
-    one.field = field;
-    one.colon = static_cast<std::uint32_t>(at + colon);
-    if (ends_behind != 0)
-      one.line_end = static_cast<std::uint32_t>(at + lowest(ends_behind));
-    else
-      open_ = all;
-    return true;
-  }
-
-  const char* data_;
-  const SoughtFields& sought_;
-  FoundHead& found_;
-  SoughtFields::Distance distances_[count != 0 ? count : 1];
-  std::uint64_t before_ = 0;  // line ends of the window before
-  std::uint64_t open_ = 0;    // all bits: the last field's line has not ended yet
-  std::uint32_t found_count_ = 0;
-};
-
-template <typename Set, unsigned count>
-bool find_fields_of(const char* data, std::size_t at, std::size_t size, const SoughtFields& sought,
-                    FoundHead& found) noexcept {
-  using Search = FieldSearch<count>;
-  using State = typename Search::State;
-  Search search(data, sought, found);
-  State state = State::going_on;
-  for (; state == State::going_on && size - at >= window_size; at += window_size)
-    state = search.step(at, typename Set::Whole(data + at), all);
-  if (state == State::going_on && at < size) {
-    // With 64 bytes before the payload's end, the last window is a whole one that begins earlier.
-    if (size >= window_size)
-      state = search.step(
-          at, Shifted(typename Set::Whole(data + size - window_size), at + window_size - size), all);
-    else
-      state = search.step(at, typename Set::Part(data + at, size - at), bits_below(size - at));
-  }
-  found.complete = state == State::at_end;
-  found.count = search.found();
-  return state != State::not_mine;
+  found.count = count;
+  return true;
 }
 
 /// @param line_end  the position of the request line's '\n'
 template <typename Set>
+[[gnu::always_inline]] inline bool find_fields_here(const char* data, std::size_t line_end, std::size_t size,
+                                                    const SoughtFields& sought, FoundHead& found) noexcept {
+  if (sought.field_count == 0) {
+    found.count = 0;
+    find_line_ends<Set, false>(data, line_end, size, found, nullptr, nullptr);
+    return true;
+  }
+  return sought.field_count <= Set::names_at_once
+             ? find_fields_sought<Set, true>(data, line_end, size, sought, found)
+             : find_fields_sought<Set, false>(data, line_end, size, sought, found);
+}
+
+template <typename Set>
 bool find_fields(const char* data, std::size_t line_end, std::size_t size, const SoughtFields& sought,
                  FoundHead& found) noexcept {
-  switch (sought.distance_count) {
-    case 1:
-      return find_fields_of<Set, 1>(data, line_end, size, sought, found);
-    case 2:
-      return find_fields_of<Set, 2>(data, line_end, size, sought, found);
-    case 3:
-      return find_fields_of<Set, 3>(data, line_end, size, sought, found);
-    default:
-      return find_fields_of<Set, 0>(data, line_end, size, sought, found);
-  }
+  return find_fields_here<Set>(data, line_end, size, sought, found);
 }
 
 template <typename Set>
 bool find_head(const char* data, std::size_t size, const SoughtFields& sought, FoundHead& found) noexcept {
-  std::size_t line_end = 0;
-  if (size >= window_size)
-    line_end = find_line<Set>(data, size, typename Set::Whole(data), all, found);
-  else if (size != 0)
-    line_end = find_line<Set>(data, size, typename Set::Part(data, size), bits_below(size), found);
+  // "X / HTTP/1.1", two line ends and nothing else.
+  constexpr std::size_t shortest = 16;
+  if (size < shortest) return false;
+  const std::size_t line_end =
+      size >= window_size
+          ? find_line<Set>(data, size, typename Set::Whole(data), all, found)
+          : find_line<Set>(data, size, typename Set::Part(data, size), bits_below(size), found);
   found.line_end = static_cast<std::uint32_t>(line_end);
-  return line_end != 0 && find_fields<Set>(data, line_end, size, sought, found);
+  return line_end != 0 && find_fields_here<Set>(data, line_end, size, sought, found);
 }
 
 /// The path of a target, window by window.

@@ -31,18 +31,21 @@ struct FoundField {
 };
 
 /// A request line in its usual spelling, "METHOD target HTTP/1.x" with single spaces, and the wanted fields
-/// behind it.
+/// behind it. Without initial values: a search fills them.
 struct FoundHead {
   /// More wanted fields than anything honest sends, repetitions included.
   static constexpr std::size_t max_fields = 32;
 
-  std::uint32_t method_end = 0;  ///< the space behind the method, which begins the payload
-  std::uint32_t target_end = 0;  ///< the space behind the target, which begins behind the first one
-  std::uint32_t line_end = 0;    ///< the '\n' of the request line
-  bool minor_zero = false;       ///< HTTP/1.0, else 1.1
-  bool complete = false;         ///< the header section ends within the payload
-  std::uint32_t end = 0;         ///< the first byte behind the header section, if complete
-  std::uint32_t count = 0;
+  std::uint32_t method_end;  ///< the space behind the method, which begins the payload
+  std::uint32_t target_end;  ///< the space behind the target, which begins behind the first one
+  std::uint32_t line_end;    ///< the '\n' of the request line
+  std::uint32_t path_end;    ///< of the target's path, if path_normal
+  std::uint64_t slashes;     ///< bit i: a '/' at byte i of the path; all of them, if path_normal
+  bool path_normal;          ///< the target lies in the first 64 bytes, its path has its normal form
+  bool minor_zero;           ///< HTTP/1.0, else 1.1
+  bool complete;             ///< the header section ends within the payload
+  std::uint32_t end;         ///< the first byte behind the header section, if complete
+  std::uint32_t count;
   std::array<FoundField, max_fields> fields;  ///< in order; left uninitialised beyond count
 };
 
@@ -62,13 +65,13 @@ struct HostShape {
 /// The searches of one instruction set.
 struct Scans {
   /// Finds a request at a payload's first byte, and in its header section the fields that are sought.
-  /// @return false: not of the usual spelling, or more fields than there is room for; nothing is known about
-  /// this payload
+  /// @return false: not of the usual spelling, or more fields or lines than there is room for; nothing is
+  /// known about this payload
   bool (*find_head)(const char* data, std::size_t size, const SoughtFields& sought,
                     FoundHead& found) noexcept;
   /// Finds other fields in a header section: fills complete, end, count and fields.
   /// @param line_end  the position of the request line's '\n', as found
-  /// @return false: more fields than there is room for
+  /// @return false: more fields or lines than there is room for
   bool (*find_fields)(const char* data, std::size_t line_end, std::size_t size, const SoughtFields& sought,
                       FoundHead& found) noexcept;
   PathShape (*path_shape)(const char* data, std::size_t size) noexcept;

@@ -11,13 +11,14 @@
 // From here on, and not by a flag for the whole file: what the headers above define stays code for every
 // machine.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2,lzcnt"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,bmi,bmi2,lzcnt")
+#pragma GCC target("avx2,bmi,bmi2,lzcnt,popcnt")
 #endif
 
 #include "classify/head_kernel.h"
+#include "classify/head_kernel_bits.h"
 
 namespace weir {
 namespace {
@@ -47,6 +48,11 @@ class Half {
   std::uint64_t either(char a, char b) const noexcept {
     return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
                                 _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b))));
+  }
+  std::uint64_t any(char a, char b, char c) const noexcept {
+    return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(c)),
+                                _mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
+                                                _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b)))));
   }
   std::uint64_t not_of_target() const noexcept {
     return mask(_mm256_or_si256(at_most(bytes_, 0x20), _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(0x7f))));
@@ -84,6 +90,9 @@ class Words {
   std::uint64_t either(char a, char b) const noexcept {
     return join(low_.either(a, b), high_.either(a, b), last_.either(a, b));
   }
+  std::uint64_t any(char a, char b, char c) const noexcept {
+    return join(low_.any(a, b, c), high_.any(a, b, c), last_.any(a, b, c));
+  }
   std::uint64_t not_of_target() const noexcept {
     return join(low_.not_of_target(), high_.not_of_target(), last_.not_of_target());
   }
@@ -111,7 +120,7 @@ class Words {
   Half last_;
 };
 
-struct Avx2 {
+struct Avx2 : InBits {
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }

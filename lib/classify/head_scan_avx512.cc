@@ -11,14 +11,15 @@
 // From here on, and not by a flag for the whole file: what the headers above define stays code for every
 // machine.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")
 #endif
 
 #include "classify/head_kernel.h"
+#include "classify/head_kernel_bits.h"
 
 namespace weir {
 namespace {
@@ -35,6 +36,7 @@ class Bytes {
     return _mm512_cmpeq_epi8_mask(bytes_, _mm512_set1_epi8(byte));
   }
   std::uint64_t either(char a, char b) const noexcept { return equal(a) | equal(b); }
+  std::uint64_t any(char a, char b, char c) const noexcept { return equal(a) | equal(b) | equal(c); }
   std::uint64_t not_of_target() const noexcept {
     return _mm512_cmple_epu8_mask(bytes_, _mm512_set1_epi8(0x20)) | equal(0x7f);
   }
@@ -47,7 +49,7 @@ class Bytes {
   __m512i bytes_;
 };
 
-struct Avx512 {
+struct Avx512 : InBits {
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }

@@ -27,6 +27,7 @@ class Half {
     return mask(_mm_cmpeq_epi8(low_, bytes), _mm_cmpeq_epi8(high_, bytes));
   }
   std::uint64_t either(char a, char b) const noexcept { return equal(a) | equal(b); }
+  std::uint64_t any(char a, char b, char c) const noexcept { return equal(a) | equal(b) | equal(c); }
   std::uint64_t not_of_target() const noexcept {
     const __m128i del = _mm_set1_epi8(0x7f);
     return mask(_mm_or_si128(at_most(low_, 0x20), _mm_cmpeq_epi8(low_, del)),
@@ -55,7 +56,11 @@ class Half {
   __m128i high_;
 };
 
-using Sse2 = InHalves<Half>;
+struct Sse2 : OneByOne {
+  static void leave() noexcept {}
+  using Whole = InHalves<Half>::Whole;
+  using Part = InHalves<Half>::Part;
+};
 
 }  // namespace
 

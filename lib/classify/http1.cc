@@ -162,27 +162,18 @@ class ChosenHeaders {
 
 constexpr bool is_letter(char c) noexcept { return c >= 'a' && c <= 'z'; }
 
-/// As words that a search compares with what precedes a colon.
-constexpr void set_words(SoughtFields::Field& field, std::string_view name) noexcept {
-  for (; !name.empty(); name.remove_suffix(std::min<std::size_t>(name.size(), 8))) {
-    std::array<char, 8> want{};
-    std::array<char, 8> fold{};
-    std::array<char, 8> care{};
-    for (std::size_t i = 0; i < std::min<std::size_t>(name.size(), 8); ++i) {
-      const char c = name[name.size() - 1 - i];
-      want[7 - i] = c;
-      fold[7 - i] = is_letter(c) ? 'a' - 'A' : '\0';
-      care[7 - i] = '\xff';
-    }
-    field.words[field.word_count++] = {std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold),
-                                       std::bit_cast<std::uint64_t>(care)};
+/// Eight bytes of a name with its colon, as a search compares them. @param at  of the first of them
+constexpr SoughtFields::Word word_of(std::string_view name, std::size_t at) noexcept {
+  std::array<char, 8> want{};
+  std::array<char, 8> fold{};
+  std::array<char, 8> care{};
+  for (std::size_t i = 0; i < 8 && at + i <= name.size(); ++i) {
+    want[i] = at + i < name.size() ? name[at + i] : ':';
+    fold[i] = is_letter(want[i]) ? 'a' - 'A' : '\0';
+    care[i] = '\xff';
   }
-}
-
-constexpr SoughtFields empty_fields() noexcept {
-  SoughtFields fields;
-  fields.first_of_length.fill(SoughtFields::no_field);
-  return fields;
+  return {std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold),
+          std::bit_cast<std::uint64_t>(care)};
 }
 
 /// Adds a name to what a search looks for, or a role to a name that is there already.
@@ -192,26 +183,23 @@ constexpr void seek(SoughtFields& sought, std::string_view name, SoughtFields::R
   if (std::any_of(name.begin(), name.end(),
                   [](char c) { return c == ':' || c == '\n' || (c >= 'A' && c <= 'Z'); }))
     return;
-  if (name.size() > SoughtFields::max_name) {
-    sought.too_long = true;
-    return;
-  }
+  constexpr std::size_t word = 8;
+  const SoughtFields::Word first = word_of(name, 0);
   SoughtFields::Field added;
   added.length = static_cast<std::uint8_t>(name.size());
-  set_words(added, name);
-  std::uint8_t& first = sought.first_of_length[name.size()];
-  if (first == SoughtFields::no_field) {
-    const auto distance = static_cast<std::uint8_t>(name.size() + 1);
-    sought.distances[sought.distance_count++] = {distance, static_cast<std::uint8_t>(64 - distance)};
-  }
-  std::uint8_t at = first;
-  while (at != SoughtFields::no_field && sought.fields[at].words != added.words)
-    at = sought.fields[at].next_of_length;
-  if (at == SoughtFields::no_field) {
-    at = sought.field_count++;
-    added.next_of_length = first;
+  for (std::size_t at = word; at <= name.size(); at += word)
+    added.rest[added.rest_count++] = word_of(name, std::min(at, name.size() + 1 - word));
+  std::uint8_t at = 0;
+  while (at != sought.field_count &&
+         !(sought.want[at] == first.want && sought.care[at] == first.care &&
+           sought.fields[at].length == added.length && sought.fields[at].rest == added.rest))
+    ++at;
+  if (at == sought.field_count) {
+    ++sought.field_count;
+    sought.want[at] = first.want;
+    sought.fold[at] = first.fold;
+    sought.care[at] = first.care;
     sought.fields[at] = added;
-    first = at;
   }
   sought.fields[at].roles |= role;
   if (role == SoughtFields::is_chosen) sought.fields[at].chosen = chosen;
@@ -250,9 +238,15 @@ class HttpRequests::BodyLength {
   bool unknown_ = false;
 };
 
-HeaderSelection::HeaderSelection(InstructionSet set) noexcept
-    : scans_(&scans_of(set)), sought_(empty_fields()) {
+HeaderSelection::HeaderSelection(InstructionSet set) noexcept : scans_(&scans_of(set)) {
   seek(sought_, host_name, SoughtFields::is_host);
+}
+
+void HeaderSelection::want_host(bool wanted) noexcept {
+  host_wanted_ = wanted;
+  sought_ = {};
+  if (wanted) seek(sought_, host_name, SoughtFields::is_host);
+  for (std::uint8_t i = 0; i < size_; ++i) seek(sought_, (*this)[i], SoughtFields::is_chosen, i);
 }
 
 bool HeaderSelection::add(std::string_view lower_case_name) noexcept {
@@ -279,6 +273,7 @@ bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength&
 
   out.request.method = line->method;
   out.request.target = line->target;
+  out.request.target_shape = {};
   out.request.protocol = line->protocol;
   ChosenHeaders chosen(out.headers);
   const NameLengths lengths(*selection_);
@@ -298,7 +293,7 @@ bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength&
     if (!lengths.contains(name.size())) continue;
     const std::string_view value = trim(field->substr(colon + 1));
     if (equals_lower(name, host_name)) {
-      if (!host_seen) out.request.host = value;
+      if (!host_seen && selection_->host_wanted_) out.request.host = value;
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
       body.content_length(value);
@@ -318,7 +313,7 @@ bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength&
 namespace {
 
 constexpr SoughtFields make_body_fields() noexcept {
-  SoughtFields fields = empty_fields();
+  SoughtFields fields;
   seek(fields, content_length_name, SoughtFields::is_content_length);
   seek(fields, transfer_encoding_name, SoughtFields::is_transfer_encoding);
   return fields;
@@ -326,6 +321,15 @@ constexpr SoughtFields make_body_fields() noexcept {
 
 /// What tells where the body ends: sought only where something stands behind the header section.
 constexpr SoughtFields body_fields = make_body_fields();
+
+/// The host that an absolute target or that of CONNECT names, whatever the Host field says.
+[[gnu::noinline]] void set_host_by_target(Request& request) noexcept {
+  if (const AbsoluteTarget absolute = split_absolute(request.target); !absolute.authority.empty()) {
+    request.host = absolute.authority;
+  } else if (request.method == "CONNECT") {
+    request.host = request.target;
+  }
+}
 
 /// The value of a found field, as the parser would have it.
 std::string_view value_of(const char* data, const FoundField& found) noexcept {
@@ -339,71 +343,87 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
 
 }  // namespace
 
-/// The same by a vector search. @return false: it has no say, parse it; `rest` and `body` are as they were
-bool HttpRequests::search(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept {
-  const SoughtFields& sought = selection_->sought_;
-  const Scans& scans = *selection_->scans_;
-  if (sought.too_long || rest.size() > std::numeric_limits<std::uint32_t>::max()) return false;
-  const char* const data = rest.data();
-  FoundHead head;
-  if (!scans.find_head(data, rest.size(), sought, head)) return false;
-  if (head.complete && head.end != rest.size()) {
-    FoundHead of_body;
-    if (!scans.find_fields(data, head.line_end, head.end, body_fields, of_body)) return false;
-    for (std::size_t i = 0; i < of_body.count; ++i) {
-      if (body_fields.fields[of_body.fields[i].field].roles == SoughtFields::is_content_length)
-        body.content_length(value_of(data, of_body.fields[i]));
-      else
-        body.transfer_encoding();
-    }
+/// Notes what stands behind a found head's body. @return false: the search has no say
+[[gnu::noinline]] bool HttpRequests::note_next(std::string_view payload, const FoundHead& head) noexcept {
+  const char* const data = payload.data();
+  FoundHead of_body;
+  if (!selection_->scans_->find_fields(data, head.line_end, head.end, body_fields, of_body)) return false;
+  BodyLength body;
+  for (std::size_t i = 0; i < of_body.count; ++i) {
+    if (body_fields.fields[of_body.fields[i].field].roles == SoughtFields::is_content_length)
+      body.content_length(value_of(data, of_body.fields[i]));
+    else
+      body.transfer_encoding();
   }
-  out.request.method = {data, head.method_end};
-  out.request.target = {data + head.method_end + 1, head.target_end - head.method_end - 1};
-  out.request.protocol = head.minor_zero ? protocol_1_0 : protocol_1_1;
+  go_on_behind(payload.substr(0, head.method_end), body, payload.substr(head.end));
+  return true;
+}
+
+/// Goes on behind the body, if that ends among the bytes behind the header section.
+void HttpRequests::go_on_behind(std::string_view method, const BodyLength& body,
+                                std::string_view behind_head) noexcept {
+  // Behind CONNECT comes a tunnel, not a request.
+  if (method == "CONNECT") return;
+  if (const std::optional<std::size_t> length = body.skip(behind_head.size()))
+    rest_ = behind_head.substr(*length);
+}
+
+/// As find(), by the parser.
+[[gnu::noinline]] bool HttpRequests::find_parsing(std::string_view rest, ParsedRequest& out) noexcept {
+  out.complete = false;
+  out.request.host = {};
+  BodyLength body;
+  if (!parse(rest, out, body)) return false;
+  if (!out.request.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out.request);
+  if (out.complete) go_on_behind(out.request.method, body, rest);
+  return true;
+}
+
+/// By the vector search, where it has a say, else by the parser.
+bool HttpRequests::find(ParsedRequest& out) noexcept {
+  std::string_view rest = rest_;
+  rest_ = {};
+  // A method begins with a character of a token: most payloads that are no request are seen through here.
+  if (!is_token_character(rest.front())) [[unlikely]] {
+    // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
+    while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
+    if (rest.empty() || !is_token_character(rest.front())) return false;
+  }
+
+  const char* const data = rest.data();
+  const HeaderSelection& selection = *selection_;
+  FoundHead head;
+  if (rest.size() > std::numeric_limits<std::uint32_t>::max() ||
+      !selection.scans_->find_head(data, rest.size(), selection.sought_, head) ||
+      (head.complete && head.end != rest.size() && !note_next(rest, head)))
+    return find_parsing(rest, out);
+
+  Request& request = out.request;
+  const char* const target = data + head.method_end + 1;
+  const std::uint32_t target_size = head.target_end - head.method_end - 1;
+  request.method = {data, head.method_end};
+  request.target = {target, target_size};
+  request.target_shape = {head.path_normal ? target : nullptr, target_size,
+                          head.path_end - head.method_end - 1, head.slashes};
+  request.protocol = head.minor_zero ? protocol_1_0 : protocol_1_1;
+  request.host = {};
   out.complete = head.complete;
   ChosenHeaders chosen(out.headers);
   bool host_seen = false;
   for (std::size_t i = 0; i < head.count; ++i) {
     const FoundField& found = head.fields[i];
-    const SoughtFields::Field& field = sought.fields[found.field];
+    const SoughtFields::Field& field = selection.sought_.fields[found.field];
     const std::string_view value = value_of(data, found);
     if ((field.roles & SoughtFields::is_host) != 0) {
-      if (!host_seen) out.request.host = value;
+      if (!host_seen) request.host = value;
       host_seen = true;
     }
     if ((field.roles & SoughtFields::is_chosen) != 0)
       chosen.offer(field.chosen, {data + found.colon - field.length, field.length}, value);
   }
-  out.request.headers = chosen.headers();
-  if (head.complete) rest.remove_prefix(head.end);
-  return true;
-}
-
-bool HttpRequests::find(ParsedRequest& out) noexcept {
-  // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
-  std::string_view rest = rest_;
-  while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
-  rest_ = {};
-  // A method begins with a character of a token: most payloads that are no request are seen through here.
-  if (rest.empty() || !is_token_character(rest.front())) return false;
-  out.complete = false;
-  out.request.host = {};
-  BodyLength body;
-  if (!search(rest, out, body) && !parse(rest, out, body)) return false;
-
-  const bool is_connect = out.request.method == "CONNECT";
-  if (!out.request.target.starts_with('/')) {
-    if (const AbsoluteTarget absolute = split_absolute(out.request.target); !absolute.authority.empty()) {
-      out.request.host = absolute.authority;
-    } else if (is_connect) {
-      out.request.host = out.request.target;
-    }
-  }
-
-  // Behind CONNECT comes a tunnel, not a request.
-  if (out.complete && !is_connect) {
-    if (const std::optional<std::size_t> length = body.skip(rest.size())) rest_ = rest.substr(*length);
-  }
+  request.headers = chosen.headers();
+  if (*target != '/' && selection.host_wanted_) [[unlikely]]
+    set_host_by_target(request);
   return true;
 }
 

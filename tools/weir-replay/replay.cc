@@ -27,7 +27,10 @@ std::span<const Rule> rules_of(const std::unique_ptr<Throttle>& throttle) {
 Replay::Replay(std::unique_ptr<Throttle> throttle, Listener listener, std::int64_t longest_walk)
     : throttle_(std::move(throttle)),
       listener_(std::move(listener)),
-      timeline_(rules_of(throttle_), longest_walk) {}
+      timeline_(rules_of(throttle_), longest_walk),
+      headers_(throttle_ != nullptr ? throttle_->headers() : HeaderSelection()) {
+  headers_.want_host(true);
+}
 
 Replay::~Replay() {
   if (worker_ != nullptr) worker_->offline();
@@ -77,7 +80,7 @@ void Replay::play(const Packet& packet) {
   }
   const std::size_t captured = packet.captured - std::min<std::size_t>(packet.captured, frame.payload_offset);
   const std::string_view payload = tcp_payload(packet.frame, frame).substr(0, captured);
-  HttpRequests requests(payload, throttle_ != nullptr ? throttle_->headers() : no_headers_);
+  HttpRequests requests(payload, headers_);
   ParsedRequest parsed;
   bool found = false;
   while (requests.next(parsed)) {

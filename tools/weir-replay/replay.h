@@ -60,7 +60,7 @@ class Replay {
   Listener listener_;
   Timeline timeline_;
   Tally tally_;
-  HeaderSelection no_headers_;
+  HeaderSelection headers_;  ///< what the rules name, and the host, which listeners see
   WallTime now_{};
 };
 

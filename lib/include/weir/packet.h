@@ -54,7 +54,7 @@ WEIR_API Frame parse_frame(std::span<const std::byte> bytes) noexcept;
 enum class InstructionSet : std::uint8_t {
   portable,  ///< on every machine; what the others are held against
   sse2,      ///< every x86-64
-  avx2,      ///< with BMI1, BMI2 and LZCNT
+  avx2,      ///< with BMI1, BMI2, LZCNT and POPCNT
   avx512,    ///< AVX-512 F, BW and VL, and all of avx2
 };
 
@@ -63,45 +63,50 @@ WEIR_API bool has_instruction_set(InstructionSet set) noexcept;
 /// The best one there is. Any thread.
 WEIR_API InstructionSet best_instruction_set() noexcept;
 
-struct Scans;  // the searches of one instruction set
+struct Scans;      // the searches of one instruction set
+struct FoundHead;  // what they find
 
 /// The names of the header fields that a search looks for, laid out for it: filled by HeaderSelection, read
 /// by the searches, of no use to others.
 struct SoughtFields {
-  /// A longer name is not searched for by the vector searches, but byte by byte.
-  static constexpr std::size_t max_name = 62;
-  static constexpr std::size_t max_fields = max_chosen_headers + 2;
+  static constexpr std::size_t max_name = 64;
+  /// Of which the searches compare a few at once.
+  static constexpr std::size_t max_fields = max_chosen_headers + 4;
+  static_assert(max_fields % 4 == 0);
 
-  /// Eight bytes of a name, as one word in memory's own order: text is equal without regard to case when
+  /// Eight bytes as one word in memory's own order: text is equal without regard to case when
   /// ((text | fold) & care) == want.
   struct Word {
     std::uint64_t want = 0;
     std::uint64_t fold = 0;  ///< the bit that makes a letter lower case; nothing where the name has no letter
-    std::uint64_t care = 0;  ///< nothing in the bytes before the name's first one
+    std::uint64_t care = 0;  ///< nothing in the bytes behind the colon
     bool operator==(const Word&) const = default;
   };
   enum Role : std::uint8_t { is_host = 1, is_chosen = 2, is_content_length = 4, is_transfer_encoding = 8 };
   struct Field {
-    std::array<Word, (max_name + 7) / 8> words{};  ///< from the name's end to its beginning
-    std::uint8_t word_count = 0;
+    /// The rest of a name of eight bytes or more with its colon: words at the bytes 8, 16 and so on, the last
+    /// one where it ends with the colon.
+    std::array<Word, max_name / 8> rest{};
+    std::uint8_t rest_count = 0;
     std::uint8_t length = 0;
     std::uint8_t roles = 0;
-    std::uint8_t chosen = 0;                 ///< index in the selection, of is_chosen
-    std::uint8_t next_of_length = no_field;  ///< the next field with a name of this length
+    std::uint8_t chosen = 0;  ///< index in the selection, of is_chosen
   };
-  static constexpr std::uint8_t no_field = 0xff;
 
-  /// How far behind a line end the colon of a name stands; for each length of names once.
-  struct Distance {
-    std::uint8_t bytes = 0;
-    std::uint8_t from_window_end = 0;  ///< 64 - bytes
-  };
-  std::array<Distance, max_fields> distances{};
-  std::uint8_t distance_count = 0;
-  std::uint8_t field_count = 0;
-  bool too_long = false;                           ///< a chosen name is longer than max_name
-  std::array<std::uint8_t, 64> first_of_length{};  ///< index into fields, or no_field
+  /// The first eight bytes of each name with its colon, as Words in three parts.
+  std::array<std::uint64_t, max_fields> want = equal_nothing();
+  std::array<std::uint64_t, max_fields> fold{};
+  std::array<std::uint64_t, max_fields> care{};
   std::array<Field, max_fields> fields{};
+  std::uint8_t field_count = 0;
+
+ private:
+  /// For what stands behind the last field: bytes without care are none of these.
+  static constexpr std::array<std::uint64_t, max_fields> equal_nothing() noexcept {
+    std::array<std::uint64_t, max_fields> want{};
+    want.fill(~std::uint64_t{0});
+    return want;
+  }
 };
 
 /// The header names worth extracting: what the rules name. At most max_chosen_headers.
@@ -112,6 +117,9 @@ class WEIR_API HeaderSelection {
   explicit HeaderSelection(InstructionSet set) noexcept;
   /// Adds a name (lower case); false when full. Adding a name twice is fine.
   bool add(std::string_view lower_case_name) noexcept;
+  /// Whether the requests' hosts are wanted; they are, unless this says otherwise. Where nobody looks at them
+  /// they are left empty, which saves the search for the field.
+  void want_host(bool wanted) noexcept;
   std::size_t size() const noexcept { return size_; }
   std::string_view operator[](std::size_t index) const noexcept {
     return {names_[index].data(), lengths_[index]};
@@ -119,10 +127,11 @@ class WEIR_API HeaderSelection {
 
  private:
   friend class HttpRequests;
-  static constexpr std::size_t max_name = 64;
+  static constexpr std::size_t max_name = SoughtFields::max_name;
   std::array<std::array<char, max_name>, max_chosen_headers> names_{};
   std::array<std::uint8_t, max_chosen_headers> lengths_{};
   std::uint8_t size_ = 0;
+  bool host_wanted_ = true;
   const Scans* scans_;
   SoughtFields sought_;
 };
@@ -146,14 +155,17 @@ class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
       : rest_(payload), selection_(&selection) {}
-  /// Fills protocol, method, target, host and headers of `out.request`; the rest of it is left as it is.
+  /// Fills protocol, method, target, host and headers of `out.request` (see HeaderSelection::want_host), and
+  /// what is known of the target's shape; the rest of it is left as it is.
   /// @return false when there is no further request.
   bool next(ParsedRequest& out) noexcept { return !rest_.empty() && find(out); }
 
  private:
   class BodyLength;
   bool find(ParsedRequest& out) noexcept;
-  bool search(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
+  bool find_parsing(std::string_view rest, ParsedRequest& out) noexcept;
+  bool note_next(std::string_view payload, const FoundHead& head) noexcept;
+  void go_on_behind(std::string_view method, const BodyLength& body, std::string_view behind_head) noexcept;
   bool parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
 
   std::string_view rest_;

@@ -31,6 +31,15 @@ struct Header {
   std::string_view value;  ///< without surrounding white space
 };
 
+/// What weir's own parser saw of a target while it looked for its end, so that nobody need look again. Others
+/// leave it as it is; and who alters the bytes of a target that was parsed, sets it back to {}.
+struct TargetShape {
+  const char* of = nullptr;   ///< the target's first byte; nullptr, or not that of the target: nothing known
+  std::uint32_t size = 0;     ///< of the target, at most 64
+  std::uint32_t path = 0;     ///< how much of it is the path, which has its normal form already
+  std::uint64_t slashes = 0;  ///< bit i: a '/' at byte i of the path
+};
+
 /// One request. Members that are unknown stay empty; a dimension on them then reads as absent ("-" in key
 /// names).
 struct Request {
@@ -44,6 +53,7 @@ struct Request {
   std::string_view target;             ///< as sent, query included
   std::span<const Header> headers;     ///< those at hand; weir's own parser offers only those a rule names
   std::uint32_t weight = 0;            ///< cost multiplier given by the caller; 0: 1
+  TargetShape target_shape;            ///< for weir's own use
 };
 
 }  // namespace weir

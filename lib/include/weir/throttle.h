@@ -165,7 +165,7 @@ class WEIR_API Throttle {
   /// @pre index < options.workers
   Worker& worker(unsigned index) noexcept;
   const Config& config() const noexcept;
-  /// What HttpRequests should extract for these rules.
+  /// What HttpRequests should extract for these rules; not the host, where no rule looks at it.
   const HeaderSelection& headers() const noexcept;
 
   /// Starts the controller's thread. Not together with advance().

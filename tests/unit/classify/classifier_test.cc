@@ -302,6 +302,35 @@ TEST(ClassifierHeaders, AreThoseOfAllRulesOnce) {
   EXPECT_EQ(classifier.headers()[1], "authorization");
 }
 
+TEST(ClassifierHeaders, LeaveOutTheHostWhereNoRuleLooksAtIt) {
+  const auto host_for = [](const Rule& one) {
+    const std::vector<Rule> rules{one};
+    const Classifier classifier(rules);
+    HttpRequests requests("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", classifier.headers());
+    ParsedRequest parsed;
+    EXPECT_TRUE(requests.next(parsed));
+    return std::string(parsed.request.host);
+  };
+  EXPECT_EQ(host_for(rule({}, {by(Kind::path), by(Kind::header, "host")})), "");
+  EXPECT_EQ(host_for(rule({}, {by(Kind::host)})), "a");
+  EXPECT_EQ(host_for(rule(for_host("a"))), "a");
+}
+
+TEST(ClassifierMatch, TakesTheShapeOfATargetFromTheParserForThatTargetAlone) {
+  const std::vector<Rule> rules{rule(for_path("/a/{b}"))};
+  const Classifier classifier(rules);
+  const std::string payload = "GET /a/b?c HTTP/1.1\r\n\r\n";
+  HttpRequests requests(payload, classifier.headers());
+  ParsedRequest parsed;
+  ASSERT_TRUE(requests.next(parsed));
+  Request request = parsed.request;
+  EXPECT_EQ(matching(classifier, request), Rules{0});
+  request.target = "/a/c/d";
+  EXPECT_EQ(matching(classifier, request), Rules{}) << "another target in its place";
+  request.target = parsed.request.target.substr(0, 2);
+  EXPECT_EQ(matching(classifier, request), Rules{}) << "a part of it";
+}
+
 // One resource, every spelling: whatever an attacker does to the target, the rule applies and the key stays.
 TEST(ClassifierProperty, OneResourceIsOneKeyHoweverItIsSpelt) {
   constexpr unsigned seed = 23;

@@ -321,6 +321,33 @@ TEST(HeaderSelection, RefusesNamesItCannotHold) {
   EXPECT_EQ(chosen.size(), 1u);
 }
 
+TEST(HeaderSelection, LeavesTheHostEmptyWhereItIsNotWanted) {
+  for (const InstructionSet set :
+       {InstructionSet::portable, InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
+    HeaderSelection chosen(set);
+    ASSERT_TRUE(chosen.add("x"));
+    chosen.want_host(false);
+    for (const char* const text :
+         {"GET / HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n", "GET http://a/ HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n",
+          "CONNECT a:1 HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n"}) {
+      const auto found = requests_in(text, chosen);
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_EQ(found[0].host, "");
+      ASSERT_EQ(found[0].headers.size(), 1u);
+      EXPECT_EQ(found[0].headers[0].second, "y");
+    }
+    chosen.want_host(true);
+    EXPECT_EQ(requests_in("GET / HTTP/1.1\r\nHost: h\r\n\r\n", chosen)[0].host, "h");
+    // As a header that a rule names it is found all the same.
+    ASSERT_TRUE(chosen.add("host"));
+    chosen.want_host(false);
+    const auto found = requests_in("GET / HTTP/1.1\r\nHost: h\r\n\r\n", chosen);
+    EXPECT_EQ(found[0].host, "");
+    ASSERT_EQ(found[0].headers.size(), 1u);
+    EXPECT_EQ(found[0].headers[0].second, "h");
+  }
+}
+
 TEST(HeaderSelection, WhenFullIsFoundInFull) {
   HeaderSelection chosen;
   HttpText text;

@@ -109,6 +109,15 @@ void requests_in(std::string_view payload, const HeaderSelection& selection, std
     for (const Header& header : request.headers)
       one.headers.push_back({part(header.name), part(header.value)});
     one.complete = parsed.complete;
+    if (const TargetShape& shape = request.target_shape; shape.of != nullptr) {
+      std::array<char, 64> buffer;
+      const NormalPath path = normal_path(request.target, buffer, scans_of(InstructionSet::portable));
+      EXPECT_EQ(static_cast<const void*>(shape.of), request.target.data());
+      EXPECT_EQ(shape.size, request.target.size());
+      EXPECT_EQ(path.text.data(), request.target.data()) << "not in its normal form: " << request.target;
+      EXPECT_EQ(shape.path, path.text.size()) << request.target;
+      EXPECT_EQ(shape.slashes, path.slashes) << request.target;
+    }
   }
 }
 
@@ -150,7 +159,7 @@ constexpr std::string_view names[] = {"Host",
                                       "H\x0fst",
                                       "X-Api\rKey",
                                       "x_api_key",
-                                      "X-Long-Name-Of-Sixty-Two-Bytes-Which-Is-As-Long-As-Searches-Go"};
+                                      "X-Long-Name-Of-Sixty-Four-Bytes-Which-Is-As-Long-As-Any-Name-Is."};
 
 /// A payload near to what clients and attackers send. Everything that a search looks for occurs at every
 /// distance from a window's edge.
@@ -214,9 +223,10 @@ void select(HeaderSelection& selection, std::size_t which) {
       "x-api-key", "content-length",
       "x",         "cookie",
       "hos",       "hostx",
-      "x_api_key", "x-long-name-of-sixty-two-bytes-which-is-as-long-as-searches-go"};
-  // Of these, one is too long for the searches, and the others never equal a name in lower case.
-  constexpr std::string_view odd[] = {"x-longer-name-of-63-bytes-which-is-longer-than-any-search-goes-", "X",
+      "x_api_key", "x-long-name-of-sixty-four-bytes-which-is-as-long-as-any-name-is."};
+  // Of these the first shares its first and last bytes with another, and the others never equal a name in
+  // lower case.
+  constexpr std::string_view odd[] = {"x-long-name-of-sixty-four-bytes+which-is-as-long-as-any-name-is.", "X",
                                       "host:", "x\ny"};
   if (which == 1)
     for (const auto name : three) selection.add(name);
@@ -301,13 +311,14 @@ TEST(InstructionSets, FindTheVectorSearchesOwnSpellingThemselves) {
   const std::string text = "GET /a HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\n\r\n";
   for (const InstructionSet set : vector_sets()) {
     FoundHead head;
-    SoughtFields none;
-    none.first_of_length.fill(SoughtFields::no_field);
+    const SoughtFields none;
     ASSERT_TRUE(scans_of(set).find_head(text.data(), text.size(), none, head))
         << "left to the portable parser";
     EXPECT_TRUE(head.complete);
     EXPECT_EQ(head.end, text.size());
     EXPECT_EQ(head.count, 0u);
+    EXPECT_TRUE(head.path_normal);
+    EXPECT_EQ(head.path_end, 6u);
   }
 }
 
