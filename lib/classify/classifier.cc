@@ -25,9 +25,13 @@ constexpr char lower(char c) noexcept {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
+constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
 std::string_view trim(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  if (!text.empty() && !is_blank(text.front()) && !is_blank(text.back())) [[likely]]
+    return text;
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -36,27 +40,24 @@ class FieldName {
  public:
   FieldName() = default;
   explicit FieldName(std::string_view name) : size_(name.size()) {
-    // As the last word of a name overlaps the one before it, so it does here.
-    for (std::size_t at = 0; at < size_; at += word_size) {
-      const std::size_t begin = size_ < word_size ? 0 : std::min(at, size_ - word_size);
-      std::array<char, word_size> want{};
-      std::array<char, word_size> fold{};
-      for (std::size_t i = 0; i < std::min(size_ - begin, word_size); ++i) {
-        want[i] = lower(name[begin + i]);
-        fold[i] = want[i] >= 'a' && want[i] <= 'z' ? 'a' - 'A' : '\0';
-      }
-      words_.push_back({std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold)});
-    }
+    first_ = word_of(name, 0);
+    if (size_ <= word_size) return;
+    last_ = word_of(name, size_ - word_size);
+    for (std::size_t at = word_size; at + word_size < size_; at += word_size)
+      between_.push_back(word_of(name, at));
   }
 
   bool equals(std::string_view text) const noexcept {
     if (text.size() != size_) return false;
-    if (size_ < word_size) return size_ == 0 || (short_word(text) | words_[0].fold) == words_[0].want;
-    std::size_t at = 0;
-    for (const Word& expected : words_) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, text.data() + std::min(at, size_ - word_size), word_size);
-      if ((word | expected.fold) != expected.want) return false;
+    if (size_ < word_size) return (short_word(text) | first_.fold) == first_.want;
+    // The last word may overlap the one before.
+    const Word& last = size_ == word_size ? first_ : last_;
+    if ((((word_at(text, 0) | first_.fold) ^ first_.want) |
+         ((word_at(text, size_ - word_size) | last.fold) ^ last.want)) != 0)
+      return false;
+    std::size_t at = word_size;
+    for (const Word& expected : between_) {
+      if ((word_at(text, at) | expected.fold) != expected.want) return false;
       at += word_size;
     }
     return true;
@@ -64,17 +65,34 @@ class FieldName {
 
  private:
   static constexpr std::size_t word_size = sizeof(std::uint64_t);
+  struct Word {
+    std::uint64_t want = 0;
+    std::uint64_t fold = 0;  ///< the bit that makes a letter lower case
+  };
+  static Word word_of(std::string_view name, std::size_t at) {
+    std::array<char, word_size> want{};
+    std::array<char, word_size> fold{};
+    for (std::size_t i = 0; i < std::min(name.size() - at, word_size); ++i) {
+      want[i] = lower(name[at + i]);
+      fold[i] = want[i] >= 'a' && want[i] <= 'z' ? 'a' - 'A' : '\0';
+    }
+    return {std::bit_cast<std::uint64_t>(want), std::bit_cast<std::uint64_t>(fold)};
+  }
+  static std::uint64_t word_at(std::string_view text, std::size_t at) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, word_size);
+    return word;
+  }
   /// Fewer than eight bytes, zeros behind them.
   static std::uint64_t short_word(std::string_view text) noexcept {
     std::array<char, word_size> bytes{};
     for (std::size_t i = 0; i < text.size(); ++i) bytes[i] = text[i];
     return std::bit_cast<std::uint64_t>(bytes);
   }
-  struct Word {
-    std::uint64_t want;
-    std::uint64_t fold;  ///< the bit that makes a letter lower case
-  };
-  std::vector<Word> words_;
+
+  Word first_;
+  Word last_;  ///< of a name that is longer than a word
+  std::vector<Word> between_;
   std::size_t size_ = 0;
 };
 

@@ -17,12 +17,17 @@
 ///   Set::Whole(data)          64 bytes from data on
 ///   Set::Part(data, size)     1 to 63 bytes; reads no other ones
 /// whose objects have
-///   equal(byte)               mask: bit i is set where byte i equals
+///   equal(byte)               mask: bit i is set where byte i equals; for a Whole also of a Set::Byte(byte),
+///   which
+///                             does for many windows
 ///   either(a, b)              mask: bit i is set where byte i equals one of them
 ///   any(a, b, c)              the same of three
 ///   not_of_target()           mask: space, control characters and DEL, which no target contains
 ///   capitals()                mask: 'A' to 'Z'
-/// where a Part's bits behind its size are arbitrary.
+///   not_of_host()             mask: these, '@' and '[', by which a host is not plain
+/// where a Part's bits behind its size are arbitrary. And
+///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
+///   not_of_host() only
 #pragma once
 
 #include "classify/head_scan.h"
@@ -97,7 +102,7 @@ struct InHalves {
   class Whole {
    public:
     explicit Whole(const char* data) noexcept : low_(data), high_(data + 32) {}
-    std::uint64_t equal(char byte) const noexcept { return low_.equal(byte) | high_.equal(byte) << 32; }
+    std::uint64_t equal(auto byte) const noexcept { return low_.equal(byte) | high_.equal(byte) << 32; }
     std::uint64_t either(char a, char b) const noexcept {
       return low_.either(a, b) | high_.either(a, b) << 32;
     }
@@ -108,6 +113,7 @@ struct InHalves {
       return low_.not_of_target() | high_.not_of_target() << 32;
     }
     std::uint64_t capitals() const noexcept { return low_.capitals() | high_.capitals() << 32; }
+    std::uint64_t not_of_host() const noexcept { return low_.not_of_host() | high_.not_of_host() << 32; }
 
    private:
     Half low_;
@@ -117,6 +123,8 @@ struct InHalves {
   /// The first and the last bytes, as many of each as the largest load takes that fits; they overlap.
   class Part {
    public:
+    static constexpr std::size_t least = 1;
+    static constexpr std::size_t most = 63;
     Part(const char* data, std::size_t size) noexcept : Part(load(data, size)) {}
     std::uint64_t equal(char byte) const noexcept { return join(first_.equal(byte), last_.equal(byte)); }
     std::uint64_t either(char a, char b) const noexcept {
@@ -129,6 +137,7 @@ struct InHalves {
       return join(first_.not_of_target(), last_.not_of_target());
     }
     std::uint64_t capitals() const noexcept { return join(first_.capitals(), last_.capitals()); }
+    std::uint64_t not_of_host() const noexcept { return join(first_.not_of_host(), last_.not_of_host()); }
 
    private:
     Part(Half first, Half last, std::size_t last_at) noexcept
@@ -244,6 +253,7 @@ template <typename Set, bool kept>
   // Windows overlap by as much as a line end behind an empty line looks back.
   constexpr std::size_t overlap = 2;
   constexpr std::uint64_t fresh = all << overlap;
+  const typename Set::Byte newline('\n');
   std::size_t at = line_end - overlap;
   found.complete = false;
   found.end = 0;
@@ -251,7 +261,7 @@ template <typename Set, bool kept>
     const std::size_t left = size - at;
     std::uint64_t mask;
     if (left >= window_size) [[likely]]
-      mask = typename Set::Whole(data + at).equal('\n');
+      mask = typename Set::Whole(data + at).equal(newline);
     else if (left <= overlap)
       return ends;
     else if (size >= window_size)  // the last window is a whole one that begins earlier
@@ -290,6 +300,27 @@ inline bool rest_equals(const char* line, const SoughtFields::Field& field) noex
   return true;
 }
 
+/// Takes a line if it is a wanted field.
+/// @param ends  its end and, before that, the end of the line before
+/// @param fields  mask of those whose names begin as it does
+/// @return false: there is no more room
+inline bool take_field(const char* data, const std::uint32_t* ends, std::uint32_t fields,
+                       const SoughtFields& sought, FoundHead& found) noexcept {
+  const std::uint32_t begin = ends[0] + 1;
+  for (; fields != 0; fields &= fields - 1) {
+    const auto index = static_cast<std::uint8_t>(lowest(fields));
+    const SoughtFields::Field& field = sought.fields[index];
+    if (ends[1] - begin <= field.length || !rest_equals(data + begin, field)) continue;
+    if (found.count == FoundHead::max_fields) return false;
+    FoundField& one = found.fields[found.count++];
+    one.colon = begin + field.length;
+    one.line_end = ends[1];
+    one.field = index;
+    return true;  // no two names are equal
+  }
+  return true;
+}
+
 /// The fields among the lines of a header section. First all lines, then those that begin as a wanted name
 /// does, then their rest: each loop goes on by counting, for what the bytes say is nothing that a predictor
 /// could learn.
@@ -317,26 +348,18 @@ template <typename Set, bool few>
     candidates[candidate_count] = static_cast<std::uint8_t>(i);
     candidate_count += names.beginning_with(word_at(data + line_ends[i] + 1)) != 0;
   }
-  for (std::size_t i = with_word; i < lines; ++i)
-    candidates[candidate_count++] = static_cast<std::uint8_t>(i);
 
-  std::uint32_t count = 0;
+  found.count = 0;
   for (std::size_t i = 0; i < candidate_count; ++i) {
-    const std::size_t line = candidates[i];
-    const std::uint32_t begin = line_ends[line] + 1;
-    const std::uint32_t end = line_ends[line + 1];
-    const std::size_t word_begin = begin < last_word ? begin : last_word;
-    std::uint32_t fields = names.beginning_with(word_at(data + word_begin) >> (8 * (begin - word_begin)));
-    for (; fields != 0; fields &= fields - 1) {
-      const auto index = static_cast<std::uint8_t>(lowest(fields));
-      const SoughtFields::Field& field = sought.fields[index];
-      if (end - begin <= field.length || !rest_equals(data + begin, field)) continue;
-      if (count == FoundHead::max_fields) return false;
-      found.fields[count++] = {begin + field.length, end, index};
-      break;  // no two names are equal
-    }
+    const std::uint32_t* const line = line_ends + candidates[i];
+    if (!take_field(data, line, names.beginning_with(word_at(data + line[0] + 1)), sought, found))
+      return false;
   }
-  found.count = count;
+  for (std::size_t i = with_word; i < lines; ++i) {
+    const std::size_t missing = line_ends[i] + std::size_t{1} - last_word;
+    const std::uint32_t fields = names.beginning_with(word_at(data + last_word) >> (8 * missing));
+    if (!take_field(data, line_ends + i, fields, sought, found)) return false;
+  }
   return true;
 }
 
@@ -419,16 +442,19 @@ PathShape path_shape(const char* data, std::size_t size) noexcept {
 
 /// @pre size != 0
 template <typename Bytes>
-HostShape shape_of_host(const Bytes& bytes, std::uint64_t there, std::size_t size) noexcept {
+[[gnu::always_inline]] inline HostShape shape_of_host(const Bytes& bytes, std::uint64_t there,
+                                                      std::size_t size) noexcept {
   const std::uint64_t colons = bytes.equal(':') & there;
   HostShape shape;
   shape.length = colons != 0 ? lowest(colons) : size;
-  shape.plain = ((bytes.either('@', '[') | bytes.capitals()) & there) == 0;
+  shape.plain = (bytes.not_of_host() & there) == 0;
   return shape;
 }
 
 template <typename Set>
 HostShape host_shape(const char* data, std::size_t size) noexcept {
+  if (size >= Set::Short::least && size <= Set::Short::most) [[likely]]
+    return shape_of_host(typename Set::Short(data, size), bits_below(size), size);
   if (size == 0 || size > window_size) return {size, false};
   return size == window_size ? shape_of_host(typename Set::Whole(data), all, size)
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);

@@ -23,6 +23,19 @@
 namespace weir {
 namespace {
 
+/// One byte, 32 times.
+class Byte {
+ public:
+  explicit Byte(char byte) noexcept : bytes_(_mm256_set1_epi8(byte)) {
+    // Or else GCC makes it anew, in three instructions, for each use in a loop.
+    asm("" : "+x"(bytes_));
+  }
+  __m256i bytes() const noexcept { return bytes_; }
+
+ private:
+  __m256i bytes_;
+};
+
 /// 32 bytes.
 class Half {
  public:
@@ -45,6 +58,7 @@ class Half {
   std::uint64_t equal(char byte) const noexcept {
     return mask(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(byte)));
   }
+  std::uint64_t equal(Byte byte) const noexcept { return mask(_mm256_cmpeq_epi8(bytes_, byte.bytes())); }
   std::uint64_t either(char a, char b) const noexcept {
     return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
                                 _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b))));
@@ -59,6 +73,14 @@ class Half {
   }
   std::uint64_t capitals() const noexcept {
     return mask(at_most(_mm256_sub_epi8(bytes_, _mm256_set1_epi8('A')), 'Z' - 'A'));
+  }
+  std::uint64_t not_of_host() const noexcept {
+    // '@', 'A' to 'Z' and '[' stand side by side.
+    return mask(at_most(_mm256_sub_epi8(bytes_, _mm256_set1_epi8('@')), '[' - '@'));
+  }
+  /// @param word  replaces the last four bytes
+  Half with_last(std::uint32_t word) const noexcept {
+    return Half(_mm256_blend_epi32(bytes_, _mm256_set1_epi32(static_cast<int>(word)), 0x80));
   }
 
  private:
@@ -99,6 +121,9 @@ class Words {
   std::uint64_t capitals() const noexcept {
     return join(low_.capitals(), high_.capitals(), last_.capitals());
   }
+  std::uint64_t not_of_host() const noexcept {
+    return join(low_.not_of_host(), high_.not_of_host(), last_.not_of_host());
+  }
 
  private:
   static constexpr std::size_t word = 4;
@@ -120,12 +145,42 @@ class Words {
   Half last_;
 };
 
+/// The same of 4 to 31 bytes, in one vector: seven words at most, and the last four bytes in the eighth.
+class ShortWords {
+ public:
+  static constexpr std::size_t least = 4;
+  static constexpr std::size_t most = 31;
+
+  ShortWords(const char* data, std::size_t size) noexcept
+      : size_(size), bytes_(Half::of_words(data, size / word).with_last(last_word(data + size - word))) {}
+
+  std::uint64_t equal(char byte) const noexcept { return join(bytes_.equal(byte)); }
+  std::uint64_t not_of_host() const noexcept { return join(bytes_.not_of_host()); }
+
+ private:
+  static constexpr std::size_t word = 4;
+
+  std::uint64_t join(std::uint64_t mask) const noexcept {
+    return (mask & bits_below(size_ / word * word)) | mask >> 28 << (size_ - word);
+  }
+  static std::uint32_t last_word(const char* data) noexcept {
+    std::uint32_t bytes;
+    __builtin_memcpy(&bytes, data, sizeof bytes);
+    return bytes;
+  }
+
+  std::size_t size_;
+  Half bytes_;
+};
+
 struct Avx2 : InBits {
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
   using Whole = InHalves<Half>::Whole;
   using Part = Words;
+  using Short = ShortWords;
+  using Byte = weir::Byte;
 };
 
 }  // namespace

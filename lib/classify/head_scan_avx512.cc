@@ -27,6 +27,9 @@ namespace {
 /// 64 bytes. What is not there is not read, and zero.
 class Bytes {
  public:
+  static constexpr std::size_t least = 1;
+  static constexpr std::size_t most = 63;
+
   explicit Bytes(const char* data) noexcept : bytes_(_mm512_loadu_si512(data)) {}
   /// @pre size < 64
   Bytes(const char* data, std::size_t size) noexcept
@@ -44,6 +47,11 @@ class Bytes {
     return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes_, _mm512_set1_epi8('A')),
                                   _mm512_set1_epi8('Z' - 'A'));
   }
+  std::uint64_t not_of_host() const noexcept {
+    // '@', 'A' to 'Z' and '[' stand side by side.
+    return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes_, _mm512_set1_epi8('@')),
+                                  _mm512_set1_epi8('[' - '@'));
+  }
 
  private:
   __m512i bytes_;
@@ -55,6 +63,8 @@ struct Avx512 : InBits {
   static void leave() noexcept { _mm256_zeroupper(); }
   using Whole = Bytes;
   using Part = Bytes;
+  using Short = Bytes;
+  using Byte = char;
 };
 
 }  // namespace

@@ -38,6 +38,12 @@ class Half {
     return mask(at_most(_mm_sub_epi8(low_, first), 'Z' - 'A'),
                 at_most(_mm_sub_epi8(high_, first), 'Z' - 'A'));
   }
+  std::uint64_t not_of_host() const noexcept {
+    // '@', 'A' to 'Z' and '[' stand side by side.
+    const __m128i first = _mm_set1_epi8('@');
+    return mask(at_most(_mm_sub_epi8(low_, first), '[' - '@'),
+                at_most(_mm_sub_epi8(high_, first), '[' - '@'));
+  }
 
  private:
   Half(__m128i low, __m128i high) noexcept : low_(low), high_(high) {}
@@ -60,6 +66,8 @@ struct Sse2 : OneByOne {
   static void leave() noexcept {}
   using Whole = InHalves<Half>::Whole;
   using Part = InHalves<Half>::Part;
+  using Short = Part;
+  using Byte = char;
 };
 
 }  // namespace

@@ -335,9 +335,13 @@ constexpr SoughtFields body_fields = make_body_fields();
 std::string_view value_of(const char* data, const FoundField& found) noexcept {
   const char* begin = data + found.colon + 1;
   const char* end = data + found.line_end;
-  if (begin != end && end[-1] == '\r') --end;
-  while (begin != end && is_blank(*begin)) ++begin;
-  while (begin != end && is_blank(end[-1])) --end;
+  // Before the end there is at least the colon, and from the beginning on at least the line's end.
+  end -= end[-1] == '\r' ? 1 : 0;
+  begin += *begin == ' ' ? 1 : 0;
+  if (is_blank(*begin) || is_blank(end[-1])) [[unlikely]] {
+    while (begin < end && is_blank(*begin)) ++begin;
+    while (begin < end && is_blank(end[-1])) --end;
+  }
   return {begin, static_cast<std::size_t>(end - begin)};
 }
 
