@@ -56,8 +56,7 @@ std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
     set_endpoints(parsed_.request, frame);
     classifier_.match(parsed_.request, scratch_);
     for (std::size_t i = 0; i < scratch_.rule_count; ++i) {
-      classifier_.make_key(scratch_.rules[i], parsed_.request, scratch_, key_);
-      sum += key_hash(scratch_.rules[i], key_.bytes());
+      sum += classifier_.hash_key(scratch_.rules[i], parsed_.request, scratch_, key_hash);
     }
   }
   return sum;

@@ -28,7 +28,6 @@ class OwnPath {
  private:
   Classifier classifier_;
   Classifier::Scratch scratch_;
-  KeyBytes key_;
   ParsedRequest parsed_;
 };
 

@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/key_hash.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace weir {
 namespace {
 
-__extension__ using Uint128 = unsigned __int128;
+/// Stands for bytes that no KeyBytes made.
+constexpr std::uint8_t no_field = 0xff;
 
-template <typename Word>
-std::uint64_t load(const std::byte* bytes) noexcept {
-  Word word;
-  std::memcpy(&word, bytes, sizeof word);
-  return word;
-}
-
-/// Two words that tell texts of one size, 1 to 15, apart.
-struct Short {
-  std::uint64_t first;
-  std::uint64_t second;
+/// A field of a key, as its first bytes tell.
+struct Head {
+  std::size_t size = 0;  ///< of the head; 0: no field
+  std::size_t content = 0;
+  std::uint8_t second = 0;
 };
 
-Short short_text(const std::byte* bytes, std::size_t size) noexcept {
-  if (size >= 8) return {load<std::uint64_t>(bytes), load<std::uint64_t>(bytes + size - 8)};
-  if (size >= 4) return {load<std::uint32_t>(bytes), load<std::uint32_t>(bytes + size - 4)};
-  return {load<std::uint8_t>(bytes) | load<std::uint8_t>(bytes + size / 2) << 8,
-          load<std::uint8_t>(bytes + size - 1)};
+Head head_of(std::span<const std::byte> bytes) noexcept {
+  using namespace key_form;
+  const auto tag = std::to_integer<std::uint8_t>(bytes[0]);
+  const std::uint8_t second = bytes.size() > 1 ? std::to_integer<std::uint8_t>(bytes[1]) : std::uint8_t{0};
+  switch (tag) {
+    case absent:
+      return {1, 0, 0};
+    case text:
+      return {2, second, second};
+    case ipv4:
+      return {2, 4, second};
+    case ipv6:
+      return {2, 16, second};
+    case number:
+      return {1, 2, 0};
+    case digest:
+      return {2, second + digest_bytes, second};
+    default:
+      return {};
+  }
 }
 
 }  // namespace
@@ -49,32 +56,26 @@ KeyHash::KeyHash(HashKey secret) noexcept {
 }
 
 std::uint64_t KeyHash::operator()(std::uint64_t tweak, std::span<const std::byte> bytes) const noexcept {
-  const std::byte* const data = bytes.data();
-  const std::size_t size = bytes.size();
-  Uint128 sum = 0;
-  const auto add = [&](const Wide& key, std::uint64_t first, std::uint64_t second) {
-    sum += static_cast<Uint128>(first + key.low) * (second + key.high);
-  };
-  if (size >= block) [[likely]] {
-    // The last block ends with the text and overlaps the one before: texts of one size still differ in a
-    // block. Of short texts the last block is taken several times, each time with another part of the key,
-    // rather than to ask how many there are.
-    const std::size_t last = size - block;
-    const auto add_block = [&](std::size_t number) {
-      const std::byte* const at = data + std::min(number * block, last);
-      add(inner_[number], load<std::uint64_t>(at), load<std::uint64_t>(at + 8));
-    };
-    add_block(0);
-    add_block(1);
-    add_block(2);
-    for (std::size_t number = 3; number * block < size; ++number) add_block(number);
-  } else if (size != 0) {
-    const Short words = short_text(data, size);
-    add(inner_[0], words.first, words.second);
+  Fields fields(*this);
+  std::size_t count = 0;
+  for (std::span<const std::byte> rest = bytes; !rest.empty(); ++count) {
+    const Head head = head_of(rest);
+    if (count == max_dimensions || head.size == 0 || rest.size() < head.size + head.content) {
+      Fields whole(*this);
+      whole.add(no_field, 0, 0, bytes);
+      return whole.value(tweak);
+    }
+    fields.add(std::to_integer<std::uint8_t>(rest[0]), head.second, head.size,
+               rest.subspan(head.size, head.content));
+    rest = rest.subspan(head.size + head.content);
   }
+  return fields.value(tweak);
+}
+
+std::uint64_t KeyHash::finish(Uint128 sum, std::uint64_t last_word) const noexcept {
   const auto x = static_cast<std::uint64_t>(sum);
   const auto y = static_cast<std::uint64_t>(sum >> 64);
-  const std::uint64_t z = tweak << 16 | size;
+  const std::uint64_t z = last_word;
   // Of a + b x + c y + d z the upper half alone is wanted, to which the keys' upper halves add nothing but
   // themselves.
   const auto times = [](const Wide& key, std::uint64_t word) { return static_cast<Uint128>(key.low) * word; };

@@ -132,6 +132,7 @@ struct CompiledRule {
   std::vector<std::uint16_t> destination_ports;
   std::vector<CompiledDimension> key;
   bool applies_always = false;  ///< the match is empty
+  bool key_of_texts = true;     ///< no dimension of the key is an address or a port
   RuleIndex first_alike = 0;  ///< the first rule with the same match: what is found out for one holds for all
 
   explicit CompiledRule(const Rule& rule)
@@ -143,6 +144,9 @@ struct CompiledRule {
       if (dimension.kind == Dimension::Kind::path_variable && path)
         compiled.segment = path->variable(dimension.name);
       if (dimension.kind == Dimension::Kind::header) compiled.field = FieldName(dimension.name);
+      using Kind = Dimension::Kind;
+      key_of_texts = key_of_texts && key.size() < max_dimensions && compiled.kind != Kind::source_address &&
+                     compiled.kind != Kind::destination_address && compiled.kind != Kind::destination_port;
       key.push_back(std::move(compiled));
     }
   }
@@ -185,6 +189,32 @@ std::string_view value_of(std::span<const Header> headers, const FieldName& name
     return value.data() != nullptr ? value : std::string_view("");
   }
   return {};
+}
+
+/// The text of a dimension that has one. @return without data: it is absent
+[[gnu::always_inline]] inline std::string_view text_of(const CompiledDimension& dimension,
+                                                       const Request& request,
+                                                       const Classifier::Scratch& scratch) noexcept {
+  std::string_view text;
+  switch (dimension.kind) {
+    case Dimension::Kind::method:
+      text = request.method;
+      break;
+    case Dimension::Kind::host:
+      text = scratch.host;
+      break;
+    case Dimension::Kind::path:
+      text = without_trailing_slash(scratch.path);
+      break;
+    case Dimension::Kind::path_variable:
+      if (dimension.segment) text = segment_of(scratch.path, scratch.slashes, *dimension.segment);
+      break;
+    case Dimension::Kind::header:
+      return value_of(request.headers, dimension.field);  // an empty value is one
+    default:
+      break;
+  }
+  return text.empty() ? std::string_view{} : text;
 }
 
 }  // namespace
@@ -340,8 +370,6 @@ void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch&
                           KeyBytes& key) const noexcept {
   key.clear();
   for (const CompiledDimension& dimension : compiled_->rules[rule].key) {
-    std::string_view text;
-    bool there = false;
     switch (dimension.kind) {
       case Dimension::Kind::source_address:
         key.add_prefix(request.source, dimension.ipv4_bits, dimension.ipv6_bits);
@@ -355,28 +383,47 @@ void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch&
         else
           key.add_number(request.destination_port);
         continue;
-      case Dimension::Kind::method:
-        text = request.method;
-        break;
-      case Dimension::Kind::host:
-        text = scratch.host;
-        break;
-      case Dimension::Kind::path:
-        text = without_trailing_slash(scratch.path);
-        break;
-      case Dimension::Kind::path_variable:
-        if (dimension.segment) text = segment_of(scratch.path, scratch.slashes, *dimension.segment);
-        break;
-      case Dimension::Kind::header:
-        text = value_of(request.headers, dimension.field);
-        there = text.data() != nullptr;  // an empty value is one
+      default:
         break;
     }
-    if (there || !text.empty())
+    const std::string_view text = text_of(dimension, request, scratch);
+    if (text.data() != nullptr)
       key.add_text(text);
     else
       key.add_absent();
   }
+}
+
+std::uint64_t Classifier::hash_key(RuleIndex rule, const Request& request, const Scratch& scratch,
+                                   const KeyHash& hash) const noexcept {
+  const CompiledRule& compiled = compiled_->rules[rule];
+  KeyHash::Fields fields(hash);
+  if (compiled.key_of_texts) [[likely]] {
+    for (const CompiledDimension& dimension : compiled.key) {
+      const std::string_view text = text_of(dimension, request, scratch);
+      if (text.data() == nullptr) {
+        fields.add_absent();
+        continue;
+      }
+      // Three of the longest values are kept whole in any key; more than that is seldom.
+      static_assert(3 * (2 + max_value_bytes) + (max_dimensions - 3) * key_form::reserved_per_field <=
+                    KeyBytes::capacity);
+      if (text.size() > max_value_bytes || fields.size() > 2 * (2 + max_value_bytes)) [[unlikely]]
+        return hash_bytes(rule, request, scratch, hash);
+      fields.add_text(text);
+    }
+    return fields.value(rule);
+  }
+  return hash_bytes(rule, request, scratch, hash);
+}
+
+/// As hash_key(), of the key's bytes.
+[[gnu::noinline]] std::uint64_t Classifier::hash_bytes(RuleIndex rule, const Request& request,
+                                                       const Scratch& scratch,
+                                                       const KeyHash& hash) const noexcept {
+  KeyBytes key;
+  make_key(rule, request, scratch, key);
+  return hash(rule, key.bytes());
 }
 
 const HeaderSelection& Classifier::headers() const noexcept { return compiled_->headers; }

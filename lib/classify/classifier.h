@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/key_bytes.h"
+#include "base/key_hash.h"
 #include "weir/packet.h"
 #include "weir/request.h"
 #include "weir/rule.h"
@@ -49,11 +50,19 @@ class Classifier {
   /// Builds the key of one matched rule. @pre match() has filled `scratch` from this request and named `rule`
   void make_key(RuleIndex rule, const Request& request, const Scratch& scratch, KeyBytes& key) const noexcept;
 
+  /// The number of the key of one matched rule: what `hash` says of the bytes that make_key() would build.
+  /// @pre as for make_key()
+  std::uint64_t hash_key(RuleIndex rule, const Request& request, const Scratch& scratch,
+                         const KeyHash& hash) const noexcept;
+
   /// The headers any rule needs; not the host, where no rule looks at it.
   const HeaderSelection& headers() const noexcept;
 
  private:
   struct Compiled;
+  std::uint64_t hash_bytes(RuleIndex rule, const Request& request, const Scratch& scratch,
+                           const KeyHash& hash) const noexcept;
+
   std::unique_ptr<const Compiled> compiled_;
 };
 

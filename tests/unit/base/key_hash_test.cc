@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <set>
 #include <span>
 #include <string>
@@ -40,6 +41,60 @@ TEST(KeyHash, DependsOnTheSecretTheRuleAndEveryByte) {
       EXPECT_TRUE(seen.insert(hash(3, changed)).second) << "byte " << i << " of " << length;
     }
   }
+}
+
+// Field by field where the values lie, or the bytes of the whole key: it is one number.
+TEST(KeyHash, OfFieldsIsThatOfTheirBytes) {
+  constexpr unsigned seed = 5;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const KeyHash hash(secret);
+  for (int i = 0; i < 20'000; ++i) {
+    KeyBytes key;
+    key.clear();
+    KeyHash::Fields fields(hash);
+    const std::size_t count = random() % (max_dimensions + 1);
+    for (std::size_t field = 0; field < count; ++field) {
+      std::string value(random() % (random() % 4 == 0 ? 60 : 20), '\0');
+      for (char& c : value) c = static_cast<char>(random());
+      // In memory of exactly its size, so that a sanitizer sees a read beyond its end.
+      const auto exact = std::make_unique<char[]>(value.size());
+      std::copy(value.begin(), value.end(), exact.get());
+      if (random() % 4 == 0) {
+        key.add_absent();
+        fields.add_absent();
+      } else {
+        key.add_text(value);
+        fields.add_text({exact.get(), value.size()});
+      }
+    }
+    ASSERT_EQ(fields.size(), key.bytes().size());
+    ASSERT_EQ(fields.value(7), hash(7, key.bytes())) << "key " << i;
+  }
+}
+
+// What differs in how its fields are made up differs, though the values' bytes be the same.
+TEST(KeyHash, TellsTheMakeUpOfKeysApart) {
+  const KeyHash hash(secret);
+  std::set<std::uint64_t> seen;
+  std::size_t keys = 0;
+  // Two bytes of value among up to four fields, each absent or a text.
+  for (int count = 0; count <= 4; ++count) {
+    for (int make_up = 0; make_up < 1 << (2 * count); ++make_up) {
+      KeyBytes key;
+      key.clear();
+      for (int field = 0; field < count; ++field) {
+        const int length = make_up >> (2 * field) & 3;
+        if (length == 0)
+          key.add_absent();
+        else
+          key.add_text(std::string(static_cast<std::size_t>(length - 1), 'a'));
+      }
+      ++keys;
+      seen.insert(hash(0, key.bytes()));
+    }
+  }
+  EXPECT_EQ(seen.size(), keys);
 }
 
 TEST(KeyHash, TellsTextsOfZerosApartByTheirLength) {

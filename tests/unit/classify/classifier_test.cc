@@ -292,6 +292,49 @@ TEST(ClassifierKey, GivesDifferentOverlongHeadersDifferentKeys) {
   EXPECT_NE(key({by(Kind::header, "x")}, request), name);
 }
 
+TEST(ClassifierKey, HasTheNumberOfItsBytes) {
+  constexpr unsigned seed = 41;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const KeyHash hash({1, 2});
+  constexpr Kind kinds[] = {Kind::source_address,
+                            Kind::destination_address,
+                            Kind::destination_port,
+                            Kind::method,
+                            Kind::host,
+                            Kind::path,
+                            Kind::path_variable,
+                            Kind::header};
+  const auto some_text = [&](std::size_t longest) {
+    std::string text(random() % longest, '\0');
+    for (char& c : text) c = static_cast<char>('a' + random() % 26);
+    return text;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<Dimension> dimensions;
+    const bool of_texts = random() % 2 == 0;
+    for (std::size_t count = random() % (max_dimensions + 1); count != 0; --count) {
+      const Kind kind = kinds[of_texts ? 3 + random() % 5 : random() % std::size(kinds)];
+      dimensions.push_back(by(kind, kind == Kind::path_variable ? "v" : kind == Kind::header ? "x-key" : ""));
+    }
+    const std::vector<Rule> rules{rule({}), rule(for_path("/{v}/**"), dimensions)};
+    const Classifier classifier(rules);
+    const std::size_t longest = random() % 4 == 0 ? 300 : 40;
+    const std::string target = "/" + some_text(longest) + "x/" + some_text(longest);
+    const std::string host = some_text(longest);
+    const std::string value = some_text(longest);
+    const std::vector<Header> headers(random() % 2, Header{"X-Key", value});
+    Request request = get(target, host);
+    request.headers = headers;
+    Classifier::Scratch scratch;
+    classifier.match(request, scratch);
+    ASSERT_EQ(scratch.rule_count, 2u);
+    KeyBytes key;
+    classifier.make_key(1, request, scratch, key);
+    ASSERT_EQ(classifier.hash_key(1, request, scratch, hash), hash(1, key.bytes())) << "key " << i;
+  }
+}
+
 TEST(ClassifierHeaders, AreThoseOfAllRulesOnce) {
   const std::vector<Rule> rules{rule({}, {by(Kind::header, "x-api-key"), by(Kind::method)}),
                                 rule({}, {by(Kind::header, "authorization")}),
