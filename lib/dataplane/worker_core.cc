@@ -13,6 +13,11 @@ namespace {
 /// A request that says nothing about its cost has that of its rules.
 std::uint64_t times(const Request& request) noexcept { return request.weight == 0 ? 1 : request.weight; }
 
+/// A key's number in a table, where 0 marks free places.
+std::uint64_t number_of(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
+}
+
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
@@ -73,8 +78,7 @@ void WorkerCore::take_up_publication() noexcept {
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
-  const std::uint64_t hash = key_hash_(rule, bytes);
-  return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;  // 0 marks free places
+  return number_of(key_hash_(rule, bytes));
 }
 
 void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
@@ -86,8 +90,8 @@ void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
       plan.keys[i] = {rule_keys_[rule], table_->place_of_rule(rule), rule, true};
       continue;
     }
-    plane_.classifier.make_key(rule, request, scratch_, key_bytes_);
-    plan.keys[i] = {key_of(rule, key_bytes_.bytes()), SpanTable::nowhere, rule, false};
+    plan.keys[i] = {number_of(plane_.classifier.hash_key(rule, request, scratch_, key_hash_)),
+                    SpanTable::nowhere, rule, false};
   }
 }
 
