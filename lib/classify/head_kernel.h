@@ -17,9 +17,9 @@
 ///   Set::Whole(data)          64 bytes from data on
 ///   Set::Part(data, size)     1 to 63 bytes; reads no other ones
 /// whose objects have
-///   equal(byte)               mask: bit i is set where byte i equals; for a Whole also of a Set::Byte(byte),
+///   equal(byte)               mask: bit i is set where byte i equals; of a Whole also for a Set::Byte(byte),
 ///   which
-///                             does for many windows
+///                             is made once for many windows
 ///   either(a, b)              mask: bit i is set where byte i equals one of them
 ///   any(a, b, c)              the same of three
 ///   not_of_target()           mask: space, control characters and DEL, which no target contains
@@ -324,11 +324,11 @@ inline bool take_field(const char* data, const std::uint32_t* ends, std::uint32_
 /// The fields among the lines of a header section. First all lines, then those that begin as a wanted name
 /// does, then their rest: each loop goes on by counting, for what the bytes say is nothing that a predictor
 /// could learn.
+/// Not inlined: its room on the stack is set up where it is needed alone.
 /// @tparam few  no more fields are sought than Names compares at once
 template <typename Set, bool few>
-[[gnu::always_inline]] inline bool find_fields_sought(const char* data, std::size_t line_end,
-                                                      std::size_t size, const SoughtFields& sought,
-                                                      FoundHead& found) noexcept {
+[[gnu::noinline]] bool find_fields_sought(const char* data, std::size_t line_end, std::size_t size,
+                                          const SoughtFields& sought, FoundHead& found) noexcept {
   // More lines than anything honest sends.
   constexpr std::size_t max_lines = 128;
   std::uint32_t line_ends[max_lines + 1 + window_size];

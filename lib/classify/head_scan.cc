@@ -65,7 +65,15 @@ bool no_fields(const char*, std::size_t, std::size_t, const SoughtFields&, Found
 
 constexpr Scans scans_portable{no_head, no_fields, portable_path_shape, portable_host_shape};
 
+constexpr std::array<std::uint32_t, 128> make_byte_four_times() noexcept {
+  std::array<std::uint32_t, 128> words{};
+  for (std::uint32_t byte = 0; byte < words.size(); ++byte) words[byte] = byte * 0x01010101U;
+  return words;
+}
+
 }  // namespace
+
+constinit const std::array<std::uint32_t, 128> byte_four_times = make_byte_four_times();
 
 bool has_instruction_set(InstructionSet set) noexcept {
   // Found out once, at the first question: asking the processor traps into the hypervisor, where there is

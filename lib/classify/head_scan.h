@@ -78,6 +78,10 @@ struct Scans {
   HostShape (*host_shape)(const char* data, std::size_t size) noexcept;
 };
 
+/// Each of the first 128 byte values four times. Defined where no compiler sees it that could put it together
+/// from immediate values instead of loading it.
+extern const std::array<std::uint32_t, 128> byte_four_times;
+
 /// The searches of a set. Where the build or the machine has it not, the portable ones.
 const Scans& scans_of(InstructionSet set) noexcept;
 

@@ -23,12 +23,16 @@
 namespace weir {
 namespace {
 
-/// One byte, 32 times.
+/// One byte, 32 times, loaded: or else GCC builds it anew for each use, in three instructions.
+inline __m256i all_of(char byte) noexcept {
+  return _mm256_set1_epi32(static_cast<int>(byte_four_times[static_cast<unsigned char>(byte)]));
+}
+
+/// The same, kept in a register for a loop.
 class Byte {
  public:
-  explicit Byte(char byte) noexcept : bytes_(_mm256_set1_epi8(byte)) {
-    // Or else GCC makes it anew, in three instructions, for each use in a loop.
-    asm("" : "+x"(bytes_));
+  explicit Byte(char byte) noexcept : bytes_(all_of(byte)) {
+    asm("" : "+x"(bytes_));  // what it holds is from here on not to be made again
   }
   __m256i bytes() const noexcept { return bytes_; }
 
@@ -55,28 +59,25 @@ class Half {
     return Half(_mm256_maskload_epi32(reinterpret_cast<const int*>(data), wanted));
   }
 
-  std::uint64_t equal(char byte) const noexcept {
-    return mask(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(byte)));
-  }
+  std::uint64_t equal(char byte) const noexcept { return mask(_mm256_cmpeq_epi8(bytes_, all_of(byte))); }
   std::uint64_t equal(Byte byte) const noexcept { return mask(_mm256_cmpeq_epi8(bytes_, byte.bytes())); }
   std::uint64_t either(char a, char b) const noexcept {
-    return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
-                                _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b))));
+    return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, all_of(a)), _mm256_cmpeq_epi8(bytes_, all_of(b))));
   }
   std::uint64_t any(char a, char b, char c) const noexcept {
-    return mask(_mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(c)),
-                                _mm256_or_si256(_mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(a)),
-                                                _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(b)))));
+    return mask(_mm256_or_si256(
+        _mm256_cmpeq_epi8(bytes_, all_of(c)),
+        _mm256_or_si256(_mm256_cmpeq_epi8(bytes_, all_of(a)), _mm256_cmpeq_epi8(bytes_, all_of(b)))));
   }
   std::uint64_t not_of_target() const noexcept {
-    return mask(_mm256_or_si256(at_most(bytes_, 0x20), _mm256_cmpeq_epi8(bytes_, _mm256_set1_epi8(0x7f))));
+    return mask(_mm256_or_si256(at_most(bytes_, 0x20), _mm256_cmpeq_epi8(bytes_, all_of(0x7f))));
   }
   std::uint64_t capitals() const noexcept {
-    return mask(at_most(_mm256_sub_epi8(bytes_, _mm256_set1_epi8('A')), 'Z' - 'A'));
+    return mask(at_most(_mm256_sub_epi8(bytes_, all_of('A')), 'Z' - 'A'));
   }
   std::uint64_t not_of_host() const noexcept {
     // '@', 'A' to 'Z' and '[' stand side by side.
-    return mask(at_most(_mm256_sub_epi8(bytes_, _mm256_set1_epi8('@')), '[' - '@'));
+    return mask(at_most(_mm256_sub_epi8(bytes_, all_of('@')), '[' - '@'));
   }
   /// @param word  replaces the last four bytes
   Half with_last(std::uint32_t word) const noexcept {
@@ -86,7 +87,7 @@ class Half {
  private:
   explicit Half(__m256i bytes) noexcept : bytes_(bytes) {}
   static __m256i at_most(__m256i bytes, char most) noexcept {
-    return _mm256_cmpeq_epi8(_mm256_min_epu8(bytes, _mm256_set1_epi8(most)), bytes);
+    return _mm256_cmpeq_epi8(_mm256_min_epu8(bytes, all_of(most)), bytes);
   }
   static std::uint64_t mask(__m256i bytes) noexcept {
     return static_cast<std::uint32_t>(_mm256_movemask_epi8(bytes));
