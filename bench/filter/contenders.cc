@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "contenders.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <array>
+#include <stdexcept>
+#include <vector>
+
+#include "filter/burst_filter.h"
+#include "filter/worker_loop.h"
+#include "weir/config.h"
+#include "weir/throttle.h"
+
+namespace weir::bench {
+namespace {
+
+using filter::Counters;
+using filter::QueueSet;
+using filter::Wiring;
+
+std::string frames_complaint(const Counters& counters) {
+  const std::uint64_t in = counters.received.read() + counters.crafted.read();
+  const std::uint64_t out =
+      counters.transmitted.read() + counters.transmit_drops.read() + counters.consumed.read();
+  if (in == out) return {};
+  return std::to_string(in) + " frames in, " + std::to_string(out) + " out";
+}
+
+/// The shape of testpmd's io forwarding: bursts from one port to the other, untouched.
+class IoLoop final : public Contender {
+ public:
+  explicit IoLoop(const QueueSet& set) : set_(set) {}
+  void run(const std::atomic<bool>& stop) noexcept override {
+    while (!stop.load(std::memory_order_relaxed)) {  // orders nothing: the main thread joins this one
+      forward(set_.ports.first, set_.ports.second);
+      forward(set_.ports.second, set_.ports.first);
+    }
+  }
+  std::string complaint() override { return frames_complaint(counters()); }
+
+ private:
+  void forward(std::uint16_t from, std::uint16_t to) noexcept {
+    std::array<rte_mbuf*, filter::burst_size> burst;
+    const std::uint16_t count = rte_eth_rx_burst(from, set_.queue, burst.data(), filter::burst_size);
+    if (count == 0) return;
+    own_counters().received.add(count);
+    const std::uint16_t sent = rte_eth_tx_burst(to, set_.queue, burst.data(), count);
+    own_counters().transmitted.add(sent);
+    if (sent == count) return;
+    own_counters().transmit_drops.add(count - sent);
+    rte_pktmbuf_free_bulk(burst.data() + sent, static_cast<unsigned>(count - sent));
+  }
+  const QueueSet& set_;
+};
+
+/// weir-filter's worker, as the program sets it up.
+class FilterLoop final : public Contender {
+ public:
+  FilterLoop(const ContenderKind& kind, const QueueSet& set, const Wiring& wiring)
+      : set_(set), http_(kind.content != Content::no_http) {
+    const ConfigResult parsed = parse_config(kind.rules, kind.name);
+    if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
+    ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
+    if (!made) throw std::runtime_error(made.error);
+    throttle_ = std::move(made.throttle);
+    filter_ =
+        std::make_unique<filter::BurstFilter>(*throttle_, throttle_->worker(0), wiring, own_counters(), 1);
+    throttle_->start();
+  }
+  void run(const std::atomic<bool>& stop) noexcept override {
+    filter::run_to_completion({.worker = throttle_->worker(0),
+                               .filter = *filter_,
+                               .counters = own_counters(),
+                               .sets = {&set_, 1},
+                               .idle_sleep = {},
+                               .stop = stop});
+  }
+  std::string complaint() override {
+    if (!throttle_->stop(std::chrono::seconds{1})) return "the controller has counts pending";
+    std::string wrong = frames_complaint(counters());
+    const std::uint64_t received = counters().received.read();
+    const auto expect = [&](const std::string& what, std::uint64_t counted, std::uint64_t expected) {
+      if (counted != expected)
+        wrong += (wrong.empty() ? "" : "; ") + what + ": " + std::to_string(counted) + ", should be " +
+                 std::to_string(expected);
+    };
+    expect("requests", counters().requests.read(), http_ ? received : 0);
+    expect("requests admitted", counters().admitted.read(), http_ ? received : 0);
+    for (const RuleFigures& rule : throttle_->figures().rules) {
+      const bool applies = http_ && rule.name != no_match;
+      expect("rule " + rule.name + ", offered", rule.offered, applies ? received : 0);
+      expect("rule " + rule.name + ", admitted", rule.admitted, applies ? received : 0);
+    }
+    return wrong;
+  }
+
+  static constexpr std::string_view no_match = "none";
+
+ private:
+  const QueueSet& set_;
+  bool http_;
+  std::unique_ptr<Throttle> throttle_;
+  std::unique_ptr<filter::BurstFilter> filter_;
+};
+
+// Limits beyond what a run can reach: every frame is forwarded, so that all contenders move the same frames.
+constexpr std::string_view no_match_rule = R"([[rule]]
+name = "none"
+match = { method = "NONE" }
+limit = 1000000000000
+interval = "1s"
+)";
+constexpr std::string_view request_line_rule = R"([[rule]]
+name = "line"
+key = ["method", "path"]
+limit = 1000000000000
+interval = "1s"
+)";
+constexpr std::string_view three_headers_rule = R"([[rule]]
+name = "headers"
+key = ["method", "path", "host", "header:authorization", "header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+)";
+constexpr std::string_view three_rules = R"([[rule]]
+name = "all"
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "user"
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "endpoint"
+key = ["path"]
+limit = 1000000000000
+interval = "1s"
+)";
+
+}  // namespace
+
+std::span<const ContenderKind> contender_kinds() {
+  static const std::vector<ContenderKind> kinds{
+      {"io", Content::get_200, {}},
+      {"no_http", Content::no_http, std::string(request_line_rule)},
+      {"no_match", Content::get_200, std::string(no_match_rule)},
+      {"request_line", Content::get_200, std::string(request_line_rule)},
+      {"three_headers", Content::get_200, std::string(three_headers_rule)},
+      {"three_rules", Content::get_200, std::string(three_rules)},
+  };
+  return kinds;
+}
+
+std::unique_ptr<Contender> make_contender(const ContenderKind& kind, const QueueSet& set,
+                                          const Wiring& wiring) {
+  if (kind.rules.empty()) return std::make_unique<IoLoop>(set);
+  return std::make_unique<FilterLoop>(kind, set, wiring);
+}
+
+}  // namespace weir::bench

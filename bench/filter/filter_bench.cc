@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// weir-filter from end to end, one worker: its own loop between two ports, under several sets of rules,
+// beside a loop that only receives and sends. Every run is checked: frames in = frames out + dropped, by our
+// count and by the ports', and the rules have counted each request.
+//
+// Sources of frames, none of which is a traffic generator on the worker's core:
+//   null-4096, null-16384  net_null that copies nothing, over a FIFO pool of so many mbufs filled beforehand
+//   loop                   net_ring in a loop: frames go round; the ceiling, for nothing is allocated or
+//   freed fresh                  written by another core just before: what a real device's frames are like.
+//   Here the time
+//                          runs from the moment the frames are there until the last has left
+// The time of the first two kinds is the worker's thread's own: the machine may be lent to others meanwhile.
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_pause.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contenders.h"
+#include "frame_source.h"
+#include "thread/pinned_thread.h"
+#include "weir/throttle.h"
+
+namespace weir::bench {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::uint32_t loop_frames = 4096;
+constexpr std::uint32_t helping = 4096;
+
+struct Options {
+  std::vector<std::string> sources{"null-4096", "null-16384", "loop", "fresh"};
+  std::vector<std::string> contenders;
+  unsigned rounds = 3;
+  double seconds = 0.5;
+  std::uint64_t seed = 1;
+  unsigned memory_mb = 256;
+};
+
+/// A contender at work on a thread and a processor of its own.
+class Running {
+ public:
+  Running(Contender& contender, int cpu)
+      : contender_(contender), thread_(cpu, [&contender, this] { contender.run(stop_); }) {}
+  ~Running() { end(); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  void end() {
+    stop_.store(true, std::memory_order_relaxed);  // orders nothing: the thread is joined
+    thread_.join();
+  }
+  std::uint64_t frames() const { return contender_.counters().received.read(); }
+  Duration cpu() { return thread_.cpu(); }
+  /// Times the processor was taken away. After end().
+  long switches() const { return thread_.involuntary_switches(); }
+
+ private:
+  Contender& contender_;
+  std::atomic<bool> stop_{false};
+  PinnedThread thread_;
+};
+
+using Result = nlohmann::json;
+
+/// Sleeps until the worker has forwarded so many frames and worked so long since this moment.
+void wait_for(Running& running, std::uint64_t frames, Duration cpu) {
+  const std::uint64_t enough = running.frames() + frames;
+  const Duration end = running.cpu() + cpu;
+  while (running.frames() < enough || running.cpu() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+}
+
+/// Frames that come without end: over some time of the worker's, so many.
+Result measure(FrameSource& source, Running& running, Duration time) {
+  // The kernel provides the tables' memory, all keys are met for the first time, caches fill.
+  wait_for(running, std::uint64_t{8} * source.mbufs(), time / 4);
+  const std::uint64_t frames = running.frames();
+  const Duration cpu = running.cpu();
+  const MonotonicTime began = monotonic_now();
+  wait_for(running, 1, time);
+  const std::uint64_t done = running.frames() - frames;
+  const Seconds worked = running.cpu() - cpu;
+  return {{"frames", done},
+          {"ns_per_frame", worked.count() * 1e9 / static_cast<double>(done)},
+          {"cpu_share", worked / Seconds(monotonic_now() - began)}};
+}
+
+/// Helpings of frames: the median of the times from there to gone.
+Result measure(FreshSource& source, Running& running, Duration time) {
+  std::vector<double> each;
+  std::vector<double> making;
+  std::optional<MonotonicTime> end;  // set by the first helping, with which all keys are met
+  while (!end || monotonic_now() < *end || each.size() < 3) {
+    const MonotonicTime start = monotonic_now();
+    source.prepare();
+    const MonotonicTime prepared = monotonic_now();
+    source.serve();
+    while (source.arrived() < source.helping()) rte_pause();
+    const MonotonicTime gone = monotonic_now();
+    source.clear();
+    if (!end) {
+      end = gone + time;
+      continue;
+    }
+    making.push_back(Seconds(prepared - start).count() * 1e9 / source.helping());
+    each.push_back(Seconds(gone - prepared).count() * 1e9 / source.helping());
+  }
+  const auto median = [](std::vector<double>& values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                     values.end());
+    return values[values.size() / 2];
+  };
+  return {{"frames", running.frames()},
+          {"ns_per_frame", median(each)},
+          {"ns_per_frame_made", median(making)},
+          {"helpings", each.size()}};
+}
+
+template <typename Source>
+Result run(Source& source, const ContenderKind& kind, int cpu, Duration time) {
+  source.fill(kind.content);
+  const PortFigures before = source.figures();
+  const std::unique_ptr<Contender> contender = make_contender(kind, source.set(), source.wiring());
+  Running running(*contender, cpu);
+  Result result = measure(source, running, time);
+  running.end();
+  std::string wrong = contender->complaint();
+  const PortFigures after = source.figures();
+  if (after.received - before.received != contender->counters().received.read() ||
+      after.transmitted - before.transmitted != contender->counters().transmitted.read())
+    wrong += " the ports have counted other numbers of frames";
+  if (!wrong.empty()) throw std::runtime_error(source.name() + ", " + kind.name + ": " + wrong);
+  result["source"] = source.name();
+  result["contender"] = kind.name;
+  result["dropped"] = contender->counters().transmit_drops.read();
+  result["requests"] = contender->counters().requests.read();
+  result["switches"] = running.switches();
+  return result;
+}
+
+void start_eal(unsigned memory_mb, int cpu) {
+  // 22.11 logs to stdout, where the results belong.
+  rte_openlog_stream(stderr);
+  std::vector<std::string> words{"bench-filter",
+                                 "--no-huge",
+                                 "--no-pci",
+                                 "--no-shconf",
+                                 "--no-telemetry",
+                                 "--log-level",
+                                 "error",
+                                 "--lcores",
+                                 "0@" + std::to_string(cpu),
+                                 "-m",
+                                 std::to_string(memory_mb)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  if (rte_eal_init(static_cast<int>(arguments.size()), arguments.data()) < 0)
+    throw std::runtime_error(std::string("DPDK does not start: ") + rte_strerror(rte_errno));
+}
+
+Result run_all(const Options& options) {
+  const std::vector<int> cpus = processors();
+  if (cpus.size() < 2)
+    std::fprintf(stderr, "bench-filter: one processor alone: the controller takes turns with the worker\n");
+  start_eal(options.memory_mb, cpus.front());
+
+  using Turn = std::function<Result(const ContenderKind&)>;
+  std::vector<Turn> turns;
+  const auto time = std::chrono::duration_cast<Duration>(Seconds(options.seconds));
+  const auto add = [&](auto source) {
+    turns.emplace_back(
+        [source, &cpus, time](const ContenderKind& kind) { return run(*source, kind, cpus.back(), time); });
+  };
+  for (const std::string& name : options.sources) {
+    if (name == "loop")
+      add(std::make_shared<LoopSource>(name, loop_frames));
+    else if (name == "fresh")
+      add(std::make_shared<FreshSource>(name, helping));
+    else
+      add(std::make_shared<NullSource>(name, static_cast<std::uint32_t>(std::stoul(name.substr(5)))));
+  }
+
+  std::mt19937_64 random(options.seed);
+  Result results = Result::array();
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    std::vector<std::pair<const Turn*, const ContenderKind*>> order;
+    for (const Turn& turn : turns)
+      for (const ContenderKind& kind : contender_kinds())
+        if (options.contenders.empty() || std::find(options.contenders.begin(), options.contenders.end(),
+                                                    kind.name) != options.contenders.end())
+          order.emplace_back(&turn, &kind);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const auto& [turn, kind] : order) results.push_back((*turn)(*kind));
+  }
+  return results;
+}
+
+int program(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Forwards frames with weir-filter's own loop, and beside it with one that only receives and sends.");
+  app.add_option("--sources", options.sources, "where frames come from: null-4096, null-16384, loop, fresh")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"null-4096", "null-16384", "loop", "fresh"}));
+  std::vector<std::string> names;
+  for (const ContenderKind& kind : contender_kinds()) names.push_back(kind.name);
+  app.add_option("--contenders", options.contenders, "all when none is named")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
+  app.add_option("--rounds", options.rounds, "turns of each contender")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds, "of each turn")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the order of turns")->capture_default_str();
+  app.add_option("--memory", options.memory_mb, "of DPDK, MB")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const Result results = run_all(options);
+  std::printf("%s\n", Result{{"runs", results}}.dump(1).c_str());
+  rte_eal_cleanup();
+  return 0;
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) try {
+  return weir::bench::program(argc, argv);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "bench-filter: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// Pairs of ports between which a loop forwards, and the frames that come out of them.
+#pragma once
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "filter/queue_plan.h"
+#include "filter/wiring.h"
+#include "frame_memory.h"
+
+namespace weir::bench {
+
+/// What the two ports of a source have seen, by their own count.
+struct PortFigures {
+  std::uint64_t received = 0;
+  std::uint64_t transmitted = 0;
+};
+
+/// Two ports, started, and the memory of their frames. One thread polls them; the rest is for the main
+/// thread.
+class FrameSource {
+ public:
+  virtual ~FrameSource();
+  FrameSource(const FrameSource&) = delete;
+  FrameSource& operator=(const FrameSource&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  const filter::QueueSet& set() const noexcept { return set_; }
+  const filter::Wiring& wiring() const noexcept { return wiring_; }
+  /// Mbufs there are.
+  std::uint32_t mbufs() const noexcept { return memory_.size(); }
+  PortFigures figures() const;
+
+  /// From now on the frames carry this. @pre nobody polls
+  virtual void fill(Content content) { memory_.fill(content); }
+
+ protected:
+  FrameSource(std::string name, std::uint32_t mbufs);
+  FrameMemory& memory() noexcept { return memory_; }
+  /// Sets up two devices that exist, one queue each, and starts them. Throws when they will not.
+  void start(std::uint16_t first, std::uint16_t second);
+
+ private:
+  std::string name_;
+  FrameMemory memory_;
+  filter::QueueSet set_;
+  filter::Wiring wiring_;
+};
+
+/// Two net_null ports that hand out what their common pool holds, and give back to it what they are sent.
+class NullSource : public FrameSource {
+ public:
+  NullSource(std::string name, std::uint32_t mbufs);
+};
+
+/// Two net_ring ports whose frames go round for ever: what leaves by one comes back by it. No frame is
+/// allocated or freed, so no device can be faster: the ceiling.
+class LoopSource : public FrameSource {
+ public:
+  /// @param frames  that go round, of both directions together
+  LoopSource(std::string name, std::uint32_t frames);
+  void fill(Content content) override;
+
+ private:
+  std::uint32_t frames_;
+};
+
+/// Frames that another core has just written, as many at once as a ring holds; they leave for that core
+/// again.
+class FreshSource : public FrameSource {
+ public:
+  /// @param frames  of one helping
+  FreshSource(std::string name, std::uint32_t frames);
+  ~FreshSource() override;
+
+  void fill(Content content) override;
+
+  std::uint32_t helping() const noexcept { return frames_; }
+  /// Writes a helping of frames, by the calling core.
+  void prepare();
+  /// Hands it to the polling thread at one stroke.
+  void serve() noexcept;
+  /// Frames of it that have left. Any thread.
+  std::uint32_t arrived() const noexcept { return rte_ring_count(out_); }
+  /// Frees what has left. @return how many
+  std::uint32_t clear() noexcept;
+
+ private:
+  std::uint32_t frames_;
+  rte_ring* in_ = nullptr;
+  rte_ring* out_ = nullptr;
+  rte_ring* idle_ = nullptr;  // the other direction: always empty
+  std::vector<rte_mbuf*> prepared_;
+  std::optional<FramePool> patterns_;
+};
+
+}  // namespace weir::bench

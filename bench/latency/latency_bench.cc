@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How long a burst of 32 decisions takes, at its median and at its worst, with everything going on that may
+// disturb a worker: span ends, publications, syncs with Redis over a unix socket, and Redis dying; beside the
+// same worker without any controller. All turns of one run, in random order.
+//
+// The worker has a processor to itself and the controller and Redis have the others; on a machine that others
+// use too, the times the processor was taken away are reported beside the figures.
+#include <weir/throttle.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef __x86_64__
+#include <x86intrin.h>
+#endif
+
+#include "decision/key_sequence.h"
+#include "histogram.h"
+#include "store/process.h"
+#include "thread/pinned_thread.h"
+
+namespace weir::bench {
+namespace {
+
+using Result = nlohmann::json;
+using Seconds = std::chrono::duration<double>;
+using namespace std::chrono_literals;
+
+struct Options {
+  std::size_t keys = 10'000;
+  unsigned rounds = 5;
+  double seconds = 2;
+  std::uint64_t seed = 1;
+};
+
+enum class StoreKind { none, memory, redis, dying };
+
+struct Scenario {
+  const char* name;
+  StoreKind store;
+  Duration span;
+};
+
+constexpr Scenario scenarios[] = {
+    {"alone", StoreKind::none, 100ms},           {"memory-100ms", StoreKind::memory, 100ms},
+    {"memory-10ms", StoreKind::memory, 10ms},    {"redis-100ms", StoreKind::redis, 100ms},
+    {"redis-10ms", StoreKind::redis, 10ms},      {"redis-dies-100ms", StoreKind::dying, 100ms},
+    {"redis-dies-10ms", StoreKind::dying, 10ms},
+};
+
+/// Ticks of the processor's own clock, or nanoseconds where it has none.
+std::uint64_t ticks() noexcept {
+#ifdef __x86_64__
+  unsigned processor = 0;
+  return __rdtscp(&processor);  // waits for what comes before it
+#else
+  return static_cast<std::uint64_t>(monotonic_now().time_since_epoch().count());
+#endif
+}
+
+/// A Redis of our own, on a unix socket; it keeps nothing.
+class Redis {
+ public:
+  Redis() {
+    process_.emplace(std::vector<std::string>{"redis-server", "--port", "0", "--unixsocket", socket(),
+                                              "--dir", folder_.path(), "--save", "", "--appendonly", "no"});
+    for (int tries = 0; !std::filesystem::exists(socket()); ++tries) {
+      if (!process_->running() || tries == 1000) throw std::runtime_error("redis-server does not start");
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  std::string url() const { return "redis+unix://" + socket(); }
+  void die() { process_.reset(); }
+
+ private:
+  std::string socket() const { return folder_.path() / "redis.sock"; }
+  TemporaryFolder folder_;
+  std::optional<ChildProcess> process_;
+};
+
+Config config(const Scenario& scenario, std::size_t keys, const std::string& url) {
+  // hold_back = 0: every key is synchronised in every span, however far it is from its limit.
+  const std::string interval = std::to_string(scenario.span / 1ms * 10) + "ms";
+  const std::string text = "[store]\nurl = \"" + url +
+                           "\"\n[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\n"
+                           "hold_back = 0\nspans = 10\ninterval = \"" +
+                           interval + "\"\n";
+  ConfigResult parsed = parse_config(text, "bench");
+  if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
+  parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(keys, 1024));
+  return parsed.config;
+}
+
+/// Decides in a loop until told to stop; times each burst once it is told to.
+class Loop {
+ public:
+  Loop(Worker& worker, const std::vector<Key>& keys) : worker_(worker), keys_(keys) {}
+
+  void run() noexcept {
+    worker_.online();
+    while (!stop.load(std::memory_order_relaxed)) {
+      const std::uint64_t began = ticks();
+      step();
+      const std::uint64_t took = ticks() - began;
+      if (timed.load(std::memory_order_relaxed)) histogram_.add(took);
+    }
+    worker_.offline();
+  }
+  /// One burst: what a worker's loop does with it, the report at its end included.
+  void step() noexcept {
+    const std::size_t next = (at_ + burst) % sequence_length;
+    worker_.prefetch(std::span(keys_).subspan(next, burst));
+    worker_.admit_keys(std::span(keys_).subspan(at_, burst), monotonic_now(), verdicts_);
+    worker_.quiescent();
+    for (const Verdict verdict : verdicts_) admitted_ += verdict == Verdict::admit;
+    decided_ += burst;
+    at_ = next;
+  }
+  /// After run().
+  const Histogram& histogram() const noexcept { return histogram_; }
+  bool all_admitted() const noexcept { return admitted_ == decided_; }
+  std::uint64_t decided() const noexcept { return decided_; }
+
+  // Set by the main thread; they order nothing, the thread is joined before anything is read.
+  std::atomic<bool> stop{false};
+  std::atomic<bool> timed{false};
+
+ private:
+  Worker& worker_;
+  std::span<const Key> keys_;
+  std::array<Verdict, burst> verdicts_{};
+  std::size_t at_ = 0;
+  std::uint64_t decided_ = 0;
+  std::uint64_t admitted_ = 0;
+  Histogram histogram_;
+};
+
+Instant now() { return {WallTime(std::chrono::system_clock::now().time_since_epoch()), monotonic_now()}; }
+
+Result quantiles(const Histogram& histogram, double ns_per_tick) {
+  Result curve = Result::array();
+  for (const double part : {0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999})
+    curve.push_back({part, static_cast<double>(histogram.quantile(part)) * ns_per_tick});
+  return curve;
+}
+
+Result run(const Scenario& scenario, const Options& options, int processor) {
+  const bool with_redis = scenario.store == StoreKind::redis || scenario.store == StoreKind::dying;
+  std::optional<Redis> redis;
+  if (with_redis) redis.emplace();
+  std::vector<std::string> names(options.keys);
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = "user-" + std::to_string(i);
+  ThrottleResult made = Throttle::create(config(scenario, options.keys, redis ? redis->url() : "memory://"),
+                                         {.workers = 1, .hash_seed = 1, .log = {}});
+  if (!made) throw std::runtime_error(made.error);
+  Throttle& throttle = *made.throttle;
+  std::vector<Key> keys;
+  for (const std::uint32_t key : key_sequence(options.keys, Distribution::zipf))
+    keys.push_back(throttle.worker(0).key(0, names[key]));
+
+  const auto loop = std::make_unique<Loop>(throttle.worker(0), keys);
+  if (scenario.store == StoreKind::none) {
+    // Publications and spans until both tables know the keys; from then on nobody ends a span.
+    throttle.advance(now());
+    throttle.worker(0).online();
+    for (int span = 0; span < 4; ++span) {
+      for (std::size_t i = 0; i < sequence_length / burst / 4; ++i) loop->step();
+      std::this_thread::sleep_for(scenario.span);
+      for (int part = 0; part < 3; ++part) {
+        throttle.advance(now());
+        throttle.worker(0).quiescent();
+      }
+    }
+    throttle.worker(0).offline();
+  } else {
+    throttle.start();
+  }
+
+  PinnedThread thread(processor, [&] { loop->run(); });
+  std::this_thread::sleep_for(std::max<Duration>(500ms, 5 * scenario.span));
+  const Figures before = throttle.figures();
+  const std::uint64_t ticks_before = ticks();
+  const MonotonicTime began = monotonic_now();
+  const Duration cpu_before = thread.cpu();
+  const auto time = std::chrono::duration_cast<Duration>(Seconds(options.seconds));
+  loop->timed.store(true, std::memory_order_relaxed);
+  if (scenario.store == StoreKind::dying) {
+    std::this_thread::sleep_for(time / 10);
+    redis->die();
+    std::this_thread::sleep_for(time * 9 / 10);
+  } else {
+    std::this_thread::sleep_for(time);
+  }
+  const Seconds wall = monotonic_now() - began;
+  const Seconds cpu = thread.cpu() - cpu_before;
+  const double ns_per_tick = wall.count() * 1e9 / static_cast<double>(ticks() - ticks_before);
+  loop->stop.store(true, std::memory_order_relaxed);
+  thread.join();
+  const Figures after = throttle.figures();
+  if (scenario.store != StoreKind::none) throttle.stop(100ms);
+  if (!loop->all_admitted())
+    throw std::runtime_error(std::string(scenario.name) + ": a request was refused, the result is worthless");
+  if (with_redis && after.store_syncs == 0) throw std::runtime_error("no sync with Redis was seen");
+  if (scenario.store == StoreKind::dying && after.store_up)
+    throw std::runtime_error("the store is said to be up after its death");
+
+  return {{"scenario", scenario.name},
+          {"bursts", loop->histogram().total()},
+          {"quantiles", quantiles(loop->histogram(), ns_per_tick)},
+          {"max_ns", static_cast<double>(loop->histogram().max()) * ns_per_tick},
+          {"cpu_share", cpu / wall},
+          {"switches", thread.involuntary_switches()},
+          {"spans", after.spans - before.spans},
+          {"overruns", after.span_overruns - before.span_overruns},
+          {"publications", after.publication_generation - before.publication_generation},
+          {"syncs", after.store_syncs - before.store_syncs},
+          {"store_failures", after.store_failures - before.store_failures}};
+}
+
+int program(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "How long bursts of 32 decisions take: without a controller, and with all that may disturb a worker.");
+  app.add_option("--keys", options.keys, "drawn by Zipf's law")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  app.add_option("--rounds", options.rounds, "turns of each scenario")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds, "of each turn")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the order of turns")->capture_default_str();
+  bool without_redis = false;
+  app.add_flag("--without-redis", without_redis, "leave out what needs redis-server");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  // All threads made from here on, the controller's and the store's, keep off the worker's processor.
+  const std::vector<int> cpus = processors();
+  keep_off(cpus.back());
+
+  std::vector<Scenario> turns;
+  for (const Scenario& scenario : scenarios)
+    if (!without_redis || (scenario.store != StoreKind::redis && scenario.store != StoreKind::dying))
+      turns.push_back(scenario);
+  std::mt19937_64 random(options.seed);
+  Result runs = Result::array();
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    std::shuffle(turns.begin(), turns.end(), random);
+    for (const Scenario& scenario : turns) runs.push_back(run(scenario, options, cpus.back()));
+  }
+  std::printf("%s\n",
+              Result{{"processors", cpus.size()}, {"keys", options.keys}, {"runs", runs}}.dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) try {
+  return weir::bench::program(argc, argv);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "bench-latency: %s\n", error.what());
+  return 1;
+}
