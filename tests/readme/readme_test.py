@@ -240,7 +240,7 @@ class Programs(unittest.TestCase):
                 )
                 self.assertNotEqual(0, wrong.returncode)
                 self.assertRegex(wrong.stderr + wrong.stdout, "no-such-option|is required")
-        for script in ("tools/quickstart", "tools/test", "tools/algorithms"):
+        for script in ("tools/quickstart", "tools/test", "tools/algorithms", "tools/bench"):
             with self.subTest(script):
                 helped = subprocess.run(
                     [SOURCE / script, "--help"],

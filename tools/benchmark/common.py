@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the sections of the report share: programs, medians, tables."""
+
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Failed(Exception):
+    """A measurement that cannot be trusted or made: says what and why."""
+
+
+class Context:
+    """Where things are, and how much time there is. `quick` shortens every section to some seconds."""
+
+    def __init__(self, build, output, quick):
+        self.build = build
+        self.output = output
+        self.quick = quick
+        self.left_out = []
+
+    def leave_out(self, what, why):
+        """Takes note of something that this machine cannot show: it goes into the report as a row of its own."""
+        line = f"left out: {what}: {why}"
+        if line not in self.left_out:
+            self.left_out.append(line)
+            print(line, flush=True)
+
+
+def run(*command, **options):
+    """A program's standard output; Failed unless it ends well."""
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **options
+    )
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(words)}: exit status {done.returncode}\n{(done.stderr or done.stdout)[-3000:]}")
+    return done.stdout
+
+
+def run_json(*command, **options):
+    return json.loads(run(*command, **options))
+
+
+def find_program(name):
+    """Its path, or None. Debian keeps servers where not every PATH looks."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
+
+
+def google_benchmark(program, output, pattern, repetitions, seconds):
+    """Median processor time in ns of one iteration, by name; all contenders in random order."""
+    run(
+        program,
+        "--benchmark_enable_random_interleaving=true",
+        f"--benchmark_repetitions={repetitions}",
+        f"--benchmark_min_time={seconds}",
+        f"--benchmark_filter={pattern}",
+        "--benchmark_out_format=json",
+        f"--benchmark_out={output}",
+    )
+    times = {}
+    for entry in json.loads(output.read_text(encoding="utf-8"))["benchmarks"]:
+        if entry.get("run_type") == "aggregate":
+            continue
+        if entry.get("error_occurred"):
+            raise Failed(f"{entry['run_name']}: {entry['error_message']}")
+        # The contender's thread's own time: the machine may be lent to others meanwhile.
+        times.setdefault(entry["run_name"], []).append(entry["cpu_time"])
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def process_cpu(pid):
+    """Processor time in seconds that a process of ours has had, all its threads together."""
+    return time.clock_gettime((~pid << 3) | 2)  # CLOCK_PROCESS_CPUTIME_ID of another process, as clock_getcpuclockid(3)
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def spread(values):
+    """Half of the runs lie within: (lower, upper) quartile."""
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def number(value):
+    if value is None:
+        return ""
+    if value >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def verdict(met):
+    return "met" if met else "**not met**"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What nginx's limit_req and HAProxy's stick-table add to a request, in the server's processor time."""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from common import Failed, find_program, google_benchmark, median, number, process_cpu, run, spread, table, verdict
+from plot import bars
+
+TITLE = "What others take for a limit"
+TARGETS = ("bench/decision/bench-decision",)
+CLIENTS = 10_000  # different keys
+DECISIONS = {size: f"weir_request/one_rule/keys:{size}/zipf:0" for size in (1000, 100_000)}  # nginx's keys lie between
+BURST = 32
+AIM = 100
+
+NGINX = """
+daemon off; master_process off; worker_processes 1;
+error_log {folder}/error.log crit; pid {folder}/nginx.pid;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; keepalive_requests 1000000000; keepalive_timeout 60s;
+  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d;
+  scgi_temp_path {folder}/e;
+  limit_req_zone $http_x_api_key zone=open:16m rate=100000r/s;
+  limit_req_zone $http_x_api_key zone=closed:1m rate=1r/m;
+  server {{
+    listen 127.0.0.1:{port};
+    location /free {{ empty_gif; }}
+    location /limited {{ limit_req zone=open burst=1000000 nodelay; empty_gif; }}
+    location /closed {{ limit_req zone=closed; empty_gif; }}
+  }}
+}}
+"""
+
+HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode http
+  timeout client 60s
+  timeout connect 1s
+  timeout server 1s
+  timeout http-keep-alive 60s
+frontend free
+  bind 127.0.0.1:{port}
+  http-request return status 200 content-type text/plain string ok
+frontend limited
+  bind 127.0.0.1:{limited}
+  stick-table type string len 32 size 100k expire 30s store http_req_rate(1s)
+  http-request track-sc0 req.hdr(x-api-key)
+  http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt 1000000 }}
+  http-request return status 200 content-type text/plain string ok
+frontend closed
+  bind 127.0.0.1:{closed}
+  stick-table type string len 32 size 1k expire 30s store http_req_rate(30s)
+  http-request track-sc0 req.hdr(x-api-key)
+  http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt 1 }}
+  http-request return status 200 content-type text/plain string ok
+"""
+
+# Sixteen requests at once: what is left of a request is then the server's work on it, less the system's for a packet.
+SCRIPT = """
+local depth, batches, at = 16, {}, 0
+function init()
+  math.randomseed(1)
+  for i = 1, 256 do
+    local batch = {}
+    for j = 1, depth do batch[j] = wrk.format("GET", nil, {["X-Api-Key"] = "user-" .. math.random(%d)}) end
+    batches[i] = table.concat(batch)
+  end
+end
+function request()
+  at = at %% #batches + 1
+  return batches[at]
+end
+""" % CLIENTS
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def status(url):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers={"X-Api-Key": "probe"}), timeout=5) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+class Server:
+    """A server in one process, on the last processor. urls: free, limited, and closed after the first request."""
+
+    def __init__(self, name, command, urls):
+        self.name, self.urls = name, urls
+        cpus = sorted(os.sched_getaffinity(0))
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, {cpus[-1]}),
+        )
+        try:
+            self._check()
+        except BaseException:
+            self.end()
+            raise
+
+    def _check(self):
+        """It answers, and its limits are in force."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                answers = [status(self.urls[kind]) for kind in ("free", "limited")]
+                break
+            except OSError:
+                if self._process.poll() is not None:
+                    raise Failed(f"{self.name} does not start: {self._process.stderr.read()[-1500:]}") from None
+                if time.monotonic() > deadline:
+                    raise Failed(f"{self.name} does not answer") from None
+                time.sleep(0.05)
+        closed = [status(self.urls["closed"]) for _ in range(3)]
+        if answers != [200, 200] or closed[0] != 200 or closed[2] < 400:
+            raise Failed(f"{self.name}: answers {answers}, with a limit of one {closed}: its configuration does not limit")
+
+    def cpu_per_request(self, kind, script, seconds):
+        """Seconds of the server's processor time for each of wrk's requests."""
+        before = process_cpu(self._process.pid)
+        text = run("taskset", "-c", sorted(os.sched_getaffinity(0))[0], find_program("wrk"), "-t1", "-c8", f"-d{seconds}s",
+                   "-s", script, self.urls[kind])
+        used = process_cpu(self._process.pid) - before
+        count = re.search(r"(\d+) requests in", text)
+        if not count or not int(count[1]) or "Non-2xx" in text or "Socket errors" in text:
+            raise Failed(f"{self.name}, {kind}: wrk says\n{text}")
+        return used / int(count[1])
+
+    def end(self):
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def nginx(folder):
+    (port,) = free_ports(1)
+    path = folder / "nginx.conf"
+    path.write_text(NGINX.format(folder=folder, port=port), encoding="utf-8")
+    base = f"http://127.0.0.1:{port}"
+    return Server("nginx limit_req", [find_program("nginx"), "-p", folder, "-c", path, "-e", folder / "error.log"],
+                  {kind: f"{base}/{kind}" for kind in ("free", "limited", "closed")})
+
+
+def haproxy(folder):
+    ports = free_ports(3)
+    path = folder / "haproxy.cfg"
+    path.write_text(HAPROXY.format(port=ports[0], limited=ports[1], closed=ports[2]), encoding="utf-8")
+    urls = {kind: f"http://127.0.0.1:{port}/" for kind, port in zip(("free", "limited", "closed"), ports)}
+    return Server("HAProxy stick-table", [find_program("haproxy"), "-db", "-q", "-f", path], urls)
+
+
+def measure(context):
+    rounds, seconds = (2, 1) if context.quick else (9, 1)
+    figures = {"servers": {}, "weir": None}
+    program = context.build / TARGETS[0]
+    sizes = (1000,) if context.quick else DECISIONS
+    decisions = google_benchmark(program, context.output / "gateways-decision.json", "|".join(DECISIONS[size] for size in sizes),
+                                 3 if context.quick else 9, 0.02 if context.quick else 0.05)
+    figures["weir"] = {size: decisions[DECISIONS[size]] / BURST for size in sizes}
+    if not find_program("wrk"):
+        context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")
+        return figures
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as name, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(name)
+        script = folder / "requests.lua"
+        script.write_text(SCRIPT, encoding="utf-8")
+        servers = []
+        for make in (nginx, haproxy):
+            if find_program(make.__name__):
+                servers.append(make(folder))
+                stack.callback(servers[-1].end)
+            else:
+                context.leave_out(make.__name__, "not installed")
+        for turn in range(rounds):
+            for server in servers:
+                kinds = ("free", "limited") if turn % 2 == 0 else ("limited", "free")
+                pair = {kind: server.cpu_per_request(kind, script, seconds) * 1e9 for kind in kinds}
+                figures["servers"].setdefault(server.name, []).append(pair)
+    return figures
+
+
+def report(figures, context):
+    weir = {int(size): each for size, each in figures["weir"].items()}
+    sizes = sorted(weir)
+    rows, aims, names, values = [], [], [], []
+    for name, pairs in figures["servers"].items():
+        free, limited = (median([pair[kind] for pair in pairs]) for kind in ("free", "limited"))
+        added = [pair["limited"] - pair["free"] for pair in pairs]
+        middle = median(added)
+        rows.append((name, number(free), number(limited), f"{number(middle)} ({' … '.join(number(v) for v in spread(added))})",
+                     *(f"{middle / weir[size]:.0f}" for size in sizes)))
+        aims += [(f"{name}, added / weir's decision, {size:,} keys", f"{middle / weir[size]:.0f}", f"≥ {AIM}",
+                  verdict(middle / weir[size] >= AIM)) for size in sizes]
+        names.append(name)
+        values.append([middle, free])
+    for size in sizes:
+        rows.append((f"**weir**, a request under one rule: matched, hashed, decided, counted; {size:,} keys", "", "", number(weir[size]),
+                     *("1" if other == size else "" for other in sizes)))
+    parts = [
+        f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, 16 requests "
+        "at once (so that the system's work for a packet is shared by 16). With and without the limit in turns; added: the median of "
+        "the differences between neighbours (half of them). weir in the same report: a decision's processor time; "
+        "reading the request comes to it as the section on weir-filter shows.",
+        table(("ns per request", "without", "with the limit", "added", *(f"× weir, {size:,} keys" for size in sizes)), rows),
+    ]
+    if names:
+        svg = bars("Processor time of a limit", "ns per request, logarithmic", [*names, *(f"weir, {size:,} keys" for size in sizes)],
+                   ["added by the limit", "the request without it"], [*values, *([weir[size], None] for size in sizes)], logarithmic=True)
+        parts += [context.plot("gateways", svg), table(("ratio", "measured", "aim", ""), aims)]
+    return parts

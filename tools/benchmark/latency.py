@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How long a burst's decisions take, whatever the controller and the store are doing."""
+
+from common import find_program, median, number, run_json, table, verdict
+from plot import lines
+
+TITLE = "How long a decision may take"
+TARGETS = ("bench/latency/bench-latency",)
+WORDS = {
+    "alone": "no controller",
+    "memory-100ms": "span 100 ms",
+    "memory-10ms": "span 10 ms",
+    "redis-100ms": "span 100 ms, Redis",
+    "redis-10ms": "span 10 ms, Redis",
+    "redis-dies-100ms": "span 100 ms, Redis dies",
+    "redis-dies-10ms": "span 10 ms, Redis dies",
+}
+AIM = 1.2
+SHOWN = (0.5, 0.99, 0.999)
+
+
+def measure(context):
+    options = ["--rounds", 1, "--seconds", 0.3] if context.quick else ["--rounds", 5, "--seconds", 1.5]
+    if not find_program("redis-server"):
+        context.leave_out("a store that syncs and dies", "redis-server is not installed")
+        options.append("--without-redis")
+    sizes = (1000,) if context.quick else (1000, 10_000)
+    return [run_json(context.build / TARGETS[0], *options, "--keys", size) for size in sizes]
+
+
+def report(sets, context):
+    parts = [
+        "One burst of 32 decisions, from before its prefetch to after its report, on a processor of the worker's own; the "
+        "controller and Redis (on a unix socket) have the others. Keys by Zipf's law; every key is synchronised in every span "
+        "(hold_back = 0). After each span a worker meets its keys for the first time again: that is the difference "
+        "to a worker without a controller. Medians of the runs; switches: how often the system took the processor away, in all runs."
+    ]
+    aims = []
+    for figures in sets:
+        runs = {}
+        for each in figures["runs"]:
+            runs.setdefault(each["scenario"], []).append(each)
+        marks = [part for part, _ in figures["runs"][0]["quantiles"]]
+        curves = {
+            name: [median([run["quantiles"][i][1] for run in each]) for i in range(len(marks))] for name, each in runs.items()
+        }
+        rows = []
+        for name, words in WORDS.items():
+            if name not in runs:
+                continue
+            each = runs[name]
+            cells = [number(curves[name][marks.index(part)]) for part in SHOWN]
+            p99 = marks.index(0.99)
+            ratio = curves[name][p99] / curves["alone"][p99]
+            rows.append((words, *cells, f"{ratio:.2f}", sum(run["spans"] for run in each), sum(run["publications"] for run in each),
+                         sum(run["syncs"] for run in each), sum(run["switches"] for run in each),
+                         f"{median([run['cpu_share'] for run in each]):.0%}"))
+            if name != "alone":
+                aims.append((f"p99, {words} / no controller", f"{figures['keys']:,}", f"{ratio:.2f}", f"≤ {AIM}", verdict(ratio <= AIM)))
+        parts += [
+            f"### {figures['keys']:,} keys",
+            table(("ns per burst", "p50", "p99", "p99.9", "p99 / no controller's", "spans", "publications", "syncs", "switches",
+                   "share of the processor"), rows),
+        ]
+        series = [(words, curves[name]) for name, words in WORDS.items() if name in curves]
+        svg = lines(f"A burst of 32 decisions, {figures['keys']:,} keys", "ns, logarithmic, by quantile",
+                    [f"{part * 100:g} %" for part in marks], series)
+        parts.append(context.plot(f"latency-{figures['keys']}", svg))
+    return [*parts, table(("ratio", "keys", "measured", "aim", ""), aims)]
