@@ -4,22 +4,28 @@
 #include <rte_prefetch.h>
 
 #include <algorithm>
+#include <new>
 
 #include "weir/mbuf.h"
 
 namespace weir::filter {
 namespace {
 
+// The work on a burst goes in passes, each over all its frames, rather than frame by frame: what one pass has
+// written in small pieces the next one reads in large ones, and a processor stalls on that as long as the
+// pieces are on their way to the cache. So memory also has the time of a whole pass to answer.
+
 // A frame's head is searched from its first byte on; what lies further behind the processor sees coming by
 // itself.
 constexpr std::size_t fetched_bytes = 256;
-// Memory answers many requests at once, and one frame's classification is too short to wait for the next.
+// Memory answers many requests at once, and one frame's parsing is too short to wait for the next.
 constexpr std::size_t fetched_ahead = 8;
 
+// Always so many lines, however long the frame is: to fetch what lies behind it costs less than to find that
+// out.
 void prefetch(const rte_mbuf* mbuf) noexcept {
   const auto* const bytes = rte_pktmbuf_mtod(mbuf, const std::byte*);
-  const std::size_t size = std::min<std::size_t>(mbuf->data_len, fetched_bytes);
-  for (std::size_t at = 0; at < size; at += RTE_CACHE_LINE_SIZE) rte_prefetch0(bytes + at);
+  for (std::size_t at = 0; at < fetched_bytes; at += RTE_CACHE_LINE_SIZE) rte_prefetch0(bytes + at);
 }
 
 }  // namespace
@@ -56,28 +62,39 @@ std::size_t BurstFilter::memory() noexcept {
 
 void BurstFilter::process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
   closing_changed_ = false;
+  // A device has written an mbuf's own fields just now; another thread's ring hands on those that it wrote.
+  for (rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
   for (std::size_t i = 0; i < std::min(burst.size(), fetched_ahead); ++i) prefetch(burst[i]);
   for (std::size_t i = 0; i < burst.size(); ++i) {
     if (i + fetched_ahead < burst.size()) prefetch(burst[i + fetched_ahead]);
-    classify(i, burst[i], now);
+    parse(i, burst[i]);
   }
+  for (std::size_t i = 0; i < burst.size(); ++i) classify(i, burst[i], now);
   decide(now);
-  for (std::size_t i = 0; i < burst.size(); ++i) act(i, burst[i], now, out);
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    if (batch_->fates[i].kind == Fate::Kind::pass && !closing_changed_)
+      pass(burst[i], out);
+    else
+      act(i, burst[i], now, out);
+  }
+}
+
+void BurstFilter::parse(std::size_t index, const rte_mbuf* mbuf) noexcept {
+  Batch& batch = *batch_;
+  // Made in its place: as an assignment it would be copied at once.
+  const Frame* const frame =
+      ::new (&batch.frames[index]) Frame(parse_frame(frame_bytes(mbuf, batch.scratch)));
+  batch.fates[index] = {};
+  if (frame->kind == FrameKind::malformed) counters_.malformed.add(1);
 }
 
 void BurstFilter::classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept {
   Batch& batch = *batch_;
-  // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
-  if (mbuf->nb_segs > 1) decide(now);
-  const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
-  Frame& frame = batch.frames[index];
-  Fate& fate = batch.fates[index];
-  frame = parse_frame(bytes);
-  fate = {};
-  if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
+  const Frame& frame = batch.frames[index];
   if (frame.kind != FrameKind::tcp) return;
 
   if (ClosingFlow* const flow = closing_.find(frame, now)) {
+    Fate& fate = batch.fates[index];
     fate.step = closing_step(*flow, frame);
     if (fate.step != ClosingStep::forget) {
       fate.kind = Fate::Kind::closing;
@@ -86,13 +103,12 @@ void BurstFilter::classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now)
     ClosingFlows::erase(*flow);
   }
 
-  HttpRequests requests(tcp_payload(bytes, frame), headers_);
+  // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
+  if (mbuf->nb_segs > 1) decide(now);
+  HttpRequests requests(tcp_payload(frame_bytes(mbuf, batch.scratch), frame), headers_);
   while (true) {
     if (batch.count == batch_size) decide(now);
-    ParsedRequest& parsed = batch.parsed[batch.count];
-    if (!requests.next(parsed)) return;
-    set_endpoints(parsed.request, frame);
-    batch.requests[batch.count] = parsed.request;
+    if (!requests.next(batch.parsed[batch.count])) return;
     batch.origin[batch.count] = static_cast<std::uint8_t>(index);
     ++batch.count;
   }
@@ -103,6 +119,10 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
   const std::size_t count = batch.count;
   if (count == 0) return;
   batch.count = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    batch.requests[i] = batch.parsed[i].request;
+    set_endpoints(batch.requests[i], batch.frames[batch.origin[i]]);
+  }
   worker_.admit_burst(std::span{batch.requests}.first(count), now, std::span{batch.decisions}.first(count),
                       Detail::refusals);
   std::uint64_t blocked = 0;
@@ -138,8 +158,7 @@ void BurstFilter::act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outg
   }
   switch (fate.kind) {
     case Fate::Kind::pass:
-      mbuf->port = wiring_.ports[mbuf->port].peer;
-      out.frames[out.count++] = mbuf;
+      pass(mbuf, out);
       return;
     case Fate::Kind::refuse:
       refuse(mbuf, frame, fate, now, out);

@@ -69,9 +69,14 @@ class BurstFilter {
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
+  void parse(std::size_t index, const rte_mbuf* mbuf) noexcept;
   void classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;
   void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
+  void pass(rte_mbuf* mbuf, Outgoing& out) const noexcept {
+    mbuf->port = wiring_.ports[mbuf->port].peer;
+    out.frames[out.count++] = mbuf;
+  }
   void refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
               Outgoing& out) noexcept;
   void close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now, Outgoing& out) noexcept;

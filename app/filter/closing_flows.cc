@@ -52,8 +52,7 @@ std::size_t ClosingFlows::set_of(const Frame& frame) const noexcept {
   return flow_hash(frame, seed_) & (slots_.size() - 1) & ~(ways - 1);
 }
 
-ClosingFlow* ClosingFlows::find(const Frame& frame, MonotonicTime now) noexcept {
-  if (now >= last_expiry_) return nullptr;
+ClosingFlow* ClosingFlows::search(const Frame& frame, MonotonicTime now) noexcept {
   ClosingFlow* const set = &slots_[set_of(frame)];
   ClosingFlow* const found = std::find_if(set, set + ways, [&](const ClosingFlow& flow) noexcept {
     return flow.expires > now && belongs(flow, frame);

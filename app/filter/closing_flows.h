@@ -61,7 +61,9 @@ class ClosingFlows {
   ClosingFlows(std::size_t capacity, std::uint64_t seed);
 
   /// The closing flow a client's segment belongs to; null if there is none. Valid until the next insert().
-  ClosingFlow* find(const Frame& frame, MonotonicTime now) noexcept;
+  ClosingFlow* find(const Frame& frame, MonotonicTime now) noexcept {
+    return now >= last_expiry_ ? nullptr : search(frame, now);
+  }
   /// Remembers a flow for `lifetime`; pushes out the oldest of its set when that is full.
   void insert(const ClosingFlow& flow, const Frame& frame, MonotonicTime now) noexcept;
   static void erase(ClosingFlow& flow) noexcept { flow.expires = never; }
@@ -71,6 +73,7 @@ class ClosingFlows {
  private:
   static constexpr std::size_t ways = 4;
   std::size_t set_of(const Frame& frame) const noexcept;
+  ClosingFlow* search(const Frame& frame, MonotonicTime now) noexcept;
 
   std::vector<ClosingFlow> slots_;
   std::uint64_t seed_;
