@@ -122,35 +122,36 @@ void LoopSource::fill(Content content) {
   }
 }
 
-FreshSource::FreshSource(std::string name, std::uint32_t frames)
-    : FrameSource(std::move(name), frames), frames_(frames), prepared_(frames) {
-  in_ = make_ring(this->name() + "_in", frames);
-  out_ = make_ring(this->name() + "_out", frames);
-  idle_ = make_ring(this->name() + "_idle", frames);
+FreshSource::FreshSource(std::string name, std::uint32_t frames, std::uint32_t helping)
+    : FrameSource(std::move(name), frames), helping_(helping), prepared_(helping) {
+  in_ = make_ring(this->name() + "_in", helping);
+  out_ = make_ring(this->name() + "_out", helping);
+  idle_ = make_ring(this->name() + "_idle", helping);
   start(ring_port(this->name() + "_a", in_, idle_), ring_port(this->name() + "_b", idle_, out_));
 }
 
 FreshSource::~FreshSource() = default;
 
-void FreshSource::fill(Content content) { patterns_.emplace(make_frames(content, frames_)); }
+void FreshSource::fill(Content content) { patterns_.emplace(make_frames(content, mbufs())); }
 
 void FreshSource::prepare() {
-  if (rte_pktmbuf_alloc_bulk(memory().pool(), prepared_.data(), frames_) != 0)
+  if (rte_pktmbuf_alloc_bulk(memory().pool(), prepared_.data(), helping_) != 0)
     throw std::logic_error("fresh source: frames have been lost");
-  for (std::uint32_t i = 0; i < frames_; ++i) {
-    be_frame_of(prepared_[i], set().ports.first);
-    const std::span<const std::byte> frame = (*patterns_)[i];
-    std::memcpy(rte_pktmbuf_mtod(prepared_[i], void*), frame.data(), frame.size());
+  for (rte_mbuf* const mbuf : prepared_) {
+    be_frame_of(mbuf, set().ports.first);
+    const std::span<const std::byte> frame = (*patterns_)[next_];
+    std::memcpy(rte_pktmbuf_mtod(mbuf, void*), frame.data(), frame.size());
+    next_ = (next_ + 1) % mbufs();
   }
 }
 
 void FreshSource::serve() noexcept {
-  rte_ring_enqueue_bulk(in_, reinterpret_cast<void**>(prepared_.data()), frames_, nullptr);
+  rte_ring_enqueue_bulk(in_, reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
 }
 
 std::uint32_t FreshSource::clear() noexcept {
   const unsigned count =
-      rte_ring_dequeue_burst(out_, reinterpret_cast<void**>(prepared_.data()), frames_, nullptr);
+      rte_ring_dequeue_burst(out_, reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
   rte_pktmbuf_free_bulk(prepared_.data(), count);
   return count;
 }

@@ -72,17 +72,17 @@ class LoopSource : public FrameSource {
   std::uint32_t frames_;
 };
 
-/// Frames that another core has just written, as many at once as a ring holds; they leave for that core
-/// again.
+/// Frames that another core has just written, so many at once; they leave for that core again.
 class FreshSource : public FrameSource {
  public:
-  /// @param frames  of one helping
-  FreshSource(std::string name, std::uint32_t frames);
+  /// @param frames   different ones
+  /// @param helping  as many at once, a part of them
+  FreshSource(std::string name, std::uint32_t frames, std::uint32_t helping);
   ~FreshSource() override;
 
   void fill(Content content) override;
 
-  std::uint32_t helping() const noexcept { return frames_; }
+  std::uint32_t helping() const noexcept { return helping_; }
   /// Writes a helping of frames, by the calling core.
   void prepare();
   /// Hands it to the polling thread at one stroke.
@@ -93,7 +93,8 @@ class FreshSource : public FrameSource {
   std::uint32_t clear() noexcept;
 
  private:
-  std::uint32_t frames_;
+  std::uint32_t helping_;
+  std::uint32_t next_ = 0;  // frame to be written
   rte_ring* in_ = nullptr;
   rte_ring* out_ = nullptr;
   rte_ring* idle_ = nullptr;  // the other direction: always empty
