@@ -16,7 +16,7 @@ def measure(context):
     repetitions, seconds = (3, 0.01) if context.quick else (5, 0.1)
     pattern = "get_200" if context.quick else "."
     program = context.build / TARGETS[0]
-    iterations = google_benchmark(program, context.output / "classification-runs.json", pattern, repetitions, seconds)
+    iterations = google_benchmark(context, program, "classification", pattern, repetitions, seconds)
     return {name: each / BURST for name, each in iterations.items()}
 
 
@@ -26,7 +26,7 @@ def report(figures, context):
     aims = []
     for peer in PEERS:
         if not any(name.endswith(peer) for name in figures):
-            context.leave_out(peer, "not built, its Debian package (libhttp-parser-dev, libh2o-dev) is not installed")
+            context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev, libh2o-dev)")
     columns = [(cache, content) for content in CONTENTS for cache in ("hot", "cold")
                if any(name.startswith(f"{cache}/{content}/") for name in figures)]
     suffixes = ["floor_three_lines", "floor_vector_pass"]

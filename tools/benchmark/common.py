@@ -26,7 +26,10 @@ class Context:
 
     def leave_out(self, what, why):
         """Takes note of something that this machine cannot show: it goes into the report as a row of its own."""
-        line = f"left out: {what}: {why}"
+        self.remark(f"left out: {what}: {why}")
+
+    def remark(self, line):
+        """What a reader of the figures has to know."""
         if line not in self.left_out:
             self.left_out.append(line)
             print(line, flush=True)
@@ -52,8 +55,9 @@ def find_program(name):
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
 
 
-def google_benchmark(program, output, pattern, repetitions, seconds):
+def google_benchmark(context, program, name, pattern, repetitions, seconds):
     """Median processor time in ns of one iteration, by name; all contenders in random order."""
+    output = context.output / f"{name}-runs.json"
     run(
         program,
         "--benchmark_enable_random_interleaving=true",
@@ -63,14 +67,25 @@ def google_benchmark(program, output, pattern, repetitions, seconds):
         "--benchmark_out_format=json",
         f"--benchmark_out={output}",
     )
-    times = {}
+    return google_benchmark_medians(context, output)
+
+
+def google_benchmark_medians(context, output):
+    """The same from the file that the program has left. A run that did not add up counts for nothing, and is told."""
+    times, wrong = {}, {}
     for entry in json.loads(output.read_text(encoding="utf-8"))["benchmarks"]:
         if entry.get("run_type") == "aggregate":
             continue
         if entry.get("error_occurred"):
-            raise Failed(f"{entry['run_name']}: {entry['error_message']}")
-        # The contender's thread's own time: the machine may be lent to others meanwhile.
-        times.setdefault(entry["run_name"], []).append(entry["cpu_time"])
+            wrong.setdefault((entry["run_name"], entry["error_message"]), []).append(entry)
+        else:
+            # The contender's thread's own time: the machine may be lent to others meanwhile.
+            times.setdefault(entry["run_name"], []).append(entry["cpu_time"])
+    for (name, message), entries in wrong.items():
+        runs = len(entries) + len(times.get(name, ()))
+        context.remark(f"**{name}: {len(entries)} of {runs} runs are not in the figures: {message}**")
+    if not times:
+        raise Failed(f"{output}: no run that adds up")
     return {name: statistics.median(each) for name, each in times.items()}
 
 

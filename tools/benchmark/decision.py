@@ -24,10 +24,10 @@ AIMS = {1000: 1.6, 100_000: 1.6, 1_000_000: 1.3, 10_000_000: 1.3}
 
 
 def measure(context):
-    repetitions, seconds = (3, 0.02) if context.quick else (5, 0.15)
+    repetitions, seconds = (3, 0.02) if context.quick else (3, 0.2)
     pattern = "keys:1000/|weir_dense|floor_array" if context.quick else "."
     program = context.build / TARGETS[0]
-    iterations = google_benchmark(program, context.output / "decision-runs.json", pattern, repetitions, seconds)
+    iterations = google_benchmark(context, program, "decision", pattern, repetitions, seconds)
     return {name: each / BURST for name, each in iterations.items()}
 
 
@@ -81,7 +81,7 @@ def report(figures, context):
         parts += [f"### {words}", _table(figures, sizes, zipf)]
         names = [words.replace("*", "") for _, words in ROWS]
         values = [[_cell(figures, contender, size, zipf) for contender, _ in ROWS] for size in sizes]
-        svg = bars(f"A decision: {words.lower()}", "ns per request, logarithmic", [f"{size:,} keys" for size in sizes],
+        svg = bars(f"A decision. {words}", "ns per request, logarithmic", [f"{size:,} keys" for size in sizes],
                    names, values, logarithmic=True)
         parts.append(context.plot(f"decision-{'zipf' if zipf else 'uniform'}", svg))
         aims += [(f"{row[0]}, {'Zipf' if zipf else 'uniform'}", *row[1:]) for row in _aims(figures, sizes, zipf)]

@@ -111,7 +111,7 @@ def report(runs, context):
     names = [name for name in CONTENDERS if any((source, name) in middle for source in sources)]
     shown = [source for source in sources if source != "fresh"] or sources
     values = [[1e3 / middle[(source, name)] if (source, name) in middle else None for name in names] for source in shown]
-    svg = bars("weir-filter, one worker", "million frames per second of its processor time", [SOURCES[s] for s in shown], names,
+    svg = bars("weir-filter, one worker", "million frames per second of its processor time, logarithmic", [SOURCES[s] for s in shown], names,
                values, logarithmic=True)
     parts.append(context.plot("filter", svg))
 

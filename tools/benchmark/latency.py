@@ -20,7 +20,7 @@ SHOWN = (0.5, 0.99, 0.999)
 
 
 def measure(context):
-    options = ["--rounds", 1, "--seconds", 0.3] if context.quick else ["--rounds", 5, "--seconds", 1.5]
+    options = ["--rounds", 1, "--seconds", 0.3] if context.quick else ["--rounds", 4, "--seconds", 1.5]
     if not find_program("redis-server"):
         context.leave_out("a store that syncs and dies", "redis-server is not installed")
         options.append("--without-redis")

@@ -5,7 +5,7 @@ import html
 import math
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#a463f2", "#97bbf5", "#9498a0", "#3ca951", "#ff8ab7")
-WIDTH, LEFT, RIGHT, TOP, PLOT_HEIGHT = 860, 70, 20, 50, 280
+WIDTH, LEFT, RIGHT, TOP, PLOT_HEIGHT = 860, 70, 20, 56, 280
 
 
 def _text(x, y, words, anchor="start", size=12, more=""):
@@ -42,7 +42,7 @@ class _Frame:
         self._bottom = TOP + PLOT_HEIGHT + 40
         x, row = LEFT, 0
         for i, name in enumerate(names):
-            wide = 30 + 6.6 * len(name)
+            wide = 34 + 7 * len(name)
             if x + wide > WIDTH - RIGHT:
                 x, row = LEFT, row + 1
             y = self._bottom + 18 * row
@@ -74,7 +74,7 @@ def bars(title, unit, groups, names, values, logarithmic=False):
     heights = [value for row in values for value in row if value]
     if not heights:
         return None
-    high = max(heights) * 1.1
+    high = max(heights) * (1.3 if logarithmic else 1.1)
     low = 10.0 ** math.floor(math.log10(min(heights) * 0.9)) if logarithmic else 0
     frame = _Frame(title, unit, low, high, names, logarithmic)
     room = (WIDTH - LEFT - RIGHT) / len(groups)

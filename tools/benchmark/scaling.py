@@ -12,7 +12,7 @@ MEMORY_AIM = 32
 
 
 def measure(context):
-    options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 7, "--seconds", 0.3)
+    options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 5, "--seconds", 0.3, "--keys", "1000,100000")
     return run_json(context.build / TARGETS[0], *options)
 
 
