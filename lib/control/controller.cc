@@ -188,39 +188,47 @@ void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
-  const auto give_back = [&](const CountedKey& counted) {
-    WindowPools& pools = parts_.pools[parts_.window_of_rule[counted.rule]];
-    const Algorithm algorithm = parts_.rules[counted.rule].algorithm;
+  // Whether what was drawn then is still to be had: divisions, so not for every key.
+  std::vector<bool> runs;
+  for (const WindowPools& pools : parts_.pools) runs.push_back(pools.runs_at(table.began));
+  struct Credit {
+    std::uint64_t key, credit, allowance;
+    AllowanceCell* cell;
+    RuleIndex rule;
+  };
+  const auto give_back = [&](const Credit& unused) {
+    const std::uint16_t window = parts_.window_of_rule[unused.rule];
+    WindowPools& pools = parts_.pools[window];
+    const Algorithm algorithm = parts_.rules[unused.rule].algorithm;
     if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
-      pools.give_back(counted.key, counted.credit, counted.allowance, parts_.bucket_of_rule[counted.rule]);
-    } else if (pools.runs_at(table.began)) {
-      if (AllowanceCell* cell = pools.running().find(counted.key); cell != nullptr && cell == counted.cell)
-        cell->give_back(counted.credit);
+      pools.give_back(unused.key, unused.credit, unused.allowance, parts_.bucket_of_rule[unused.rule]);
+    } else if (runs[window]) {
+      if (AllowanceCell* cell = pools.running().find(unused.key); cell != nullptr && cell == unused.cell)
+        cell->give_back(unused.credit);
     }
   };
   // Keys come in no order, so all that they touch is fetched for many at once.
-  std::array<CountedKey, drained_together> some;
   std::array<SpanCount, drained_together> counts;
+  std::array<Credit, drained_together> credits;
   std::size_t count = 0;
+  std::size_t unused = 0;
   const auto take_some = [&] {
-    for (std::size_t i = 0; i < count; ++i) {
-      const CountedKey& counted = some[i];
-      if (counted.credit != 0 && counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
-      counts[i] = {.rule = counted.rule,
-                   .key = counted.key,
-                   .key_bytes = counted.name,
-                   .began = table.began.wall,
-                   .offered = counted.offered,
-                   .admitted = counted.admitted,
-                   .refused_at = counted.refused_at};
-    }
-    parts_.engine.count(std::span(counts).first(count));
-    for (const CountedKey& counted : std::span(some).first(std::exchange(count, 0)))
-      if (counted.credit != 0) give_back(counted);
+    parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
+    for (const Credit& credit : std::span(credits).first(std::exchange(unused, 0))) give_back(credit);
   };
   table.for_each([&](const CountedKey& counted) {
-    some[count++] = counted;
-    if (count == some.size()) take_some();
+    counts[count++] = {.rule = counted.rule,
+                       .key = counted.key,
+                       .key_bytes = counted.name,
+                       .began = table.began.wall,
+                       .offered = counted.offered,
+                       .admitted = counted.admitted,
+                       .refused_at = counted.refused_at};
+    if (counted.credit != 0) {
+      if (counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
+      credits[unused++] = {counted.key, counted.credit, counted.allowance, counted.cell, counted.rule};
+    }
+    if (count == counts.size()) take_some();
   });
   take_some();
   const std::span<const OverflowCount> overflows = table.overflows();

@@ -1057,13 +1057,34 @@ double Engine::nodes_of(const KeyView& key) const noexcept {
   return rules_[key.slot.rule].by_shares() ? 1 / key.share() : key.detail.nodes.value();
 }
 
+// Whether a key's detail holds no more than a blank one: the store has told nothing of it for an interval,
+// and when it did, nobody else had counted anything.
+bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept {
+  const KeyDetail& detail = ledger_.detail(slot);
+  const auto alone = [](const SharedCount& count) { return count.total == count.acknowledged; };
+  const bool lately = rule.number(rule.span) - detail.heard_span <= rule.spans;
+  const bool asked = detail.settling || detail.looks_back || detail.looked_back || detail.asked_before ||
+                     (detail.reading && rule.early_block == EarlyBlock::predictive);
+  const bool others = !alone(detail.counted[0]) || !alone(detail.counted[1]) || detail.was_full ||
+                      detail.others_since_heard > 0 || !detail.nodes.is_one() || detail.correction != 1 ||
+                      detail.demand.share() != ledger_.first_share(slot);
+  const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||
+                       detail.refused[0].acknowledged > 0 || detail.refused[1].acknowledged > 0 ||
+                       detail.refused_unwritten > 0 || detail.refused_at != never;
+  return !lately && !asked && !others && !refused && detail.price == 0 && detail.debt == 0 &&
+         !detail.block.active(now) && !rule.needs_detail() && rule.hears() && !slot.idle && !slot.watched &&
+         !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due;
+}
+
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
 void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
   const Ordinal ending = rules_[index].span.ordinal;
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
-    const KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index || slot.touched || slot.refusal_due || slot.read_due) continue;
+    KeySlot& slot = ledger_[i];
+    if (slot.key == 0 || slot.rule != index) continue;
+    if (slot.detail != no_index && says_nothing(rules_[index], slot, now)) ledger_.drop_detail(slot);
+    if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;
     const Ordinal counted = last_counted(slot);
     if (counted >= ending - 1) continue;

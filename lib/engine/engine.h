@@ -213,6 +213,7 @@ class Engine {
   void warm(const RuleState& rule, KeyDetail& key);
   void watch(RuleState& rule, SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
+  bool says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept;
   void forget_idle(RuleIndex rule, MonotonicTime now);
   void move_windows(const RuleState& rule, Duration by);
   void beat(Instant now);

@@ -2,6 +2,8 @@
 #include "engine/ledger.h"
 
 #include <cassert>
+#include <cstddef>
+#include <utility>
 
 namespace weir {
 
@@ -63,11 +65,7 @@ void Ledger::erase(SlotIndex slot) noexcept {
   index_[hole] = Entry();
 
   KeySlot& erased = slots_[slot];
-  if (KeyDetail* const detail = detail_if_any(erased); detail != nullptr) {
-    *detail = KeyDetail();
-    detail->next_free = free_detail_;
-    free_detail_ = erased.detail;
-  }
+  if (erased.detail != no_index) free_detail(erased.detail);
   names_.remove(pasts_[slot].name);
   pasts_[slot] = KeyPast();
   erased = KeySlot();
@@ -91,6 +89,19 @@ KeyDetail& Ledger::make_detail(KeySlot& slot) {
   made.demand.begin(past.first_nodes);
   for (std::size_t i = 0; i < 2; ++i) made.counted[i] = {past.alone[i], past.alone[i]};
   return made;
+}
+
+void Ledger::free_detail(std::uint32_t index) noexcept {
+  KeyDetail& detail = detail_at(index);
+  detail = KeyDetail();
+  detail.next_free = std::exchange(free_detail_, index);
+}
+
+void Ledger::drop_detail(KeySlot& slot) noexcept {
+  if (slot.detail == no_index) return;
+  const KeyDetail& detail = detail_at(slot.detail);
+  past(slot).alone = {detail.counted[0].acknowledged, detail.counted[1].acknowledged};
+  free_detail(std::exchange(slot.detail, no_index));
 }
 
 std::size_t Ledger::memory() const noexcept {

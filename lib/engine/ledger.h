@@ -228,9 +228,13 @@ class Ledger {
   KeyDetail& own_detail(KeySlot& slot) {
     return slot.detail == no_index ? make_detail(slot) : detail_at(slot.detail);
   }
+  /// Has a key go on without its detail. @pre nobody else has counted anything of it
+  void drop_detail(KeySlot& slot) noexcept;
   std::string_view name(const KeySlot& slot) const noexcept { return names_.text(past(slot).name); }
   KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), name(slot)}; }
 
+  /// What a key's share was taken to be when it was first seen.
+  double first_share(const KeySlot& slot) const noexcept { return 1.0 / past(slot).first_nodes; }
   std::uint32_t size() const noexcept { return size_; }
   bool full() const noexcept { return size_ == capacity_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
@@ -265,6 +269,7 @@ class Ledger {
     return details_[index / chunk][index % chunk];
   }
   KeyDetail& make_detail(KeySlot& slot);
+  void free_detail(std::uint32_t index) noexcept;
 
   std::uint32_t capacity_;
   std::vector<KeySlot> slots_;  // grow into what was reserved for them

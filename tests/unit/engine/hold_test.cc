@@ -274,5 +274,45 @@ TEST(HoldBack, AHundredThousandLightKeysCostOneWriteEachPerIntervalSpreadOverIt)
   for (const std::size_t count : after) EXPECT_NEAR(static_cast<double>(count), 10'000, 1'000);
 }
 
+/// Keys of which more is known than their own counts.
+std::size_t details(const Engine& engine) {
+  std::size_t count = 0;
+  engine.for_each_key([&](const KeyView& key) { count += key.slot.detail != no_index; });
+  return count;
+}
+
+TEST(HoldBack, AKeyThatTheStoreHasToldNothingOfForAnIntervalTakesNoMoreMemoryThanANewOne) {
+  Rule rule = rule_of(1000);
+  rule.algorithm = Algorithm::fixed_window;
+  rule.hold_back = 0.01;
+  EngineNode node(rule);
+  Counters counters;
+  std::uint64_t counted = 0;
+  const auto span = [&](Duration now, std::uint64_t weight) {
+    node.count(now, weight);
+    counted += weight;
+    node.step(now + 100ms);
+    node.sync(counters, now + 105ms);
+  };
+  Duration now{};
+  // Before the nodes have been counted, all is told at once, and the answers are remembered.
+  for (; now < 1s; now += 100ms) span(now, 1);
+  EXPECT_EQ(details(node.engine), 1U);
+  for (; now < 6s; now += 100ms) span(now, now % 1s == 0ms ? 1 : 0);
+  EXPECT_EQ(details(node.engine), 0U);
+
+  // What it was told of before still counts, and is told from others' counts.
+  for (; now < 7s; now += 100ms) span(now, 50);
+  EXPECT_EQ(details(node.engine), 1U);
+  EXPECT_EQ(node.state(now).allowance, 1000U) << "all of it was its own";
+  counters[{"login|a", 1007}] += 300;
+  for (; now < 8s; now += 100ms) span(now, 50);
+  EXPECT_EQ(node.state(now - 100ms).allowance, 700U);
+  std::uint64_t stored = 0;
+  for (const auto& [name, total] : counters)
+    if (name.first == "login|a") stored += total;
+  EXPECT_EQ(stored, counted + 300);
+}
+
 }  // namespace
 }  // namespace weir::testing
