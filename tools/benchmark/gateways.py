@@ -177,7 +177,7 @@ def measure(context):
     program = context.build / TARGETS[0]
     sizes = (1000,) if context.quick else DECISIONS
     decisions = google_benchmark(context, program, "gateways", "|".join(DECISIONS[size] for size in sizes),
-                                 3 if context.quick else 9, 0.02 if context.quick else 0.05)
+                                 3 if context.quick else 5, 0.02 if context.quick else 0.3)
     figures["weir"] = {size: decisions[DECISIONS[size]] / BURST for size in sizes if DECISIONS[size] in decisions}
     if not find_program("wrk"):
         context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")

@@ -5,7 +5,7 @@ import html
 import math
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#a463f2", "#97bbf5", "#9498a0", "#3ca951", "#ff8ab7")
-WIDTH, LEFT, RIGHT, TOP, PLOT_HEIGHT = 860, 70, 20, 56, 280
+WIDTH, LEFT, RIGHT, TOP, PLOT_HEIGHT = 860, 84, 20, 56, 280
 
 
 def _text(x, y, words, anchor="start", size=12, more=""):
