@@ -77,6 +77,15 @@ void WorkerCore::take_up_publication() noexcept {
   }
 }
 
+// Who has not reported for so long that his windows are over would refuse what there is allowance for. Where
+// a call begins no decision is in progress, so he can report then.
+void WorkerCore::catch_up() noexcept {
+  if (publication_ == nullptr || plane_.publication.load() == publication_) [[likely]]
+    return;
+  for (std::uint16_t window = 0; window < windows_.size(); ++window)
+    if (!window_is_known(window)) return quiescent();
+}
+
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
   return number_of(key_hash_(rule, bytes));
 }
@@ -123,6 +132,7 @@ void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
 }
 
 Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {
+  catch_up();
   Plan& planned = plans_[0];
   plan(request, planned);
   look_up(planned, times(request));
@@ -134,6 +144,7 @@ Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {
 
 void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime now,
                              std::span<Decision> decisions, Detail detail) noexcept {
+  catch_up();
   while (!requests.empty()) {
     const std::size_t count = std::min(requests.size(), burst_size);
     for (std::size_t i = 0; i < count; ++i) {
@@ -160,6 +171,7 @@ void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
 
 void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
                             std::span<Verdict> verdicts) noexcept {
+  catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
     return;
@@ -235,6 +247,7 @@ Key WorkerCore::key(RuleIndex rule, std::string_view value) const noexcept {
 
 Decision WorkerCore::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                                MonotonicTime now) noexcept {
+  catch_up();
   key_bytes_.clear();
   key_bytes_.add_text(value);
   Plan& planned = plans_[0];

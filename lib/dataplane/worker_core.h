@@ -97,6 +97,7 @@ class alignas(64) WorkerCore {
   };
 
   void take_up_publication() noexcept;
+  void catch_up() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
   void prefetch(const Plan& plan) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;

@@ -281,6 +281,12 @@ MUTANTS = [
         "running->claim(planned.key).own && place == 0) [[unlikely]]\n      return touch_without_entry",
     ),
     worker(
+        "a worker that had nothing to do decides by what it knew then",
+        "Worker.ThatHadNothingToDoForManyWindowsTakesUpTheOneThatRunsBeforeItDecides",
+        "if (!window_is_known(window)) return quiescent();",
+        "if (!window_is_known(window)) return;",
+    ),
+    worker(
         "a worker draws from its pool although that serves a later window",
         "Worker.ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesALaterOne",
         "return now.running_number == mine || now.ended_number == mine;",

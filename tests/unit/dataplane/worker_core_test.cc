@@ -262,6 +262,32 @@ TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesA
   plane.cores[0]->offline();
 }
 
+TEST(Worker, ThatHadNothingToDoForManyWindowsTakesUpTheOneThatRunsBeforeItDecides) {
+  Plane plane({window_of(100)});
+  std::vector<std::unique_ptr<Publication>> turns;
+  const std::array<AllowancePool*, 3> pools{&plane.running, &plane.later, &plane.ended};
+  for (std::uint64_t window = 1; window <= 5; ++window) {
+    turns.push_back(std::make_unique<Publication>(*plane.published.back()));
+    Publication& next = *turns.back();
+    next.generation += window;
+    next.windows = {{.ends = MonotonicTime(2s),
+                     .running = pools[window % 3],
+                     .ended = pools[(window - 1) % 3],
+                     .settled = true,
+                     .running_number = window,
+                     .ended_number = window - 1}};
+    plane.slot.publish(&next);
+  }
+  const Key ann = plane.cores[0]->key(0, "ann");
+  std::array<Verdict, 1> verdict{Verdict::block};
+  plane.cores[0]->admit_keys({&ann, 1}, MonotonicTime(1ms), verdict);
+  EXPECT_EQ(verdict[0], Verdict::admit);
+  std::uint64_t drawn = 0;
+  pools[5 % 3]->for_each_cell([&](AllowanceCell& cell) { drawn += cell.drawn.load(); });
+  EXPECT_GT(drawn, 0U);
+  plane.cores[0]->offline();
+}
+
 TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
   Plane plane({rule_of("parent", 2), rule_of("child", 100, {by_header("user")})});
   const Header user{"user", "alice"};
