@@ -276,8 +276,10 @@ template <typename Set, bool kept>
       if (between != '\n' && between != '\r') continue;
       found.complete = true;
       found.end = static_cast<std::uint32_t>(at + end + 1);
-      if constexpr (kept)
+      if constexpr (kept) {
         ends = Set::append(ends, static_cast<std::uint32_t>(at), mask & fresh & bits_below(end));
+        if (ends > last) return nullptr;
+      }
       return ends;
     }
     if constexpr (kept) {

@@ -307,6 +307,33 @@ TEST(InstructionSets, FindTheSameAtEveryDistanceFromAWindowsEdge) {
   }
 }
 
+// However the last lines lie in the window in which the head ends: a search has room for so many, and no
+// more.
+TEST(InstructionSets, LeaveHeadsOfVeryManyLinesToThePortableOne) {
+  Fenced fenced;
+  std::vector<Found> expected;
+  std::vector<Found> found;
+  for (const std::string_view name : {"x", "id", "host"}) {
+    HeaderSelection portable(InstructionSet::portable);
+    portable.add(name);
+    for (const InstructionSet set : vector_sets()) {
+      HeaderSelection own(set);
+      own.add(name);
+      for (std::size_t lines = 100; lines <= 200; ++lines) {
+        for (std::size_t before = 0; before < 66; ++before) {
+          std::string text = "GET / HTTP/1.1\r\n" + std::string(name) + ":" + std::string(before, 'v') + "\n";
+          for (std::size_t line = 1; line < lines; ++line) text.append(name).append(":\n");
+          text += "\n12345678";
+          const std::string_view placed = fenced.at_end(text);
+          requests_in(placed, own, found);
+          requests_in(placed, portable, expected);
+          ASSERT_TRUE(found == expected) << name << ", " << lines << " lines, " << before;
+        }
+      }
+    }
+  }
+}
+
 TEST(InstructionSets, FindTheVectorSearchesOwnSpellingThemselves) {
   const std::string text = "GET /a HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\n\r\n";
   for (const InstructionSet set : vector_sets()) {
