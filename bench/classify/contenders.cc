@@ -70,10 +70,12 @@ std::uint64_t PeerPath::operator()(std::span<const std::byte> bytes) noexcept {
   if (payload.empty() || !parse_(payload, wanted_, request, headers)) return 0;
   std::array<char, 2048> path;
   std::array<char, 256> host;
+  // What follows the parsing is ours, and as fast as ours is.
+  const Scans& scans = scans_of(best_instruction_set());
   key_.clear();
   key_.add_text(request.method);
-  key_.add_text(normalise_path(request.target, path));
-  if (wanted_ != Wanted::request_line) key_.add_text(normalise_host(request.host, host));
+  key_.add_text(normal_path(request.target, path, scans).text);
+  if (wanted_ != Wanted::request_line) key_.add_text(normalise_host(request.host, host, scans));
   if (wanted_ == Wanted::three_headers) {
     for (const Header& header : headers) key_.add_text(header.value);
   }

@@ -7,8 +7,8 @@
 //   null-4096, null-16384  net_null that copies nothing, over a FIFO pool of so many mbufs filled beforehand
 //   loop                   net_ring in a loop: frames go round; the ceiling, for nothing is allocated or
 //   freed fresh                  written by another core just before: what a real device's frames are like.
-//   Here the time
-//                          runs from the moment the frames are there until the last has left
+//   Here the
+//                          time runs from the moment the frames are there until the last has left
 // The time of the first two kinds is the worker's thread's own: the machine may be lent to others meanwhile.
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -111,7 +111,13 @@ Result measure(FreshSource& source, Running& running, Duration time) {
     source.prepare();
     const MonotonicTime prepared = monotonic_now();
     source.serve();
-    while (source.arrived() < source.helping()) rte_pause();
+    while (source.arrived() < source.helping()) {
+      // A frame that is gone for good would be waited for for ever.
+      if (monotonic_now() - prepared > std::chrono::seconds(10))
+        throw std::runtime_error(std::to_string(source.helping() - source.arrived()) +
+                                 " frames do not arrive");
+      rte_pause();
+    }
     const MonotonicTime gone = monotonic_now();
     source.clear();
     making.push_back(per_frame(prepared - start));

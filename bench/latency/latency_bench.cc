@@ -131,6 +131,7 @@ class Loop {
   }
   /// After run().
   const Histogram& histogram() const noexcept { return histogram_; }
+  std::uint64_t decided() const noexcept { return decided_; }
   std::uint64_t refused() const noexcept { return decided_ - admitted_; }
 
   // Set by the main thread; they order nothing, the thread is joined before anything is read.
@@ -216,6 +217,7 @@ Result run(const Scenario& scenario, const Options& options, int processor) {
 
   return {{"scenario", scenario.name},
           {"bursts", loop->histogram().total()},
+          {"decided", loop->decided()},  // timed or not
           {"refused", loop->refused()},  // under a limit out of reach: for want of what the controller brings
           {"quantiles", quantiles(loop->histogram(), ns_per_tick)},
           {"max_ns", static_cast<double>(loop->histogram().max()) * ns_per_tick},

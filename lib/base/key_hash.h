@@ -41,7 +41,7 @@
 
 namespace weir {
 
-/// One function of the family, about 900 bytes. Immutable: any number of threads may use one at once, but
+/// One function of the family, about 700 bytes. Immutable: any number of threads may use one at once, but
 /// what a worker reads for each request had better be its own. Values are of one process: they depend on the
 /// machine's byte order.
 class KeyHash {

@@ -42,9 +42,6 @@ constexpr std::uint64_t all = ~std::uint64_t{0};
 inline std::uint64_t bits_below(std::size_t count) noexcept { return (std::uint64_t{1} << count) - 1; }
 
 inline unsigned lowest(std::uint64_t mask) noexcept { return static_cast<unsigned>(__builtin_ctzll(mask)); }
-inline unsigned highest(std::uint64_t mask) noexcept {
-  return 63U - static_cast<unsigned>(__builtin_clzll(mask));
-}
 
 inline std::uint64_t word_at(const char* data) noexcept {
   std::uint64_t word;
@@ -243,17 +240,17 @@ template <typename Set, typename Bytes>
 /// Collects the line ends of a header section, window by window, from the request line's '\n' on, which is
 /// the first; that of the empty line is left out. Fills found.complete and found.end.
 /// @tparam kept  false: nobody wants to know where the lines end
-/// @param ends  room for 64 more than up to `last`
-/// @return behind the last one; nullptr: there are more
+/// @param ends  room for 64 more than `most`
+/// @return behind the last one; nullptr: there are more than `most`
 template <typename Set, bool kept>
 [[gnu::always_inline]] inline std::uint32_t* find_line_ends(const char* data, std::size_t line_end,
                                                             std::size_t size, FoundHead& found,
-                                                            std::uint32_t* ends,
-                                                            const std::uint32_t* last) noexcept {
+                                                            std::uint32_t* ends, std::size_t most) noexcept {
   // Windows overlap by as much as a line end behind an empty line looks back.
   constexpr std::size_t overlap = 2;
   constexpr std::uint64_t fresh = all << overlap;
   const typename Set::Byte newline('\n');
+  const std::uint32_t* const last = ends + most;
   std::size_t at = line_end - overlap;
   found.complete = false;
   found.end = 0;
@@ -335,7 +332,7 @@ template <typename Set, bool few>
   constexpr std::size_t max_lines = 128;
   std::uint32_t line_ends[max_lines + 1 + window_size];
   const std::uint32_t* const behind =
-      find_line_ends<Set, true>(data, line_end, size, found, line_ends, line_ends + max_lines);
+      find_line_ends<Set, true>(data, line_end, size, found, line_ends, max_lines);
   if (behind == nullptr) return false;
 
   std::uint8_t candidates[max_lines + 1];
@@ -371,7 +368,7 @@ template <typename Set>
                                                     const SoughtFields& sought, FoundHead& found) noexcept {
   if (sought.field_count == 0) {
     found.count = 0;
-    find_line_ends<Set, false>(data, line_end, size, found, nullptr, nullptr);
+    find_line_ends<Set, false>(data, line_end, size, found, nullptr, 0);
     return true;
   }
   return sought.field_count <= Set::names_at_once

@@ -2,7 +2,7 @@
 /// @file
 /// The searches that every request pays for, and the choice of how they are done: byte by byte is where
 /// classification spends its time, and most bytes of a request are of no interest. A vector search turns 64
-/// bytes at once into masks of the few bytes that matter (line ends, colons, slashes) and goes from bit to
+/// bytes at once into masks of the few bytes that matter (line ends, spaces, slashes) and goes from bit to
 /// bit.
 ///
 /// The vector searches know the usual spelling of a request only, and say "not mine" to everything else: then

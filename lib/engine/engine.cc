@@ -297,6 +297,7 @@ void Engine::write_stray(const RuleState& rule, std::uint64_t key, std::string n
 void Engine::clear_writes() noexcept {
   writes_.clear();
   stray_names_.clear();
+  ledger_.release_names();
 }
 
 void Engine::step(Instant now, bool end_all, bool all_passed) {
@@ -617,7 +618,7 @@ void Engine::tell_blocks(Instant now) {
   for (const SlotIndex index : blocks_) {
     const KeySlot& slot = ledger_[index];
     const Block& block = ledger_.detail(slot).block;
-    if (slot.key == 0 || !block.active(now.monotonic)) continue;
+    if (!block.active(now.monotonic)) continue;  // or the key has been forgotten
     const RuleState& rule = rules_[slot.rule];
     const WallTime end = now.wall + (block.until() - now.monotonic);
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(end.time_since_epoch()).count();

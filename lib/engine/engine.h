@@ -52,7 +52,7 @@ enum class CounterUse : std::uint8_t {
 /// "Tell the store." What the controller hands on as a CounterWrite. delta and returned 0: only read.
 struct EngineWrite {
   std::uint64_t key = 0;
-  std::string_view name;  ///< valid until the next count() or step()
+  std::string_view name;  ///< valid until clear_writes()
   Ordinal ordinal = 0;
   Duration interval{};  ///< that the ordinal counts
   std::uint64_t delta = 0;
@@ -81,7 +81,8 @@ struct BucketCharge {
   double scale = 1;
 };
 
-/// Not thread-safe. Allocates only for keys never seen before.
+/// Not thread-safe. Allocates for keys never seen before, and where more becomes known of one than its own
+/// counts; both bounded by the number of keys.
 class Engine {
  public:
   /// @param rules  valid; copied in part

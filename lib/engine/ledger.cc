@@ -32,8 +32,7 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   assert(key != 0 && find(key) == none);
   SlotIndex slot = free_;
   if (slot != none) {
-    free_ = slots_[slot].detail;
-    slots_[slot].detail = no_index;
+    free_ = pasts_[slot].name;
   } else if (slots_.size() < capacity_) {
     slot = end();
     slots_.emplace_back();
@@ -51,7 +50,7 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   return slot;
 }
 
-void Ledger::erase(SlotIndex slot) noexcept {
+void Ledger::erase(SlotIndex slot) {
   std::size_t hole = home(slots_[slot].key);
   while (index_[hole].slot != slot) hole = next(hole);
   // Backward shift: no tombstones, so probes stay short however many keys come and go.
@@ -66,12 +65,17 @@ void Ledger::erase(SlotIndex slot) noexcept {
 
   KeySlot& erased = slots_[slot];
   if (erased.detail != no_index) free_detail(erased.detail);
-  names_.remove(pasts_[slot].name);
+  erased_names_.push_back(pasts_[slot].name);
   pasts_[slot] = KeyPast();
   erased = KeySlot();
-  erased.detail = free_;
+  pasts_[slot].name = free_;
   free_ = slot;
   --size_;
+}
+
+void Ledger::release_names() noexcept {
+  for (const NamePool::Name name : erased_names_) names_.remove(name);
+  erased_names_.clear();
 }
 
 KeyDetail& Ledger::make_detail(KeySlot& slot) {

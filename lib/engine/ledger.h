@@ -64,7 +64,7 @@ struct alignas(64) KeySlot {
   std::uint64_t unwritten = 0;            ///< counted in `current`, not yet given to the store
   std::uint64_t span_counting = 0;        ///< in the span that runs: offered; cooldown: what the rule counts
   std::uint64_t offered_since_heard = 0;  ///< offered until the last write, since the store was last heard
-  std::uint32_t detail = no_index;        ///< free slots: the next free one
+  std::uint32_t detail = no_index;
   RuleIndex rule = no_rule;
   bool touched : 1 = false;      ///< in the rule's list of keys counted in this span
   bool watched : 1 = false;      ///< in the rule's list of keys to be asked for in every span
@@ -96,10 +96,10 @@ struct KeyPast {
   /// Without detail: what the store has applied of this interval, and of the one before; nobody else had
   /// counted anything.
   std::array<std::uint64_t, 2> alone{};
-  std::uint64_t held = 0;              ///< kept back of an interval that has ended, …
-  std::uint32_t held_age : 8 = 0;      ///< …so many before `current`
-  std::uint32_t first_nodes : 24 = 1;  ///< that were alive when the key was first seen
-  NamePool::Name name = NamePool::none;
+  std::uint64_t held = 0;                ///< kept back of an interval that has ended, …
+  std::uint32_t held_age : 8 = 0;        ///< …so many before `current`
+  std::uint32_t first_nodes : 24 = 1;    ///< that were alive when the key was first seen
+  NamePool::Name name = NamePool::none;  ///< free slots: the number of the next free one
 };
 static_assert(sizeof(KeyPast) == 48);
 
@@ -159,8 +159,10 @@ struct KeyView {
   const KeySlot& slot;
   const KeyPast& past;
   const KeyDetail& detail;  ///< a blank one where it has none
-  std::string_view name;    ///< "rule|value"
+  const NamePool& names;
 
+  /// "rule|value"
+  std::string_view name() const noexcept { return names.text(past.name); }
   /// This node's part of the key's traffic, in (0, 1].
   double share() const noexcept {
     return slot.detail != no_index ? detail.demand.share() : 1.0 / past.first_nodes;
@@ -207,7 +209,9 @@ class Ledger {
 
   /// A fresh slot for a key that has none, or `none` when all are taken. @pre key != 0
   SlotIndex insert(std::uint64_t key, std::string_view name, std::uint32_t nodes);
-  void erase(SlotIndex slot) noexcept;
+  /// The key is forgotten. Its name can still be read until release_names(): writes may be under way with it.
+  void erase(SlotIndex slot);
+  void release_names() noexcept;
 
   SlotIndex index_of(const KeySlot& slot) const noexcept {
     return static_cast<SlotIndex>(&slot - slots_.data());
@@ -231,7 +235,7 @@ class Ledger {
   /// Has a key go on without its detail. @pre nobody else has counted anything of it
   void drop_detail(KeySlot& slot) noexcept;
   std::string_view name(const KeySlot& slot) const noexcept { return names_.text(past(slot).name); }
-  KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), name(slot)}; }
+  KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), names_}; }
 
   /// What a key's share was taken to be when it was first seen.
   double first_share(const KeySlot& slot) const noexcept { return 1.0 / past(slot).first_nodes; }
@@ -276,6 +280,7 @@ class Ledger {
   std::vector<KeyPast> pasts_;
   std::vector<Entry> index_;  // linear probing, two thirds full at most
   NamePool names_;
+  std::vector<NamePool::Name> erased_names_;
   std::vector<std::unique_ptr<KeyDetail[]>> details_;
   KeyDetail blank_;
   std::uint32_t free_detail_ = no_index;

@@ -177,7 +177,7 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
     const std::lock_guard lock(control_mutex_);
     engine_.for_each_key([&](const KeyView& key) {
       const Block& block = key.detail.block;
-      keys.push_back({.name = std::string(key.name),
+      keys.push_back({.name = std::string(key.name()),
                       .rule = key.slot.rule,
                       .offered = key.slot.current.offered,
                       .admitted = key.slot.current.admitted,
@@ -193,7 +193,8 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   return keys;
 }
 
-std::size_t NodeCore::memory() const noexcept {
+std::size_t NodeCore::memory() const {
+  const std::lock_guard lock(control_mutex_);
   std::size_t bytes = engine_.memory();
   for (const SpanTable& table : tables_) bytes += table.memory();
   for (const WindowPools& pools : plan_.pools) bytes += pools.memory();

@@ -44,7 +44,7 @@ class NodeCore {
 
   Figures figures() const;
   std::vector<KeyFigures> top(std::size_t count) const;
-  std::size_t memory() const noexcept;
+  std::size_t memory() const;
 
  private:
   void end_thread();

@@ -81,7 +81,7 @@ bool Throttle::stop(Duration patience) { return core_->stop(patience); }
 Instant Throttle::advance(Instant now) { return core_->advance(now); }
 Figures Throttle::figures() const { return core_->figures(); }
 std::vector<KeyFigures> Throttle::top(std::size_t count) const { return core_->top(count); }
-std::size_t Throttle::memory() const noexcept { return core_->memory(); }
+std::size_t Throttle::memory() const { return core_->memory(); }
 
 std::vector<RuleIndex> Throttle::rules_for(const Request& request) const {
   Classifier::Scratch scratch;

@@ -282,9 +282,27 @@ MUTANTS = [
     ),
     worker(
         "a worker that had nothing to do decides by what it knew then",
-        "Worker.ThatHadNothingToDoForManyWindowsTakesUpTheOneThatRunsBeforeItDecides",
+        "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_keys",
         "if (!window_is_known(window)) return quiescent();",
         "if (!window_is_known(window)) return;",
+    ),
+    worker(
+        "admit() decides by windows that are over",
+        "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit",
+        "Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {\n  catch_up();",
+        "Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {\n",
+    ),
+    worker(
+        "admit_burst() decides by windows that are over",
+        "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_burst",
+        "std::span<Decision> decisions, Detail detail) noexcept {\n  catch_up();",
+        "std::span<Decision> decisions, Detail detail) noexcept {\n",
+    ),
+    worker(
+        "admit_key() decides by windows that are over",
+        "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_key",
+        "MonotonicTime now) noexcept {\n  catch_up();\n  key_bytes_.clear();",
+        "MonotonicTime now) noexcept {\n\n  key_bytes_.clear();",
     ),
     worker(
         "a worker draws from its pool although that serves a later window",

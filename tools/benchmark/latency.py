@@ -56,7 +56,7 @@ def report(sets, context):
             ratio = curves[name][p99] / curves["alone"][p99]
             rows.append((words, *cells, f"{ratio:.2f}", sum(run["spans"] for run in each), sum(run["publications"] for run in each),
                          sum(run["syncs"] for run in each), sum(run["switches"] for run in each),
-                         f"{sum(run['refused'] for run in each):,} of {sum(run['bursts'] for run in each) * 32 / 1e6:.0f}",
+                         f"{sum(run['refused'] for run in each):,} of {sum(run['decided'] for run in each) / 1e6:.0f}",
                          f"{median([run['cpu_share'] for run in each]):.0%}"))
             if name != "alone":
                 aims.append((f"p99, {words} / no controller", f"{figures['keys']:,}", f"{ratio:.2f}", f"≤ {AIM}", verdict(ratio <= AIM)))

@@ -56,7 +56,7 @@ class WEIR_API Worker {
   /// Idempotent.
   void offline() noexcept;
   /// Reports that no decision is in progress, and takes up what the controller has published. Call once per
-  /// loop.
+  /// loop. (A decision that finds that it has not been for windows does so itself, before it begins.)
   void quiescent() noexcept;
 
   /// Decides on one request under all rules that apply: refused by one, it is charged to none.
@@ -156,7 +156,8 @@ struct ThrottleResult;
 /// One node. Destroying it stops the controller; workers must be offline by then.
 class WEIR_API Throttle {
  public:
-  /// Checks the configuration and allocates all memory. Does not connect yet.
+  /// Checks the configuration and allocates all memory but for keys' names and what the controller comes to
+  /// know of some of them, which is bounded by their number. Does not connect yet.
   static ThrottleResult create(const Config& config, const ThrottleOptions& options);
   ~Throttle();
   Throttle(const Throttle&) = delete;
@@ -188,8 +189,9 @@ class WEIR_API Throttle {
   std::vector<RuleIndex> rules_for(const Request& request) const;
   /// The name of the key under which a rule counts a request, e.g. "login|203.0.113.7".
   std::string key_name(RuleIndex rule, const Request& request) const;
-  /// What the tables take, in bytes, all workers together.
-  std::size_t memory() const noexcept;
+  /// What the tables take, in bytes, all workers together. Any thread, not a worker's path. Grows, as keys
+  /// come, by their names and by what is known of some from other nodes; see README.
+  std::size_t memory() const;
 
  private:
   explicit Throttle(std::unique_ptr<NodeCore> core);

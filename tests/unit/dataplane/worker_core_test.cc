@@ -262,7 +262,9 @@ TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesA
   plane.cores[0]->offline();
 }
 
-TEST(Worker, ThatHadNothingToDoForManyWindowsTakesUpTheOneThatRunsBeforeItDecides) {
+class IdleWorker : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(IdleWorker, TakesUpTheWindowThatRunsBeforeItDecides) {
   Plane plane({window_of(100)});
   std::vector<std::unique_ptr<Publication>> turns;
   const std::array<AllowancePool*, 3> pools{&plane.running, &plane.later, &plane.ended};
@@ -278,15 +280,29 @@ TEST(Worker, ThatHadNothingToDoForManyWindowsTakesUpTheOneThatRunsBeforeItDecide
                      .ended_number = window - 1}};
     plane.slot.publish(&next);
   }
-  const Key ann = plane.cores[0]->key(0, "ann");
+  WorkerCore& worker = *plane.cores[0];
+  const std::string_view call = GetParam();
+  const Request request = get();
+  const Key ann = worker.key(0, "ann");
   std::array<Verdict, 1> verdict{Verdict::block};
-  plane.cores[0]->admit_keys({&ann, 1}, MonotonicTime(1ms), verdict);
+  std::array<Decision, 1> decision;
+  if (call == "admit") verdict[0] = worker.admit(request, MonotonicTime(1ms)).verdict;
+  if (call == "admit_key") verdict[0] = worker.admit_key(0, "ann", 1, MonotonicTime(1ms)).verdict;
+  if (call == "admit_keys") worker.admit_keys({&ann, 1}, MonotonicTime(1ms), verdict);
+  if (call == "admit_burst") {
+    worker.admit_burst({&request, 1}, MonotonicTime(1ms), decision, Detail::full);
+    verdict[0] = decision[0].verdict;
+  }
   EXPECT_EQ(verdict[0], Verdict::admit);
   std::uint64_t drawn = 0;
   pools[5 % 3]->for_each_cell([&](AllowanceCell& cell) { drawn += cell.drawn.load(); });
   EXPECT_GT(drawn, 0U);
   plane.cores[0]->offline();
 }
+
+INSTANTIATE_TEST_SUITE_P(Calls, IdleWorker,
+                         ::testing::Values("admit", "admit_key", "admit_keys", "admit_burst"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
   Plane plane({rule_of("parent", 2), rule_of("child", 100, {by_header("user")})});

@@ -23,6 +23,31 @@ TEST(Step1, TheLastSpanOfAnIntervalIsPushedAfterItsEndAndStillBelongsToIt) {
   EXPECT_EQ(node.step(1000ms), (Written{{{"login|a", first_ordinal}, 5}}));
 }
 
+// It is written and forgotten in one step: the write must still know its name.
+TEST(Step1, AStragglersCountOfAKeyThatIsForgottenAtOnceIsWrittenUnderItsName) {
+  EngineNode node(rule_of(100));
+  for (Duration now = 100ms; now < 3s; now += 100ms) node.step(now);
+  node.count(900ms, 7);
+  const auto written = node.step(3s);
+  EXPECT_EQ(written,
+            (std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>>{{{"login|a", 1000}, 7}}));
+  EXPECT_EQ(node.engine.keys(), 0U);
+}
+
+TEST(Step1, AStragglersBlockThatIsOverWhenItsKeyIsForgottenIsNotTold) {
+  EngineNode node(rule_of(100));
+  // Keys come and go, so that free places lie before and behind.
+  for (int i = 0; i < 600; ++i) node.count(0ms, 1, 1, never, "other" + std::to_string(i));
+  for (Duration now = 100ms; now < 4s; now += 100ms) node.step(now);
+  for (int i = 0; i < 600; ++i)
+    node.count(900ms, 101, 100, EngineNode::at(900ms).monotonic, "other" + std::to_string(i));
+  node.step(4s);
+  EXPECT_TRUE(std::none_of(node.pending.begin(), node.pending.end(), [](const EngineNode::Pending& write) {
+    return write.use == CounterUse::blocked && write.raised_to > 0;
+  }));
+  EXPECT_EQ(node.engine.keys(), 0U);
+}
+
 TEST(Step1, AStragglersCountGoesToItsOwnOrdinalNotToTheRunningOne) {
   EngineNode node(rule_of(100));
   node.step(1000ms);
@@ -326,7 +351,8 @@ TEST(Step6, ANodeThatSeesLittleOfAKeyMayStillAdmitOne) {
   node.engine.sync_result(false, EngineNode::at(1200ms));
   // A part of the limit below one request: one, as often as that part says.
   int admitted = 0;
-  for (int second = 2; second < 102; ++second) admitted += static_cast<int>(node.state(second * 1000ms).allowance);
+  for (int second = 2; second < 102; ++second)
+    admitted += static_cast<int>(node.state(second * 1000ms).allowance);
   EXPECT_NEAR(admitted, 30, 2);
 }
 
