@@ -4,11 +4,13 @@
 // count and by the ports', and the rules have counted each request.
 //
 // Sources of frames, none of which is a traffic generator on the worker's core:
-//   null-4096, null-16384  net_null that copies nothing, over a FIFO pool of so many mbufs filled beforehand
-//   loop                   net_ring in a loop: frames go round; the ceiling, for nothing is allocated or
-//   freed fresh                  written by another core just before: what a real device's frames are like.
-//   Here the
-//                          time runs from the moment the frames are there until the last has left
+//   null-4096, null-16384: net_null that copies nothing, over a FIFO pool of so many mbufs filled beforehand.
+//
+//   loop: net_ring in a loop, frames go round. The ceiling, for nothing is allocated or freed.
+//
+//   fresh: written by another core just before, which is what a real device's frames are like. Here the time
+//   runs from the moment the frames are there until the last has left.
+//
 // The time of the first two kinds is the worker's thread's own: the machine may be lent to others meanwhile.
 #include <rte_eal.h>
 #include <rte_errno.h>
