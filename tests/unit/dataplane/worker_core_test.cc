@@ -90,6 +90,22 @@ struct Plane {
     for (auto& core : cores) core->quiescent();
   }
 
+  /// The next window begins, 1, 2, …; three pools take turns. No worker takes it up by this. @return its pool
+  AllowancePool& begin_window(std::uint64_t number) {
+    const std::array<AllowancePool*, 3> pools{&running, &later, &ended};
+    auto next = std::make_unique<Publication>(*published.back());
+    next->generation += 1;
+    next->windows = {{.ends = MonotonicTime(2s),
+                      .running = pools[number % 3],
+                      .ended = pools[(number - 1) % 3],
+                      .settled = true,
+                      .running_number = number,
+                      .ended_number = number - 1}};
+    slot.publish(next.get());
+    published.push_back(std::move(next));
+    return *pools[number % 3];
+  }
+
   std::uint64_t key(RuleIndex rule, const Request& request) {
     Classifier::Scratch scratch;
     KeyBytes bytes;
@@ -238,20 +254,8 @@ TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesA
     return plane.cores[0]->admit_key(0, user, 1, MonotonicTime(1ms)).verdict == Verdict::admit;
   };
   EXPECT_TRUE(admits("ann"));
-  // Three pools take turns; the worker does not report.
-  const std::array<AllowancePool*, 3> pools{&plane.running, &plane.later, &plane.ended};
-  std::vector<std::unique_ptr<Publication>> turns;
   for (std::uint64_t window = 1; window <= 4; ++window) {
-    turns.push_back(std::make_unique<Publication>(*plane.published.back()));
-    Publication& next = *turns.back();
-    next.generation += window;
-    next.windows = {{.ends = MonotonicTime(2s),
-                     .running = pools[window % 3],
-                     .ended = pools[(window - 1) % 3],
-                     .settled = true,
-                     .running_number = window,
-                     .ended_number = window - 1}};
-    plane.slot.publish(&next);
+    plane.begin_window(window);
     EXPECT_EQ(admits(window == 1   ? "bob"
                      : window == 2 ? "cho"
                      : window == 3 ? "dee"
@@ -266,20 +270,8 @@ class IdleWorker : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(IdleWorker, TakesUpTheWindowThatRunsBeforeItDecides) {
   Plane plane({window_of(100)});
-  std::vector<std::unique_ptr<Publication>> turns;
-  const std::array<AllowancePool*, 3> pools{&plane.running, &plane.later, &plane.ended};
-  for (std::uint64_t window = 1; window <= 5; ++window) {
-    turns.push_back(std::make_unique<Publication>(*plane.published.back()));
-    Publication& next = *turns.back();
-    next.generation += window;
-    next.windows = {{.ends = MonotonicTime(2s),
-                     .running = pools[window % 3],
-                     .ended = pools[(window - 1) % 3],
-                     .settled = true,
-                     .running_number = window,
-                     .ended_number = window - 1}};
-    plane.slot.publish(&next);
-  }
+  for (std::uint64_t window = 1; window <= 4; ++window) plane.begin_window(window);
+  AllowancePool& running = plane.begin_window(5);
   WorkerCore& worker = *plane.cores[0];
   const std::string_view call = GetParam();
   const Request request = get();
@@ -295,7 +287,7 @@ TEST_P(IdleWorker, TakesUpTheWindowThatRunsBeforeItDecides) {
   }
   EXPECT_EQ(verdict[0], Verdict::admit);
   std::uint64_t drawn = 0;
-  pools[5 % 3]->for_each_cell([&](AllowanceCell& cell) { drawn += cell.drawn.load(); });
+  running.for_each_cell([&](AllowanceCell& cell) { drawn += cell.drawn.load(); });
   EXPECT_GT(drawn, 0U);
   plane.cores[0]->offline();
 }
