@@ -27,6 +27,9 @@ constexpr std::uint32_t ledger_keys_per_reserved = 16;
 constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t taken_together = 256;
+// A worker's grants are emptied when there is little room left and half of them are idle; not soon again: it
+// costs a window without them.
+constexpr std::uint32_t drains_between_emptying = 64;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -37,6 +40,11 @@ Controller::Controller(ControllerParts parts)
       publisher_(parts_.publication, parts_.quiescence),
       wary_(parts_.pools.size()),
       workers_(parts_.quiescence.workers()),
+      grants_(parts_.rules.size()),
+      grant_windows_(parts_.rules.size()),
+      heavy_(parts_.pools.size()),
+      heavy_next_(parts_.pools.size()),
+      begun_(parts_.pools.size()),
       shortest_span_(Duration::max()) {
   for (const Rule& rule : parts_.rules) {
     shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
@@ -70,6 +78,7 @@ Instant Controller::advance(Instant own) {
     for (WindowPools& pools : parts_.pools) pools.turn_to(now);
     parts_.engine.step(now);
     for (WindowPools& pools : parts_.pools) pools.settle();
+    for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
     awaits_first_answer_ = !parts_.engine.writes().empty();
     submit(now);
@@ -128,7 +137,12 @@ void Controller::flip(Instant now) {
     if (!parts_.pools[window].turn_to(now)) continue;
     turned.push_back(&parts_.pools[window]);
     reserve_cells(window);
+    renew_grants(window);
+    heavy_[window] = std::exchange(heavy_next_[window], {});
   }
+  refused_ = 0;
+  // Relaxed: a refusal that comes later is found where the key is looked up.
+  for (const auto& grants : parts_.grants) refused_ |= grants->refused.load(std::memory_order_relaxed);
 
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
@@ -217,6 +231,7 @@ void Controller::drain(std::size_t index) {
     for (const Credit& credit : std::span(credits).first(std::exchange(unused, 0))) give_back(credit);
   };
   table.for_each([&](const CountedKey& counted) {
+    note_heavy(counted, runs[parts_.window_of_rule[counted.rule]]);
     counts[count++] = {.rule = counted.rule,
                        .key = counted.key,
                        .key_bytes = counted.name,
@@ -231,12 +246,78 @@ void Controller::drain(std::size_t index) {
     if (count == counts.size()) take_some();
   });
   take_some();
+  harvest(index);
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
       parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
                                    overflows[rule].admitted);
   table.close(limits_);
+}
+
+// What the worker admitted out of its grants in the windows that its span lay in. What it has admitted since
+// in the same windows is of the next span, but comes to the same sums.
+void Controller::harvest(std::size_t index) {
+  const SpanTable& table = parts_.tables[index * tables_per_worker + (workers_[index].table ^ 1)];
+  GrantTable& grants = *parts_.grants[index];
+  std::uint32_t active = 0;
+  if (!table.grant_turns.empty()) {
+    for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
+      grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
+    std::array<SpanCount, drained_together> counts;
+    std::size_t count = 0;
+    const auto take_some = [&] { parts_.engine.count(std::span(counts).first(std::exchange(count, 0))); };
+    active = grants.harvest(grant_windows_, [&](const GrantUse& use) {
+      counts[count++] = {.rule = use.rule,
+                         .key = use.key,
+                         .key_bytes = use.name,
+                         .began = table.began.wall,
+                         .offered = use.admitted,
+                         .admitted = use.admitted};
+      if (count == counts.size()) take_some();
+    });
+    take_some();
+  }
+  empty_grants(workers_[index], grants, active);
+}
+
+void Controller::empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {
+  ++worker.drains_since_emptied;
+  if (worker.grant_turn % 2 != 0) {
+    // Told at the drain before this one: by now the worker knows.
+    grants.clear();
+    ++worker.grant_turn;
+    worker.drains_since_emptied = 0;
+  } else if (grants.crowded() && active < grants.held() / 2 &&
+             worker.drains_since_emptied >= drains_between_emptying) {
+    ++worker.grant_turn;
+  }
+}
+
+// Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
+// workers that may not ask for it.
+void Controller::note_heavy(const CountedKey& counted, bool runs) {
+  if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr) return;
+  const std::uint64_t limit = limits_[counted.rule];
+  // Relaxed: whoever owns the cell by now, it is only about what is set aside.
+  if (counted.cell->key.load(std::memory_order_relaxed) != counted.key ||
+      counted.cell->left_of(limit) > limit / 2)
+    return;
+  const std::uint16_t window = parts_.window_of_rule[counted.rule];
+  (runs ? heavy_next_ : heavy_)[window].emplace(counted.key, counted.rule);
+}
+
+void Controller::renew_grants(std::size_t window) {
+  for (std::size_t i = 0; i < grants_.size(); ++i) {
+    if (parts_.window_of_rule[i] != window) continue;
+    RuleGrant& grant = grants_[i];
+    grant.before = std::exchange(grant.reserve, 0);
+    grant.allowance = parts_.engine.default_of(static_cast<RuleIndex>(i)).allowance;
+    // What was granted before the clock was set back may have been used.
+    const bool may = may_be_granted(parts_.rules[i]) && parts_.pools[window].runs_first();
+    grant.most = may ? standing_grant(grant.allowance, parts_.quiescence.workers()) : 0;
+    grant.reserve = std::uint64_t{grant.most} * parts_.quiescence.workers();
+  }
 }
 
 void Controller::decide(Instant now, bool end_all) {
@@ -270,21 +351,84 @@ void Controller::publish(Instant now, bool judged) {
   }
   next->table_of_worker.clear();
   for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
+  publish_grants(*next);
+  publish_keys(*next, now);
+  tell_changes(*next);
+  publisher_.publish(std::move(next));
+  figures_.generation = publisher_.generation();
+}
 
+void Controller::publish_grants(Publication& next) {
+  next.refused = next.judged ? 0 : refused_;
+  next.grant_turn_of_worker.clear();
+  for (const WorkerState& worker : workers_) next.grant_turn_of_worker.push_back(worker.grant_turn);
+  next.grants.clear();
+  next.reserves.clear();
+  for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
+    const RuleGrant& grant = grants_[rule];
+    const bool holds = next.defaults[rule].allowance >= grant.allowance / 2;
+    next.grants.push_back(holds ? grant.most : 0);
+    // A worker that still counts for the window before reads this too.
+    next.reserves.push_back(std::max(grant.reserve, grant.before));
+  }
+}
+
+void Controller::publish_keys(Publication& next, Instant now) {
   overrides_.clear();
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
   parts_.engine.for_each_override({flipped_.wall, now.monotonic},
                                   [&](const KeyOverride& override) { overrides_.push_back(override); });
-  next->reset_keys(overrides_.size());
-  for (const KeyOverride& override : overrides_)
-    next->add_key({.key = override.key,
-                   .terms = {override.allowance, override.factor},
-                   .blocked_until = override.blocked_until,
-                   .opens_at = override.opens_at,
-                   .opens_by = override.opens_by});
-  tell_changes(*next);
-  publisher_.publish(std::move(next));
-  figures_.generation = publisher_.generation();
+  const Publication* const before = publisher_.current();
+  std::size_t most = overrides_.size() + (before != nullptr ? before->ungranted_keys() : 0);
+  for (const Keys& heavy : heavy_) most += heavy.size();
+  next.reset_keys(most);
+  const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
+  const auto number = [&](RuleIndex rule) { return next.windows[window(rule)].running_number; };
+  const auto is_ungranted = [](const KeyState& state) { return state.ungranted_since != KeyState::granted; };
+  // Nobody has been in a window that is told of for the first time.
+  const auto ungranted_since = [&](std::uint64_t key, RuleIndex rule) {
+    if (before != nullptr)
+      if (const KeyState* known = before->find(key); known != nullptr && is_ungranted(*known))
+        return known->ungranted_since;
+    return number(rule) > begun_[window(rule)] ? number(rule) : begun_[window(rule)] + 1;
+  };
+
+  for (const KeyOverride& override : overrides_) {
+    const RuleIndex rule = override.rule;
+    const KeyTerms& usual = next.defaults[rule];
+    const bool grantable = override.blocked_until == never && override.factor == usual.factor &&
+                           override.allowance >= usual.allowance / 2 &&
+                           !heavy_[window(rule)].contains(override.key);
+    next.add_key({.key = override.key,
+                  .terms = {override.allowance, override.factor},
+                  .blocked_until = override.blocked_until,
+                  .opens_at = override.opens_at,
+                  .opens_by = override.opens_by,
+                  .ungranted_since = grants_[rule].reserve == 0 || grantable
+                                         ? KeyState::granted
+                                         : ungranted_since(override.key, rule),
+                  .rule = rule});
+  }
+  const auto add = [&](std::uint64_t key, RuleIndex rule, std::uint64_t since) {
+    if (next.find(key) != nullptr) return;
+    next.add_key({.key = key, .terms = next.defaults[rule], .ungranted_since = since, .rule = rule});
+  };
+  for (const Keys& heavy : heavy_)
+    for (const auto& [key, rule] : heavy) add(key, rule, ungranted_since(key, rule));
+  // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
+  if (before != nullptr)
+    before->for_each_key([&](const KeyState& state) {
+      if (is_ungranted(state) && before->windows[window(state.rule)].running_number == number(state.rule))
+        add(state.key, state.rule, state.ungranted_since);
+    });
+
+  ungranted_keys_.clear();
+  next.for_each_key([&](const KeyState& state) {
+    if (is_ungranted(state)) ungranted_keys_.push_back(state.key);
+  });
+  next.set_ungranted(ungranted_keys_);
+  for (std::size_t i = 0; i < begun_.size(); ++i)
+    begun_[i] = std::max(begun_[i], next.windows[i].running_number);
 }
 
 // What a worker took from an earlier publication of this span it need not look up again, but for the keys

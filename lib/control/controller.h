@@ -11,14 +11,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "control/publisher.h"
 #include "control/store_clock.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
+#include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/span_table.h"
@@ -44,6 +47,7 @@ struct ControllerParts {
   std::span<const std::uint16_t> window_of_rule;  ///< index into `pools`, by rule
   std::span<const BucketTerms> bucket_of_rule;    ///< by rule; of other algorithms without meaning
   std::span<SpanTable> tables;                    ///< tables_per_worker of each worker, one after the other
+  std::span<const std::unique_ptr<GrantTable>> grants;  ///< one of each worker
   Quiescence& quiescence;
   PublicationSlot& publication;
   std::span<WindowPools> pools;
@@ -86,12 +90,28 @@ class Controller {
     bool draining = false;         // its other table still holds the counts of a span that has ended
     std::uint64_t flip_token = 0;  // the grace period after which that table is ours
     std::uint64_t flip = 0;        // the number of the flip that gave it its table
+    std::uint32_t grant_turn = 0;  // Publication::grant_turn_of_worker
+    std::uint32_t drains_since_emptied = 0;
   };
+  /// What a rule's keys are granted in the window that runs.
+  struct RuleGrant {
+    std::uint32_t most = 0;       // by each worker
+    std::uint64_t allowance = 0;  // of the node, when the window began
+    std::uint64_t reserve = 0;    // by all workers together, …
+    std::uint64_t before = 0;     // …and in the window before
+  };
+  using Keys = std::unordered_map<std::uint64_t, RuleIndex>;
 
   bool flip_due(Instant now) const noexcept;
   void flip(Instant now);
   void drain_passed(Instant now);
   void drain(std::size_t worker);
+  void harvest(std::size_t worker);
+  void empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
+  void note_heavy(const CountedKey& counted, bool runs);
+  void renew_grants(std::size_t window);
+  void publish_grants(Publication& next);
+  void publish_keys(Publication& next, Instant now);
   void decide(Instant now, bool end_all);
   void publish(Instant now, bool judged);
   void tell_changes(Publication& next);
@@ -109,6 +129,13 @@ class Controller {
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   std::vector<WorkerState> workers_;
+  std::vector<RuleGrant> grants_;           // by rule
+  std::vector<GrantWindow> grant_windows_;  // by rule; while harvesting
+  std::vector<Keys> heavy_;                 // by window: not granted in the one that runs, …
+  std::vector<Keys> heavy_next_;            // …nor in the next one
+  std::vector<std::uint64_t> begun_;        // by window: the latest that has ever been published
+  std::vector<std::uint64_t> ungranted_keys_;
+  std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
   std::vector<KeyOverride> overrides_;
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
   std::vector<std::uint64_t> changed_;                      // keys, since then

@@ -24,16 +24,20 @@ bool is_bucket(Algorithm algorithm) noexcept {
 
 }  // namespace
 
-WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables)
+WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
+                       GrantTable& grants)
     : plane_(plane),
       index_(index),
       tables_(tables),
       table_(&tables[0]),
+      grants_(grants),
       key_hash_(plane.hash_key),
       counters_(plane.terms.size()) {
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
+  grant_clocks_.resize(windows);
+  rule_grants_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
 }
@@ -42,8 +46,10 @@ void WorkerCore::online() noexcept {
   if (online_) return;
   online_ = true;
   // Before the controller may hand a table over or take one: until now they are as new.
-  if (!std::exchange(pages_touched_, true))
+  if (!std::exchange(pages_touched_, true)) {
     for (SpanTable& table : tables_) table.touch_pages();
+    grants_.touch_pages();
+  }
   plane_.quiescence.online(index_);
   take_up_publication();
 }
@@ -69,12 +75,53 @@ void WorkerCore::take_up_publication() noexcept {
   publication_ = published;
   generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];
+  if (assigned != table_) {
+    const KeyFilter::Bits refused = grants_.refused.load(std::memory_order_relaxed);
+    grants_.refused.store(0, std::memory_order_relaxed);
+    refused_before_ |= refused;
+  }
+  if (published->judged) refused_before_ = 0;
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
-    table_ = assigned;
+    const bool other_table = std::exchange(table_, assigned) != assigned;
     table_->began = published->began;
     windows_ = published->windows;
+    table_->grant_turns.clear();
+    for (std::size_t window = 0; window < windows_.size(); ++window) {
+      grant_clocks_[window].turn_to(windows_[window].running_number, other_table);
+      table_->grant_turns.push_back(grant_clocks_[window].turn);
+    }
   }
+  take_up_grants();
+}
+
+void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) noexcept {
+  if (other_table) renewed = false;
+  if (running == number) return;
+  // Nothing has been used in a window that was left again in the same, empty table.
+  if (!std::exchange(renewed, true)) window = GrantWindow(++turn);
+  number = running;
+  // One that the clock has come back to is begun anew here, so that it would be granted twice.
+  if (running <= latest) since = std::max(since, running + 1);
+  latest = std::max(latest, running);
+}
+
+void WorkerCore::take_up_grants() noexcept {
+  refused_ = publication_->refused | refused_before_ | grants_.refused.load(std::memory_order_relaxed);
+  const std::uint32_t turn = publication_->grant_turn_of_worker[index_];
+  const bool emptied = std::exchange(grant_turn_, turn) != turn;
+  for (std::size_t window = 0; window < windows_.size(); ++window) {
+    GrantClock& clock = grant_clocks_[window];
+    const std::uint64_t running = publication_->windows[window].running_number;
+    // What it used in the window that runs has been forgotten.
+    if (emptied) clock.since = std::max(clock.since, running + 1);
+    clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;
+  }
+  for (std::size_t rule = 0; rule < rule_grants_.size(); ++rule) {
+    const GrantClock& clock = grant_clocks_[plane_.terms[rule].window];
+    rule_grants_[rule] = {clock.holds ? publication_->grants[rule] : 0, clock.window};
+  }
+  any_ungranted_ = refused_ != 0 || publication_->ungranted_keys() > 0;
 }
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for. Where
@@ -105,8 +152,16 @@ void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
 }
 
 void WorkerCore::prefetch(const Plan& plan) const noexcept {
+  if (publication_ == nullptr) return;
   for (std::size_t i = 0; i < plan.count; ++i)
-    if (!plan.keys[i].dense) table_->prefetch(plan.keys[i].key);
+    if (!plan.keys[i].dense) prefetch_line(plan.keys[i].key, plan.keys[i].rule);
+}
+
+void WorkerCore::prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept {
+  if (rule_grants_[rule].most > 0)
+    grants_.prefetch(key);
+  else
+    table_->prefetch(key);
 }
 
 // Finds the keys' places, whose lines have come meanwhile, and has all that they will need beyond these lines
@@ -115,13 +170,27 @@ void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
   if (publication_ == nullptr) return;  // then the tables are the controller's
   for (std::size_t i = 0; i < plan.count; ++i) {
     PlannedKey& planned = plan.keys[i];
-    if (!planned.dense) planned.place = table_->locate(planned.key);
     const RuleTerms& terms = plane_.terms[planned.rule];
+    if (find_grant(planned, terms.weight * multiplier)) continue;
+    if (!planned.dense) planned.place = table_->locate(planned.key);
     if (planned.place != SpanTable::nowhere &&
         table_->has_ready(planned.place, planned.key, terms.weight * multiplier, generation_))
       continue;
     prefetch_beyond_line(planned.key, planned.place, planned.rule);
   }
+}
+
+// Whether what is left of the worker's grant of a key is enough for a request.
+bool WorkerCore::find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept {
+  planned.grant = GrantTable::nowhere;
+  const Grant& grant = rule_grants_[planned.rule];
+  // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+  if (weight - 1 >= grant.most) return false;
+  const GrantTable::Place place = grants_.locate(planned.key);
+  if (place == GrantTable::nowhere || weight > left_of(grant, place) || is_ungranted(planned.key))
+    return false;
+  planned.grant = place;
+  return true;
 }
 
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
@@ -166,7 +235,8 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
 }
 
 void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
-  for (const Key& key : keys) table_->prefetch(key.hash_);
+  if (publication_ == nullptr) return;
+  for (const Key& key : keys) prefetch_line(key.hash_, key.rule_);
 }
 
 void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
@@ -193,7 +263,10 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
   // all.
   RuleIndex rule = no_rule;
   std::uint64_t rule_weight = 0;
+  Grant grant;
   std::uint64_t admitted = 0;
+  bool by_grant = false;
+  const GrantTable::Lines granted = grants_.lines();
   const SpanTable::Lines lines = table_->lines();
   const std::uint32_t generation = generation_;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -202,13 +275,21 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
       if (admitted > 0) count_admitted(rule, std::exchange(admitted, 0));
       rule = key.rule_;
       rule_weight = plane_.terms[rule].weight;
+      grant = rule_grants_[rule];
     }
     bool taken;
     const std::uint64_t weight = rule_weight * key.weight;
+    verdicts[i] = Verdict::admit;
+    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+    if (weight - 1 < grant.most && granted.use(key.hash_, static_cast<std::uint32_t>(weight), grant.most,
+                                               grant.window, [&] { return !is_ungranted(key.hash_); })) {
+      ++admitted;
+      by_grant = true;
+      continue;
+    }
     const SpanTable::Place place =
         key.dense_ ? lines.take(table_->place_of_rule(rule), key.hash_, weight, generation, taken)
                    : lines.locate_and_take(key.hash_, weight, generation, taken);
-    verdicts[i] = Verdict::admit;
     admitted += taken;
     if (taken) [[likely]]
       continue;
@@ -216,6 +297,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
     prefetch_beyond_line(key.hash_, place, rule);
   }
   if (admitted > 0) count_admitted(rule, admitted);
+  if (by_grant) table_->counted_beside = true;
 
   for (std::size_t i = 0; i < count; ++i) {
     const Key& key = keys[closer[i].index];
@@ -279,6 +361,7 @@ KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const WindowSta
   const KeyState* state = publication_->find(key);
   if (state != nullptr) blocked_until = state->blocked_until;
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
+  terms.allowance = publication_->drawable(terms.allowance, rule, state, window.running_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
   if (plane_.terms[rule].algorithm == Algorithm::sliding_window && window.ended != nullptr &&
       !publication_->windows[plane_.terms[rule].window].settled)
@@ -318,6 +401,24 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
     entry.fraction = key_terms.factor;
   else
     entry.blocked_until = std::max(blocked_until, early_block(pooled, key, terms, window));
+  use_up_grant(place, key);
+}
+
+// What is left of the worker's grant becomes credit: from now on the key is looked at here.
+void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept {
+  const RuleIndex rule = table_->entry(place).rule;
+  const Grant& grant = rule_grants_[rule];
+  if (grant.most == 0) return;
+  // Nobody had any: then all of the allowance may be drawn.
+  const std::uint64_t window = windows_[plane_.terms[rule].window].running_number;
+  if (const KeyState* state = publication_->find(key); state != nullptr && state->ungranted_since <= window)
+    return;
+  GrantTable::Place granted = grants_.locate(key);
+  if (granted == GrantTable::nowhere) granted = grants_.insert(key, rule, table_->name(place));
+  if (granted == GrantTable::nowhere || !grants_.holds(granted, key)) return;
+  if (grants_.used(granted, grant.window) > GrantTable::most) return;  // it is closed
+  const std::uint32_t used = grants_.close(granted, grant.window);
+  if (used < grant.most) table_->add_credit(place, grant.most - used);
 }
 
 WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept {
@@ -350,9 +451,32 @@ WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&
   return touch_without_entry(planned, now);
 }
 
+WorkerCore::Touched WorkerCore::granted(const PlannedKey& planned) const noexcept {
+  Touched touched;
+  touched.grant = planned.grant;
+  return touched;
+}
+
+// The worker's grant of the key, if it is enough; else its entry.
 template <typename NameOf>
-WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, NameOf&& name_of,
+WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
                                       MonotonicTime now) noexcept {
+  const Grant& grant = rule_grants_[planned.rule];
+  if (weight - 1 < grant.most && !is_ungranted(planned.key)) {
+    Touched touched;
+    touched.grant = grants_.locate(planned.key);
+    if (touched.grant == GrantTable::nowhere)
+      touched.grant = grants_.insert(planned.key, planned.rule, name_of(planned.rule));
+    if (touched.grant != GrantTable::nowhere && grants_.holds(touched.grant, planned.key) &&
+        weight <= left_of(grant, touched.grant))
+      return touched;
+  }
+  return touch_entry(planned, name_of, now);
+}
+
+template <typename NameOf>
+WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& name_of,
+                                            MonotonicTime now) noexcept {
   SpanTable::Place place = planned.place;
   // An earlier request of the burst may have inserted it, or taken its place.
   if (place == SpanTable::nowhere || !table_->holds(place, planned.key))
@@ -405,6 +529,7 @@ bool WorkerCore::window_is_known(std::uint16_t window) const noexcept {
 
 bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                            const RuleTerms& terms, MonotonicTime now) noexcept {
+  if (touched.grant != GrantTable::nowhere) return true;
   if (!window_is_known(terms.window)) [[unlikely]]
     return false;
   switch (terms.algorithm) {
@@ -508,6 +633,10 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, const RuleT
   if (entry->refused_at == never) entry->refused_at = now;
   entry->blocked_until = now + length;
   touched.blocked_until = entry->blocked_until;
+  const KeyFilter::Bits bits = KeyFilter::bits(static_cast<std::uint32_t>(planned.key));
+  refused_ |= bits;
+  any_ungranted_ = true;
+  grants_.refused.store(grants_.refused.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.
   std::int64_t mark = entry->cell->refused_at.load(std::memory_order_relaxed);
   if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)
@@ -529,12 +658,19 @@ void WorkerCore::undraw(const Touched& touched, const RuleTerms& terms, Monotoni
 }
 
 void WorkerCore::charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept {
-  if (touched.entry == nullptr)
+  if (touched.grant != GrantTable::nowhere)
+    use_grant(touched.grant, rule, weight);
+  else if (touched.entry == nullptr)
     table_->overflow(rule).admitted += weight;
   else if (touched.direct)
     touched.entry->drawn += weight;
   else
     table_->charge(touched.place, weight);
+}
+
+void WorkerCore::use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept {
+  grants_.use(place, static_cast<std::uint32_t>(weight), rule_grants_[rule].window);
+  table_->counted_beside = true;
 }
 
 // Whether having credit is all that the key's next requests need. Not where each must be looked at, nor while
@@ -554,8 +690,20 @@ bool WorkerCore::serves_ready(const Touched& touched, const RuleTerms& terms,
   }
 }
 
-std::uint64_t WorkerCore::remaining(const Touched& touched, const RuleTerms& terms,
+// What may be drawn of a key that has no entry, and what is left of the worker's grant.
+std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
+                                               GrantTable::Place place) const noexcept {
+  const WindowState& window = windows_[plane_.terms[planned.rule].window];
+  MonotonicTime blocked_until = never;
+  const std::uint64_t allowance = terms_of(planned.key, planned.rule, window, blocked_until).allowance;
+  const AllowanceCell* cell = window.running->find(planned.key);
+  return (cell != nullptr ? cell->left_of(allowance) : allowance) + left_of(rule_grants_[planned.rule], place);
+}
+
+std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,
                                     MonotonicTime now) const noexcept {
+  if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant);
+  const RuleTerms& terms = plane_.terms[planned.rule];
   const std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
   if (touched.terms.allowance == 0 || now < touched.blocked_until) return 0;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
@@ -565,8 +713,7 @@ std::uint64_t WorkerCore::remaining(const Touched& touched, const RuleTerms& ter
         static_cast<unsigned __int128>(there) * full_price / std::max<TokenPrice>(touched.terms.factor, 1);
     return terms.bucket.tokens(static_cast<std::uint64_t>(priced)) + credit;
   }
-  const std::uint64_t drawn = touched.cell->drawn.load(std::memory_order_relaxed);
-  return (touched.terms.allowance > drawn ? touched.terms.allowance - drawn : 0) + credit;
+  return touched.cell->left_of(touched.terms.allowance) + credit;
 }
 
 Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
@@ -619,18 +766,30 @@ Duration WorkerCore::reset_after(const Touched& touched, const RuleTerms& terms,
 bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept {
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
-    if (planned.place == SpanTable::nowhere) return false;
+    const bool granted = planned.grant != GrantTable::nowhere;
+    if (!granted && planned.place == SpanTable::nowhere) return false;
     // Two keys that look alike are told apart by who looks closer.
     for (std::size_t earlier = 0; earlier < i; ++earlier)
-      if (plan.keys[earlier].place == planned.place) [[unlikely]]
+      if (plan.keys[earlier].grant == planned.grant && (granted || plan.keys[earlier].place == planned.place))
+          [[unlikely]]
         return false;
+    if (granted) {
+      // An earlier request of the burst may have used it.
+      if (plane_.terms[planned.rule].weight * multiplier > left_of(rule_grants_[planned.rule], planned.grant))
+        return false;
+      continue;
+    }
     if (!table_->has_ready(planned.place, planned.key, plane_.terms[planned.rule].weight * multiplier,
                            generation_))
       return false;
   }
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
-    table_->take_ready(planned.place, plane_.terms[planned.rule].weight * multiplier);
+    const std::uint64_t weight = plane_.terms[planned.rule].weight * multiplier;
+    if (planned.grant != GrantTable::nowhere)
+      use_grant(planned.grant, planned.rule, weight);
+    else
+      table_->take_ready(planned.place, weight);
     count_admitted(planned.rule, 1);
   }
   return true;
@@ -645,7 +804,10 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
   const RuleTerms& terms = plane_.terms[plan.keys[0].rule];
   const std::uint64_t weight = terms.weight * multiplier;
   if (detail == Detail::full)
-    tell(decision, plan.keys[0], touched_at(plan.keys[0].place, terms), weight, now);
+    tell(decision, plan.keys[0],
+         plan.keys[0].grant != GrantTable::nowhere ? granted(plan.keys[0])
+                                                   : touched_at(plan.keys[0].place, terms),
+         weight, now);
   else
     name_rule(decision, plan.keys[0].rule, weight);
   return decision;
@@ -669,8 +831,9 @@ Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, 
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
-    Touched& here = *std::construct_at(&touched[i], touch(planned, name_of, now));
     const std::uint64_t weight = terms.weight * multiplier;
+    Touched& here = *std::construct_at(
+        &touched[i], refused ? touch_entry(planned, name_of, now) : touch(planned, weight, name_of, now));
     RuleCounters& counters = counters_[planned.rule];
     counters.offered.add(1);
     if (refused) continue;
@@ -693,6 +856,16 @@ Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, 
     const RuleTerms& terms = plane_.terms[plan.keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = touched[i];
+    if (refused && here.grant != GrantTable::nowhere) {
+      // What is refused is counted with the key's entry.
+      charged[i] = false;
+      here = touch_entry(plan.keys[i], name_of, now);
+    }
+    if (here.grant != GrantTable::nowhere) {
+      charge(here, plan.keys[i].rule, weight);
+      counters_[plan.keys[i].rule].admitted.add(1);
+      continue;
+    }
     if (here.entry == nullptr)
       table_->overflow(plan.keys[i].rule).offered += weight;
     else if (refused || !charged[i])
@@ -740,7 +913,7 @@ void WorkerCore::tell(Decision& decision, const PlannedKey& planned, const Touch
   decision.reset_after = std::max(Duration{}, reset_after(touched, terms, now));
   const bool blocked = decision.verdict == Verdict::block;
   // What is shed is not refused for want of anything.
-  if (!blocked || terms.algorithm != Algorithm::shed) decision.remaining = remaining(touched, terms, now);
+  if (!blocked || terms.algorithm != Algorithm::shed) decision.remaining = remaining(touched, planned, now);
   if (blocked)
     decision.retry_after =
         std::max(Duration{1}, retry_after(touched, planned, weight, decision.remaining, now));
@@ -750,11 +923,13 @@ Decision WorkerCore::peek(const PlannedKey& planned, std::span<const std::byte> 
                           MonotonicTime now) noexcept {
   Decision decision;
   if (publication_ == nullptr) return decision;
-  const Touched touched = touch(
-      planned, [&](RuleIndex) { return name; }, now);
-  if (serves_ready(touched, plane_.terms[planned.rule], now)) table_->make_ready(touched.place);
   const std::uint64_t weight = std::max<std::uint64_t>(plane_.terms[planned.rule].weight, 1);
-  if (remaining(touched, plane_.terms[planned.rule], now) < weight) decision.verdict = Verdict::block;
+  PlannedKey found = planned;
+  const Touched touched = find_grant(found, weight) ? granted(found)
+                                                    : touch_entry(
+                                                          planned, [&](RuleIndex) { return name; }, now);
+  if (serves_ready(touched, plane_.terms[planned.rule], now)) table_->make_ready(touched.place);
+  if (remaining(touched, planned, now) < weight) decision.verdict = Verdict::block;
   tell(decision, planned, touched, weight, now);
   return decision;
 }

@@ -3,11 +3,17 @@
 /// The worker: find the request's keys, see whether each may admit it, charge all or none, count what was
 /// offered.
 ///
-/// Everything a worker writes is its own (its span table, its counters), but for one thing: the cell it draws
-/// a key's allowance from, once per chunk. It reads the publication, the compiled rules, and the clock it is
-/// given.
+/// Everything a worker writes is its own (its grants, its span table, its counters), but for one thing: the
+/// cell it draws a key's allowance from, once per chunk. It reads the publication, the compiled rules, and
+/// the clock it is given.
+///
+/// A key of which little is asked is admitted out of the worker's grant (shared/grant_table.h): one cache
+/// line, whatever the span. When the grant is used up, or the publication wants each request looked at, the
+/// key gets an entry in the span table: what is left of the grant becomes its first credit, and from then on
+/// it draws from the key's cell.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -20,6 +26,7 @@
 #include "base/single_writer_counter.h"
 #include "classify/classifier.h"
 #include "dataplane/rule_terms.h"
+#include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/span_table.h"
@@ -50,7 +57,8 @@ struct DataPlane {
 class alignas(64) WorkerCore {
  public:
   /// @param tables  this worker's own, tables_per_worker of them
-  WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables);
+  /// @param grants  this worker's own
+  WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables, GrantTable& grants);
 
   void online() noexcept;
   void offline() noexcept;
@@ -80,6 +88,7 @@ class alignas(64) WorkerCore {
     SpanTable::Place place;  // where it has been seen, or nowhere; may have become another's since
     RuleIndex rule;
     bool dense;  // the one key of a rule without dimensions: its place is fixed
+    GrantTable::Place grant = GrantTable::nowhere;  // where its grant is, if it is enough
   };
   struct Plan {
     std::array<PlannedKey, max_rules_per_request> keys;
@@ -93,10 +102,47 @@ class alignas(64) WorkerCore {
     KeyTerms terms;
     std::uint64_t drawn = 0;  // for this request, beyond what the entry keeps in any case
     bool direct = false;      // what was drawn is this request's weight, and never was credit
+    GrantTable::Place grant = GrantTable::nowhere;  // admitted out of it; then nothing is drawn
     MonotonicTime blocked_until = never;
   };
 
+  /// What a worker may admit of each of a rule's keys without asking, and how that is told in its grants.
+  struct Grant {
+    std::uint32_t most = 0;
+    GrantWindow window;
+  };
+
+  /// Which windows this worker has used its grants in. It counts them itself, because it may miss some: a
+  /// half of a lane must not be used again before the controller has seen it, which it has when it hands over
+  /// the other table.
+  struct GrantClock {
+    GrantWindow window;
+    bool holds = false;    // not where this worker has forgotten what it used, or is in a window that is over
+    bool renewed = false;  // since the table was taken up
+    std::uint32_t turn = 0;    // of `window`
+    std::uint64_t number = 0;  // WindowState::running_number that it stands for
+    std::uint64_t latest = 0;  // the largest of them
+    std::uint64_t since = 0;   // the first for which all that was used is known
+
+    void turn_to(std::uint64_t running, bool other_table) noexcept;
+  };
+
   void take_up_publication() noexcept;
+  void take_up_grants() noexcept;
+  bool is_ungranted(std::uint64_t key) const noexcept {
+    const auto low = static_cast<std::uint32_t>(key);
+    const KeyFilter::Bits bits = KeyFilter::bits(low);
+    return any_ungranted_ && ((refused_ & bits) == bits || publication_->ungranted().may_hold(low));
+  }
+  std::uint32_t left_of(const Grant& grant, GrantTable::Place place) const noexcept {
+    return grant.most - std::min(grant.most, grants_.used(place, grant.window));
+  }
+  bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
+  void prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept;
+  void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
+  void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
+  Touched granted(const PlannedKey& planned) const noexcept;
+  std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place) const noexcept;
   void catch_up() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
   void prefetch(const Plan& plan) const noexcept;
@@ -114,7 +160,10 @@ class alignas(64) WorkerCore {
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
 
   template <typename NameOf>
-  Touched touch(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
+  Touched touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
+                MonotonicTime now) noexcept;
+  template <typename NameOf>
+  Touched touch_entry(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
   template <typename NameOf>
   Touched touch_unknown(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
   Touched touch_without_entry(const PlannedKey& planned, MonotonicTime now) noexcept;
@@ -145,7 +194,8 @@ class alignas(64) WorkerCore {
   void name_rule(Decision& decision, RuleIndex rule, std::uint64_t weight) const noexcept;
   void tell(Decision& decision, const PlannedKey& planned, const Touched& touched, std::uint64_t weight,
             MonotonicTime now) const noexcept;
-  std::uint64_t remaining(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
+  std::uint64_t remaining(const Touched& touched, const PlannedKey& planned,
+                          MonotonicTime now) const noexcept;
   Duration retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                        std::uint64_t remaining, MonotonicTime now) const noexcept;
   Duration reset_after(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
@@ -154,12 +204,21 @@ class alignas(64) WorkerCore {
   unsigned index_;
   std::span<SpanTable> tables_;
   SpanTable* table_;
+  GrantTable& grants_;
   const Publication* publication_ = nullptr;
   std::uint32_t generation_ = 0;  // of publication_, as entries keep it; never 0
   // Of the span that table_ counts: what is counted in one window must be drawn from that window's pool,
   // also where the controller could not flip this worker at the window's end. Pools are never freed, only
   // cleared for later use.
   std::vector<WindowState> windows_;
+  std::vector<GrantClock> grant_clocks_;  // by window
+  std::vector<Grant> rule_grants_;        // under the publication
+  std::uint32_t grant_turn_ = 0;          // of the publication
+  // Keys that it has refused and that have not been judged yet, and what the publication says of other
+  // workers'.
+  KeyFilter::Bits refused_ = 0;
+  KeyFilter::Bits refused_before_ = 0;  // while it counted in its other table
+  bool any_ungranted_ = false;          // these, or the publication's
   bool online_ = false;
   bool pages_touched_ = false;
   std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on

@@ -189,6 +189,7 @@ KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& c
                      Instant now) noexcept {
   KeyOverride quota = default_quota(rule, cluster);
   quota.key = key.slot.key;
+  quota.rule = key.slot.rule;
   if (key.detail.block.active(now.monotonic)) quota.blocked_until = key.detail.block.until();
   if (closed(rule, cluster)) return quota;
   switch (rule.algorithm) {

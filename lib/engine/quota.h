@@ -20,6 +20,7 @@ namespace weir {
 /// What a publication says of one key that differs from its rule's default.
 struct KeyOverride {
   std::uint64_t key = 0;
+  RuleIndex rule = no_rule;
   /// This node, this window (an interval, or a span of a sliding window), all workers together. Buckets: 0 is
   /// none, everything else any.
   std::uint64_t allowance = 0;

@@ -18,6 +18,16 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   return {word(), word()};
 }
 
+/// Keys that each worker's grants are for: none where no limit is large enough to be divided so.
+std::uint32_t granted_keys(const Config& config, unsigned workers) {
+  return std::any_of(config.rules.begin(), config.rules.end(),
+                     [&](const Rule& rule) {
+                       return may_be_granted(rule) && standing_grant(rule.limit, workers) > 0;
+                     })
+             ? config.node.keys
+             : 0;
+}
+
 }  // namespace
 
 NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store)
@@ -37,6 +47,12 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                        tables_.emplace_back(config_.node.keys, config_.rules.size());
                      return tables_;
                    }(),
+                   .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {
+                     const std::uint32_t keys = granted_keys(config_, options.workers);
+                     for (unsigned i = 0; i < options.workers; ++i)
+                       grants_.push_back(std::make_unique<GrantTable>(keys));
+                     return grants_;
+                   }(),
                    .quiescence = quiescence_,
                    .publication = publication_,
                    .pools = plan_.pools,
@@ -48,7 +64,7 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                         make_hash_key(options.hash_seed)};
   for (unsigned i = 0; i < options.workers; ++i) {
     cores_.push_back(std::make_unique<WorkerCore>(
-        plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker)));
+        plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker), *grants_[i]));
     workers_.push_back(Worker(*cores_.back()));
   }
 }
@@ -197,6 +213,7 @@ std::size_t NodeCore::memory() const {
   const std::lock_guard lock(control_mutex_);
   std::size_t bytes = engine_.memory();
   for (const SpanTable& table : tables_) bytes += table.memory();
+  for (const auto& grants : grants_) bytes += grants->memory();
   for (const WindowPools& pools : plan_.pools) bytes += pools.memory();
   for (const auto& logs : plan_.logs)
     if (logs) bytes += logs->memory();

@@ -15,6 +15,7 @@
 #include "dataplane/worker_core.h"
 #include "engine/engine.h"
 #include "node/rule_plan.h"
+#include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/span_table.h"
@@ -56,6 +57,7 @@ class NodeCore {
   Quiescence quiescence_;
   PublicationSlot publication_;
   std::vector<SpanTable> tables_;
+  std::vector<std::unique_ptr<GrantTable>> grants_;
   Engine engine_;
   std::unique_ptr<Store> store_;
   Controller controller_;

@@ -10,8 +10,8 @@ std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, u
                                   std::uint64_t largest_chunk) noexcept {
   std::uint64_t already = drawn.load(std::memory_order_relaxed);
   for (;;) {
-    if (already > allowance || allowance - already < need) return 0;
-    const std::uint64_t remains = allowance - already;
+    const std::uint64_t remains = left(allowance, static_cast<std::int64_t>(already));
+    if (remains < need) return 0;
     // Half of an even part of what remains, and at most a 64th of an even part of the whole: all other
     // workers together never strand more than 1/64 of the allowance, and small limits are drawn one by one.
     const std::uint64_t chunk = std::min({remains / (2 * std::uint64_t{chunk_divisor}),

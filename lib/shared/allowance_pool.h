@@ -14,6 +14,7 @@
 /// cell of the sketch that it may share with further light keys: it is refused early rather than never.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,8 @@ struct alignas(32) AllowanceCell {
   /// intervals.
   std::atomic<std::uint64_t> key{0};
   /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h. All orders relaxed: the
-  /// number itself is all there is to agree on.
+  /// number itself is all there is to agree on. What a worker had granted and did not need comes back here
+  /// though it was not drawn: then the difference may be below 0, in two's complement.
   std::atomic<std::uint64_t> drawn{0};
   /// First refusal for want of allowance that still holds, in nanoseconds of monotonic time. Relaxed: an
   /// early hint; the block itself comes through the publication.
@@ -49,10 +51,22 @@ struct alignas(32) AllowanceCell {
   std::uint64_t draw(std::uint64_t need, std::uint64_t allowance, unsigned chunk_divisor,
                      std::uint64_t largest_chunk = usual_chunk) noexcept;
 
+  /// Of an allowance, what has not been drawn. Any thread.
+  std::uint64_t left_of(std::uint64_t allowance) const noexcept {
+    const auto already = static_cast<std::int64_t>(drawn.load(std::memory_order_relaxed));
+    return left(allowance, already);
+  }
+
   /// Puts back what was drawn and not used.
   void give_back(std::uint64_t unused) noexcept {
-    // Relaxed: see drawn. Never below zero: only what was drawn comes back, and to the interval it came from.
+    // Relaxed: see drawn. Only what was drawn or granted comes back, and to the window it came from.
     drawn.fetch_sub(unused, std::memory_order_relaxed);
+  }
+
+ private:
+  static std::uint64_t left(std::uint64_t allowance, std::int64_t already) noexcept {
+    if (already < 0) return allowance + static_cast<std::uint64_t>(-already);
+    return allowance - std::min(allowance, static_cast<std::uint64_t>(already));
   }
 };
 static_assert(sizeof(AllowanceCell) == 32);

@@ -11,14 +11,6 @@ void Publication::reset_keys(std::size_t count) {
   count_ = 0;
 }
 
-void Publication::set_changed(std::span<const std::uint64_t> keys) {
-  changed_.assign(std::bit_ceil(keys.size() / 4 + 1), 0);
-  for (const std::uint64_t key : keys) {
-    const auto low = static_cast<std::uint32_t>(key);
-    changed_[changed_word(low)] |= changed_bits(low);
-  }
-}
-
 void Publication::add_key(const KeyState& state) noexcept {
   std::size_t i = state.key & mask_;
   while (keys_[i].key != 0) i = (i + 1) & mask_;

@@ -5,6 +5,7 @@
 /// grace period.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "base/span_clock.h"
 #include "shared/allowance_pool.h"
+#include "shared/key_filter.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -27,15 +29,21 @@ struct KeyTerms {
 
   bool operator==(const KeyTerms&) const = default;
 };
-/// One key that differs from its rule's default.
-struct KeyState {
+/// One key that differs from its rule's default. One cache line.
+struct alignas(64) KeyState {
   std::uint64_t key = 0;  ///< keyed hash; 0: an empty place
   KeyTerms terms;
   MonotonicTime blocked_until = never;
   /// When a key whose allowance is used up may have some again, and at least how much, if that is known.
   MonotonicTime opens_at = never;
   std::uint64_t opens_by = 0;
+  /// The first window (WindowState::running_number) in which no worker has had a grant of this key.
+  std::uint64_t ungranted_since = granted;
+  RuleIndex rule = no_rule;
+
+  static constexpr std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
 };
+static_assert(sizeof(KeyState) == 64);
 
 /// Rules with the same windows share their pools. One cache line: workers write copies of their own.
 struct alignas(64) WindowState {
@@ -58,6 +66,13 @@ class Publication {
   std::vector<WindowState> windows;
   std::vector<KeyTerms> defaults;             ///< by rule
   std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
+  /// What a worker may admit of each key in a window without asking (shared/grant_table.h), by rule; at most
+  /// GrantTable::most. Not of keys that ungranted() names.
+  std::vector<std::uint32_t> grants;
+  /// What all workers' grants come to at most, by rule: not to be drawn from cells of keys that are granted.
+  std::vector<std::uint64_t> reserves;
+  /// Odd: the worker is to leave its grants alone; they are emptied before the next even one.
+  std::vector<std::uint32_t> grant_turn_of_worker;
   /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
   std::uint64_t holds_since = nothing_holds;
   static constexpr std::uint64_t nothing_holds = std::numeric_limits<std::uint64_t>::max();
@@ -66,14 +81,33 @@ class Publication {
   std::uint32_t mark() const noexcept { return mark_of(generation); }
 
   /// The keys whose terms have changed since `holds_since`.
-  void set_changed(std::span<const std::uint64_t> keys);
+  void set_changed(std::span<const std::uint64_t> keys) { changed_.assign(keys); }
   /// Whether a key's terms are as they were in an earlier publication. False where it cannot be told.
   /// @param mark  of that publication, at most 2^31 before this one
   /// @param key   or the low 32 bits of it
   bool still_holds(std::uint32_t mark, std::uint32_t key) const noexcept {
     if (holds_since > generation || this->mark() - mark > generation - holds_since) return false;
-    const std::uint64_t bits = changed_bits(key);
-    return (changed_[changed_word(key)] & bits) != bits;
+    return !changed_.may_hold(key);
+  }
+
+  /// Keys whose requests are not to be admitted out of grants: they are blocked, or their shares or demand
+  /// are known to be such that each request is to be looked at.
+  void set_ungranted(std::span<const std::uint64_t> keys) {
+    ungranted_.assign(keys);
+    ungranted_keys_ = keys.size();
+  }
+  std::size_t ungranted_keys() const noexcept { return ungranted_keys_; }
+  const KeyFilter& ungranted() const noexcept { return ungranted_; }
+  /// The like, of keys refused in the span before, which has not been judged yet.
+  KeyFilter::Bits refused = 0;
+
+  /// What may be drawn from a key's cell in a window. What is granted is not.
+  /// @param window     the number of the window that the cell is of
+  /// @param state      find() of the key
+  std::uint64_t drawable(std::uint64_t allowance, RuleIndex rule, const KeyState* state,
+                         std::uint64_t window) const noexcept {
+    if (state != nullptr && state->ungranted_since <= window) return allowance;
+    return allowance - std::min(reserves[rule], allowance / 2);
   }
 
   /// Keys that differ from their rules' defaults.
@@ -103,16 +137,12 @@ class Publication {
     // No two that follow each other are equal, and none is 0.
     return static_cast<std::uint32_t>(generation % 0xffffffff) + 1;
   }
-  // A Bloom filter of two bits in one word.
-  std::size_t changed_word(std::uint32_t key) const noexcept { return (key >> 12) & (changed_.size() - 1); }
-  static std::uint64_t changed_bits(std::uint32_t key) noexcept {
-    return std::uint64_t{1} << (key & 63) | std::uint64_t{1} << (key >> 6 & 63);
-  }
-
   std::vector<KeyState> keys_{1};  // open addressing, at most half full
   std::size_t mask_ = 0;
   std::size_t count_ = 0;
-  std::vector<std::uint64_t> changed_{0};  // a power of two of words
+  KeyFilter changed_;
+  KeyFilter ungranted_;
+  std::size_t ungranted_keys_ = 0;
 };
 
 /// The pointer between the planes. Written by the controller, read by workers that are online.

@@ -27,6 +27,7 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
   // What the controller writes while it owns the table; it allocates nothing then.
   heavy_.reserve(keys / keys_per_heavy + rules);
   kept_.reserve(heavy_.capacity());
+  grant_turns.reserve(rules);
 }
 
 void SpanTable::touch_pages() noexcept {
@@ -101,8 +102,9 @@ std::uint32_t SpanTable::keep_name(std::uint32_t offset) noexcept {
 }
 
 bool SpanTable::empty() const noexcept {
-  return opened_ == 0 && std::all_of(overflow_.begin(), overflow_.end(),
-                                     [](const OverflowCount& count) { return count.offered == 0; });
+  return opened_ == 0 && !counted_beside &&
+         std::all_of(overflow_.begin(), overflow_.end(),
+                     [](const OverflowCount& count) { return count.offered == 0; });
 }
 
 void SpanTable::open(Place place) noexcept {
@@ -180,6 +182,8 @@ void SpanTable::forget_light() noexcept {
 }
 
 void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
+  grant_turns.clear();
+  counted_beside = false;
   // A span's new keys must find room, as many as the table was made for.
   const bool names_short = names_.size() - names_used_ < names_of_a_span_;
   const bool places_short = held_ > entries_.size() / 4 * 3;
@@ -210,6 +214,8 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
 void SpanTable::clear() noexcept {
   std::memset(static_cast<void*>(lines_.data()), 0, lines_.bytes());
   opened_ = held_ = 0;
+  grant_turns.clear();
+  counted_beside = false;
   heavy_.clear();
   names_used_ = sizeof(NameLength);  // at the beginning is the empty name
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});

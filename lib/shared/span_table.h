@@ -100,6 +100,10 @@ class alignas(64) SpanTable {
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
+  /// The worker's turns of its grants (GrantWindow) that it then used, by window; none since the last drain.
+  std::vector<std::uint32_t> grant_turns;
+  /// Whether something has been counted since then beside the table, in the worker's grants.
+  bool counted_beside = false;
 
   /// Has the kernel provide the memory, on the NUMA node of the calling thread. The worker, before it first
   /// counts here.
@@ -182,6 +186,7 @@ class alignas(64) SpanTable {
     entry(place).aside -= static_cast<std::uint32_t>(weight);
   }
 
+  std::span<const std::byte> name(Place place) const noexcept { return name_at(entry(place).name_offset); }
   SpanEntry& entry(Place place) noexcept { return entries_[entry_of(place)]; }
   const SpanEntry& entry(Place place) const noexcept { return entries_[entry_of(place)]; }
   std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }

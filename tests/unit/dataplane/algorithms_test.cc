@@ -70,9 +70,9 @@ struct Plane {
     }
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(64, rules.size());
     for (unsigned i = 0; i < workers; ++i)
-      cores.push_back(
-          std::make_unique<WorkerCore>(DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
-                                       std::span(tables).subspan(i * tables_per_worker, tables_per_worker)));
+      cores.push_back(std::make_unique<WorkerCore>(
+          DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
+          std::span(tables).subspan(i * tables_per_worker, tables_per_worker), no_grants));
     table_of_worker.assign(workers, 0);
     publish();
     for (auto& core : cores) core->online();
@@ -92,6 +92,9 @@ struct Plane {
         {.ends = window_ends, .running = pools[0].get(), .ended = pools[1].get(), .settled = settled});
     next->defaults = defaults;
     next->table_of_worker = table_of_worker;
+    next->grants.assign(rules.size(), 0);
+    next->reserves.assign(rules.size(), 0);
+    next->grant_turn_of_worker.assign(cores.size(), 0);
     next->reset_keys(states.size());
     for (const KeyState& state : states) next->add_key(state);
     slot.publish(next.get());
@@ -148,6 +151,7 @@ struct Plane {
   bool settled = true;
   MonotonicTime window_ends{11s};
   std::vector<std::uint8_t> table_of_worker;
+  GrantTable no_grants{0};
   std::vector<SpanTable> tables;
   std::vector<std::unique_ptr<WorkerCore>> cores;
   std::vector<std::unique_ptr<Publication>> published;

@@ -60,9 +60,10 @@ struct Plane {
                        .bucket = {}});
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
     for (unsigned i = 0; i < workers; ++i) {
-      cores.push_back(
-          std::make_unique<WorkerCore>(DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
-                                       std::span(tables).subspan(i * tables_per_worker, tables_per_worker)));
+      grants.push_back(std::make_unique<GrantTable>(keys));
+      cores.push_back(std::make_unique<WorkerCore>(
+          DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
+          std::span(tables).subspan(i * tables_per_worker, tables_per_worker), *grants.back()));
     }
     publish(0);
     for (auto& core : cores) core->online();
@@ -83,8 +84,17 @@ struct Plane {
       next->windows.push_back({.ends = MonotonicTime(1s), .running = &running, .ended = &ended});
     for (const Rule& rule : rules) next->defaults.push_back({rule.limit, 0});
     next->table_of_worker.assign(cores.size(), table);
+    next->grants.assign(rules.size(), grant);
+    next->reserves.assign(rules.size(), grant * cores.size());
+    next->grant_turn_of_worker.assign(cores.size(), grant_turn);
+    next->refused = refused;
     next->reset_keys(states.size());
-    for (const KeyState& state : states) next->add_key(state);
+    std::vector<std::uint64_t> ungranted;
+    for (const KeyState& state : states) {
+      next->add_key(state);
+      if (state.ungranted_since != KeyState::granted) ungranted.push_back(state.key);
+    }
+    next->set_ungranted(ungranted);
     slot.publish(next.get());
     published.push_back(std::move(next));
     for (auto& core : cores) core->quiescent();
@@ -123,8 +133,13 @@ struct Plane {
   AllowancePool ended;
   AllowancePool later;  // of the next interval
   std::vector<SpanTable> tables;
+  std::vector<std::unique_ptr<GrantTable>> grants;
   std::vector<std::unique_ptr<WorkerCore>> cores;
   std::vector<std::unique_ptr<Publication>> published;
+  // Of what is published next:
+  std::uint32_t grant = 0;  // of each worker, of each key, in all rules
+  std::uint32_t grant_turn = 0;
+  KeyFilter::Bits refused = 0;
 };
 
 Request get(std::string_view target = "/") {

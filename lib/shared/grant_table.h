@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// One worker's standing grants: what it may admit of any key in a window without asking, and how much of
+/// that it has used.
+///
+/// The problem: most keys never come near their limit, and there are millions of them. To draw for each of
+/// them from the cell that workers share, to keep an entry of its own in every span, and to find all that
+/// again when the span ends, costs several cache misses a key and span, to prove what is plain: that a key
+/// of which little is used is far from its limit. So every worker has a small part of each key's limit in
+/// every window by right, and what all workers have so is taken off what may be drawn from the cell
+/// beforehand (Publication::reserve): the bound on what a node admits holds, whoever uses his grant. A
+/// request within the grant costs one cache line: the key's tag in one half, what has been used in the
+/// other.
+///
+/// A line's lane keeps two windows apart: the one that runs, and the one before, whose count the controller
+/// may not have taken yet. The worker numbers the windows that it uses its grants in: the number's lowest bit
+/// says which half of the lane is a window's, and the half begins with the next four; whatever is of another
+/// window counts as nothing used. (A half that is exactly 32 turns old would be taken for the running one:
+/// then less is granted, and nothing is counted wrongly.)
+///
+/// Protocol. The worker alone writes lines, holders and names, at any time; the controller reads them at any
+/// time. A lane is taken once, by a release store of its tag after its holder is written, and given up by
+/// nobody: only the whole table is emptied, by the controller, while the worker is known not to use it. What
+/// is used is one word, its order relaxed: it is all there is to see. The controller keeps what it has seen
+/// and counts differences; it takes a window's differences after the worker has reported that it left the
+/// span, so that they are complete when the window is over.
+#pragma once
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shared/huge_array.h"
+#include "shared/key_filter.h"
+#include "weir/rule.h"
+
+namespace weir {
+
+/// How lanes tell a window: by the worker's number of it.
+struct GrantWindow {
+  std::uint32_t shift = 0;  ///< of the half that is the window's
+  std::uint32_t stamp = 0;  ///< what the half begins with
+
+  GrantWindow() noexcept = default;
+  explicit GrantWindow(std::uint32_t number) noexcept
+      : shift((number & 1) * 16), stamp((number >> 1 & 0xf) << 12) {}
+};
+
+/// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, and a key
+/// that little is asked of needs nothing else looked at. (Not a sliding window, whose every span takes from
+/// the next; nor buckets and logs, which outlive windows; nor strict limits, which are leased.)
+inline bool may_be_granted(const Rule& rule) noexcept {
+  return !rule.key.empty() &&
+         (rule.algorithm == Algorithm::cooldown || rule.algorithm == Algorithm::fixed_window ||
+          rule.algorithm == Algorithm::shed);
+}
+
+/// What each of a node's workers may have of a key by right: together no more than a 64th of what the node
+/// may admit, as much as they might strand by drawing chunks. 0: too little to divide.
+std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept;
+
+/// What a harvest finds of a key. Weight.
+struct GrantUse {
+  std::uint64_t key = 0;
+  RuleIndex rule = no_rule;
+  std::span<const std::byte> name;
+  std::uint32_t admitted = 0;  ///< since the harvest before
+};
+
+/// What the worker writes per decision lies in its lines; see the file's comment for who may do what.
+class alignas(64) GrantTable {
+ public:
+  using Place = std::uint32_t;
+  static constexpr Place nowhere = 0xffffffff;
+  /// No grant is larger. Weight.
+  static constexpr std::uint32_t most = 2047;
+
+  /// Reserves all there will ever be.
+  /// @param keys  to hold; 0: there are no grants
+  explicit GrantTable(std::uint32_t keys);
+
+  // The worker:
+
+  /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used.
+  void touch_pages() noexcept;
+  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&lines_[home(key, homes_)], 1); }
+
+  /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
+  /// their address anew for every key.
+  class Lines;
+  Lines lines() noexcept;
+
+  /// The place of the key, or of one that shares its line and 32 bits of its hash; or nowhere.
+  /// @param key  here as everywhere: a hash whose low 32 bits are not 0
+  Place locate(std::uint64_t key) const noexcept {
+    for (std::size_t line = home(key, homes_), last = line + probed_lines;; ++line) {
+      if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
+        return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+      if (!is_full(lines_[line]) || line + 1 == last) return nowhere;
+    }
+  }
+  /// Whether the place is this key's. Touches more than its line.
+  bool holds(Place place, std::uint64_t key) const noexcept { return holders_[place].key_high == key >> 32; }
+  /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
+  Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+
+  /// What has been used in the window; more than any grant once the place is closed.
+  std::uint32_t used(Place place, GrantWindow window) const noexcept {
+    return used_in(word(place).load(std::memory_order_relaxed), window);
+  }
+  /// Uses so much of the grant. @pre used() + weight is at most `most`
+  void use(Place place, std::uint32_t weight, GrantWindow window) noexcept {
+    std::atomic<std::uint32_t>& used = word(place);
+    const std::uint32_t before = used.load(std::memory_order_relaxed);
+    used.store(with(before, window, used_in(before, window) + weight), std::memory_order_relaxed);
+  }
+  /// Nothing more is admitted out of the grant in this window. @return what had been used
+  /// @pre is not closed
+  std::uint32_t close(Place place, GrantWindow window) noexcept {
+    std::atomic<std::uint32_t>& used = word(place);
+    const std::uint32_t before = used.load(std::memory_order_relaxed);
+    const std::uint32_t count = used_in(before, window);
+    used.store(with(before, window, count | closed), std::memory_order_relaxed);
+    return count;
+  }
+
+  /// Keys that the worker has refused since it took up its span table. Written by the worker, read by the
+  /// controller when it ends the span; relaxed: a hint, the refusals themselves are in the table.
+  std::atomic<KeyFilter::Bits> refused{0};
+
+  // The controller:
+
+  /// Calls visit(const GrantUse&) for each key of which more has been used than the harvest before saw, in
+  /// the windows that the worker's span lay in. In the order of places.
+  /// @param windows  by rule
+  /// @return keys it was called for
+  template <typename Visitor>
+  std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept;
+  /// Whether new keys may soon find no room.
+  bool crowded() const noexcept {
+    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 ||
+           names_used_.load(std::memory_order_relaxed) > names_.size() / 8 * 7;
+  }
+  /// Places taken. Any thread.
+  std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
+  /// Forgets all, counts too. While the worker is known not to use the table.
+  void clear() noexcept;
+
+  std::size_t memory() const noexcept;
+
+ private:
+  static constexpr std::size_t keys_per_line = 8;
+  static constexpr std::size_t probed_lines = 4;
+  static constexpr std::size_t name_bytes_per_key = 40;
+  static constexpr std::uint32_t closed = 0x800;
+  static_assert(closed > most);
+
+  struct alignas(64) Line {
+    std::atomic<std::uint32_t> tags[keys_per_line];  ///< 0: free
+    std::atomic<std::uint32_t> used[keys_per_line];
+  };
+  static_assert(sizeof(Line) == 64);
+  /// Written once, before the tag.
+  struct Holder {
+    std::uint32_t key_high;
+    std::uint32_t name_offset;
+    std::uint16_t name_length;
+    RuleIndex rule;
+  };
+
+  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
+  }
+  static std::uint32_t used_in(std::uint32_t word, GrantWindow window) noexcept {
+    const std::uint32_t half = word >> window.shift;
+    return ((half ^ window.stamp) & 0xf000) == 0 ? half & 0xfff : 0;
+  }
+  static std::uint32_t with(std::uint32_t word, GrantWindow window, std::uint32_t used) noexcept {
+    return (word & ~(std::uint32_t{0xffff} << window.shift)) | (window.stamp | used) << window.shift;
+  }
+  /// One bit for each of the line's keys with this tag; without branches. The worker's own: whatever it reads
+  /// here nobody else writes.
+  static unsigned lanes_with(const Line& line, std::uint32_t tag) noexcept {
+#if defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
+    const auto equal = [&](const void* four) noexcept {
+      return static_cast<unsigned>(_mm_movemask_ps(
+          _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_load_si128(static_cast<const __m128i*>(four)), wanted))));
+    };
+    return equal(&line.tags[0]) | equal(&line.tags[4]) << 4;
+#else
+    unsigned lanes = 0;
+    for (std::size_t lane = 0; lane < keys_per_line; ++lane)
+      lanes |= static_cast<unsigned>(line.tags[lane].load(std::memory_order_relaxed) == tag) << lane;
+    return lanes;
+#endif
+  }
+  /// Lanes are taken in order and never given up: what is not in a line with a free lane is not beyond it.
+  static bool is_full(const Line& line) noexcept {
+    return line.tags[keys_per_line - 1].load(std::memory_order_relaxed) != 0;
+  }
+  static Place place_at(std::size_t line, std::size_t lane) noexcept {
+    return static_cast<Place>(line * keys_per_line + lane);
+  }
+  std::atomic<std::uint32_t>& word(Place place) noexcept {
+    return lines_[place / keys_per_line].used[place % keys_per_line];
+  }
+  const std::atomic<std::uint32_t>& word(Place place) const noexcept {
+    return lines_[place / keys_per_line].used[place % keys_per_line];
+  }
+  std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
+
+  std::size_t homes_;
+  HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
+  HugeArray<Holder> holders_;
+  HugeArray<std::byte> names_;
+  HugeArray<std::atomic<std::uint64_t>> in_use_;  // a bit for each line that holds a key. The worker writes
+  HugeArray<std::uint32_t> seen_;                 // by place, of what is used. The controller's
+  alignas(64) std::atomic<std::uint32_t> held_{0};
+  std::atomic<std::uint32_t> names_used_{0};
+};
+
+class GrantTable::Lines {
+ public:
+  /// The common decision in one: finds the key and uses `weight` of its grant, if it is that much.
+  /// @param weight   1 … grant
+  /// @param grant    what the worker may admit of the key in the window, all in all
+  /// @param allowed  called where the grant would do: whether it may be used
+  /// @return whether it has been
+  template <typename Allowed>
+  bool use(std::uint64_t key, std::uint32_t weight, std::uint32_t grant, GrantWindow window,
+           Allowed&& allowed) const noexcept {
+    std::size_t line = home(key, homes);
+    unsigned lanes = lanes_with(lines[line], tag_of(key));
+    for (const std::size_t last = line + probed_lines - 1; lanes == 0;) [[unlikely]] {
+        if (!is_full(lines[line]) || line == last) return false;
+        lanes = lanes_with(lines[++line], tag_of(key));
+      }
+    std::atomic<std::uint32_t>& used = lines[line].used[__builtin_ctz(lanes)];
+    const std::uint32_t before = used.load(std::memory_order_relaxed);
+    const std::uint32_t after = used_in(before, window) + weight;
+    if (after > grant || !allowed()) [[unlikely]]
+      return false;
+    used.store(with(before, window, after), std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  friend class GrantTable;
+  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+
+  Line* lines;
+  std::size_t homes;
+};
+
+inline GrantTable::Lines GrantTable::lines() noexcept { return Lines(lines_.data(), homes_); }
+
+template <typename Visitor>
+std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept {
+  std::uint32_t visited = 0;
+  if (held() == 0) return visited;  // its worker may not have touched it yet
+  for (std::size_t group = 0; group < in_use_.size(); ++group) {
+    for (std::uint64_t used = in_use_[group].load(std::memory_order_relaxed); used != 0; used &= used - 1) {
+      const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(used));
+      const Line& line = lines_[at];
+      for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+        const Place place = place_at(at, lane);
+        const std::uint32_t now = line.used[lane].load(std::memory_order_relaxed);
+        if (now == seen_[place]) continue;
+        // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
+        const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
+        if (tag == 0) continue;
+        const Holder& holder = holders_[place];
+        const GrantWindow window = windows[holder.rule];
+        if (((now >> window.shift ^ window.stamp) & 0xf000) != 0) continue;
+        const std::uint32_t count = used_in(now, window) & most;
+        const std::uint32_t before = used_in(seen_[place], window) & most;
+        seen_[place] = with(seen_[place], window, used_in(now, window));
+        if (count == before) continue;
+        ++visited;
+        visit(GrantUse{.key = std::uint64_t{holder.key_high} << 32 | tag,
+                       .rule = holder.rule,
+                       .name = {names_.data() + holder.name_offset, holder.name_length},
+                       .admitted = count - before});
+      }
+    }
+  }
+  return visited;
+}
+
+}  // namespace weir
