@@ -646,5 +646,218 @@ TEST(Worker, AKeyMadeByTheCallerIsLimitedLikeAnyOther) {
   EXPECT_EQ(plane.cores[0]->admit_key(0, "other", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
 }
 
+// With a grant of its own a worker needs neither entry nor cell.
+struct Granted : Plane {
+  explicit Granted(std::vector<Rule> with, std::uint32_t of_each, unsigned workers = 1)
+      : Plane(std::move(with), workers) {
+    grant = of_each;
+    publish(0);
+  }
+  bool admits(unsigned worker = 0, std::string_view user = "ann", std::uint32_t weight = 1,
+              RuleIndex rule = 0) {
+    return cores[worker]->admit_key(rule, user, weight, MonotonicTime(1ms)).verdict == Verdict::admit;
+  }
+  int admitted_of(int requests, unsigned worker = 0) {
+    int admitted = 0;
+    for (int i = 0; i < requests; ++i) admitted += admits(worker);
+    return admitted;
+  }
+  std::uint64_t key_of(std::string_view user, RuleIndex rule = 0) {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(user);
+    return cores[0]->key_of(rule, bytes.bytes());
+  }
+  /// What was admitted out of the worker's grants in its span.
+  std::uint64_t harvest(unsigned worker, unsigned table) {
+    std::uint64_t sum = 0;
+    const std::vector<std::uint32_t>& turns = tables[worker * tables_per_worker + table].grant_turns;
+    if (turns.empty()) return 0;
+    const std::vector<GrantWindow> windows(rules.size(), GrantWindow(turns[0]));
+    grants[worker]->harvest(windows, [&](const GrantUse& use) { sum += use.admitted; });
+    return sum;
+  }
+};
+
+TEST(Grant, AdmitsWithoutEntryOrCell) {
+  Granted plane({window_of(1000)}, 8);
+  EXPECT_EQ(plane.admitted_of(8), 8);
+  EXPECT_EQ(plane.tables[0].size(), 0U);
+  EXPECT_EQ(plane.running.find(plane.key_of("ann")), nullptr);
+  EXPECT_FALSE(plane.tables[0].empty());
+  EXPECT_EQ(plane.harvest(0, 0), 8U);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 8U);
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 8U);
+}
+
+TEST(Grant, WhatIsLeftOfItBecomesCreditOnceMoreIsAsked) {
+  for (const std::uint32_t weight : {1U, 3U, 5U, 9U, 100U}) {
+    Granted plane({window_of(1000)}, 8);
+    std::uint64_t admitted = 0;
+    for (int i = 0; i < 2000; ++i) admitted += plane.admits(0, "ann", weight) ? weight : 0;
+    // Alone it may have all, but for what no request of this weight fits into.
+    EXPECT_GT(admitted, 1000 - weight);
+    EXPECT_LE(admitted, 1000U);
+    EXPECT_EQ(plane.harvest(0, 0) + plane.tables[0].find(plane.key_of("ann"))->admitted, admitted);
+  }
+}
+
+TEST(Grant, AllWorkersTogetherNeverAdmitMoreThanTheLimit) {
+  for (const unsigned workers : {2U, 3U, 5U}) {
+    Granted plane({window_of(1000)}, 3, workers);
+    int admitted = plane.admitted_of(2, 1) + plane.admitted_of(2000);
+    for (unsigned worker = 1; worker < workers; ++worker) admitted += plane.admitted_of(2000, worker);
+    EXPECT_LE(admitted, 1000);
+    // What chunks strand, at most a 64th.
+    EXPECT_GE(admitted, 1000 - 1000 / 64 - 1);
+  }
+}
+
+TEST(Grant, HoldsForTheWindowAndNotForASpan) {
+  Granted plane({window_of(1000)}, 8);
+  EXPECT_EQ(plane.admitted_of(5), 5);
+  plane.publish(1);  // the next span of the same window
+  EXPECT_EQ(plane.admitted_of(3), 3);
+  EXPECT_EQ(plane.tables[1].size(), 0U);
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.tables[1].size(), 1U);
+}
+
+TEST(Grant, OfAWindowIsNotLostWhenTheWorkerMissesSome) {
+  Granted plane({window_of(1000)}, 8);
+  plane.begin_window(1);
+  plane.cores[0]->quiescent();
+  ASSERT_EQ(plane.admitted_of(5), 5);
+  // It takes up the other table in a window further on, before what it used has been seen.
+  plane.begin_window(2);
+  AllowancePool& running = plane.begin_window(3);
+  auto next = std::make_unique<Publication>(*plane.published.back());
+  next->generation += 1;
+  next->table_of_worker = {1};
+  plane.slot.publish(next.get());
+  plane.published.push_back(std::move(next));
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of(7), 7);
+  EXPECT_EQ(running.find(plane.key_of("ann")), nullptr);
+  EXPECT_EQ(plane.harvest(0, 0), 5U);
+  EXPECT_EQ(plane.harvest(0, 1), 7U);
+}
+
+TEST(Grant, IsNotUsedInAWindowThatIsOver) {
+  Granted plane({window_of(1000)}, 8);
+  plane.begin_window(1);
+  plane.cores[0]->quiescent();
+  ASSERT_TRUE(plane.admits());
+  plane.begin_window(2);  // its counts are still in the table of window 1
+  plane.cores[0]->quiescent();
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.harvest(0, 0), 1U);
+  EXPECT_EQ(plane.tables[0].find(plane.key_of("ann"))->admitted, 1U);
+}
+
+TEST(Grant, OfAWindowThatTheClockComesBackToIsNotGivenTwice) {
+  Granted plane({window_of(1000)}, 8);
+  plane.begin_window(5);
+  plane.cores[0]->quiescent();
+  plane.begin_window(6);
+  plane.cores[0]->quiescent();
+  plane.begin_window(5);
+  plane.cores[0]->quiescent();
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.tables[0].size(), 1U);
+  EXPECT_EQ(plane.harvest(0, 0), 0U);
+}
+
+TEST(Grant, IsLeftAloneWhileItIsEmptiedAndUntilTheNextWindow) {
+  Granted plane({window_of(1000)}, 8);
+  EXPECT_TRUE(plane.admits());
+  plane.grant_turn = 1;
+  plane.publish(1);
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.harvest(0, 0), 1U);
+  plane.grants[0]->clear();
+  plane.grant_turn = 2;
+  plane.tables[0].close();
+  plane.publish(0);
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.grants[0]->held(), 0U);
+  plane.tables[1].close();
+  plane.tables[0].close();
+  plane.begin_window(1);
+  plane.cores[0]->quiescent();
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.grants[0]->held(), 1U);
+}
+
+TEST(Grant, IsNotOfAKeyThatIsToBeLookedAt) {
+  Granted plane({rule_of("user", 1000, {by_header("user")})}, 8);
+  EXPECT_TRUE(plane.admits());
+  KeyState blocked{.key = plane.key_of("ann"), .terms = {1000, 0}, .ungranted_since = 1, .rule = 0};
+  blocked.blocked_until = MonotonicTime(1s);
+  plane.publish(0, {blocked});
+  EXPECT_FALSE(plane.admits());
+  EXPECT_TRUE(plane.admits(0, "bob"));
+}
+
+TEST(Grant, OfAKeyThatNobodyHasOneOfAllMayBeDrawn) {
+  Granted plane({window_of(1000)}, 8, 2);
+  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {1000, 0}, .ungranted_since = 0, .rule = 0}});
+  EXPECT_EQ(plane.admitted_of(2000), 1000);
+  EXPECT_EQ(plane.harvest(0, 0), 0U);
+}
+
+TEST(Grant, OfAKeyThatHadOneInThisWindowItIsStillSetAside) {
+  Granted plane({window_of(1000)}, 8, 2);
+  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {1000, 0}, .ungranted_since = 1, .rule = 0}});
+  EXPECT_EQ(plane.admitted_of(2000), 1000 - 8);
+}
+
+TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
+  Granted plane({rule_of("user", 1000, {by_header("user")})}, 8, 2);
+  EXPECT_LT(plane.admitted_of(1001), 1001);
+  EXPECT_NE(plane.grants[0]->refused.load(), 0U);
+  plane.refused = plane.grants[0]->refused.load();
+  // A window begins; what happened in the one before has not been judged.
+  plane.publish(1, {}, false, true);
+  EXPECT_FALSE(plane.admits(0));
+  EXPECT_FALSE(plane.admits(1));
+  EXPECT_TRUE(plane.admits(1, "bob"));
+  plane.refused = 0;
+  plane.publish(1, {}, true, true);
+  EXPECT_EQ(plane.grants[0]->refused.load(), 0U);
+}
+
+TEST(Grant, OfNoRuleIsUsedForARequestThatAnotherRuleRefuses) {
+  Granted plane({window_of(2), rule_of("all", 1000, {by_header("tenant")})}, 8);
+  auto next = std::make_unique<Publication>(*plane.published.back());
+  next->generation += 1;
+  next->grants[0] = 0;
+  next->reserves[0] = 0;
+  plane.slot.publish(next.get());
+  plane.published.push_back(std::move(next));
+  plane.cores[0]->quiescent();
+  const std::array<Header, 2> headers{Header{"user", "ann"}, Header{"tenant", "acme"}};
+  Request request = get();
+  request.headers = headers;
+  int admitted = 0;
+  for (int i = 0; i < 5; ++i)
+    admitted += plane.cores[0]->admit(request, MonotonicTime(1ms)).verdict == Verdict::admit;
+  EXPECT_EQ(admitted, 2);
+  const std::optional<CountedKey> tenant = plane.tables[0].find(plane.key(1, request));
+  ASSERT_TRUE(tenant.has_value());
+  EXPECT_EQ(plane.harvest(0, 0) + tenant->admitted, 2U);
+  EXPECT_EQ(tenant->offered - tenant->admitted, 3U);
+}
+
+TEST(Grant, TellsWhatRemainsAsIfItHadBeenDrawn) {
+  Granted plane({window_of(1000)}, 8);
+  for (std::uint64_t left = 1000; left-- > 0;) {
+    const Decision decision = plane.cores[0]->admit_key(0, "ann", 1, MonotonicTime(1ms));
+    ASSERT_EQ(decision.verdict, Verdict::admit);
+    ASSERT_EQ(decision.remaining, left);
+    ASSERT_EQ(plane.cores[0]->admit_key(0, "ann", 0, MonotonicTime(1ms)).remaining, left);
+  }
+}
+
 }  // namespace
 }  // namespace weir

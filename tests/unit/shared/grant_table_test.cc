@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/grant_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace weir {
+namespace {
+
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+/// What a harvest of one rule's keys in one turn tells, by name.
+std::map<std::string, std::uint32_t> harvest(GrantTable& table, std::uint32_t turn) {
+  std::map<std::string, std::uint32_t> found;
+  const std::vector<GrantWindow> windows(4, GrantWindow(turn));
+  table.harvest(windows, [&](const GrantUse& use) {
+    const std::string name(reinterpret_cast<const char*>(use.name.data()), use.name.size());
+    EXPECT_EQ(found.count(name), 0U) << name;
+    found[name] = use.admitted;
+  });
+  return found;
+}
+using Found = std::map<std::string, std::uint32_t>;
+
+TEST(GrantTable, FindsTheKeysItHoldsAndNoOthers) {
+  std::mt19937_64 random(11);
+  GrantTable table(1000);
+  std::map<std::uint64_t, GrantTable::Place> places;
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t key = random() | 1;
+    EXPECT_EQ(table.locate(key), GrantTable::nowhere);
+    places[key] = table.insert(key, 0, bytes(std::to_string(key)));
+    ASSERT_NE(places[key], GrantTable::nowhere);
+  }
+  for (const auto& [key, place] : places) {
+    EXPECT_EQ(table.locate(key), place);
+    EXPECT_TRUE(table.holds(place, key));
+    EXPECT_FALSE(table.holds(place, key ^ std::uint64_t{1} << 63));
+  }
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(table.locate(random() | 1), GrantTable::nowhere);
+  EXPECT_EQ(table.held(), 1000U);
+}
+
+TEST(GrantTable, WhatIsUsedIsUsedInItsTurnOnly) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  table.use(place, 5, GrantWindow(1));
+  EXPECT_EQ(table.used(place, GrantWindow(1)), 5U);
+  EXPECT_EQ(table.used(place, GrantWindow(2)), 0U);
+  table.use(place, 2, GrantWindow(2));
+  // Two turns are kept apart; the third takes the place of the first.
+  EXPECT_EQ(table.used(place, GrantWindow(1)), 5U);
+  table.use(place, 1, GrantWindow(3));
+  EXPECT_EQ(table.used(place, GrantWindow(3)), 1U);
+  EXPECT_EQ(table.used(place, GrantWindow(2)), 2U);
+  EXPECT_EQ(table.used(place, GrantWindow(1)), 0U);
+}
+
+TEST(GrantTable, AClosedPlaceHasNothingLeftInItsTurn) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  table.use(place, 5, GrantWindow(4));
+  EXPECT_EQ(table.close(place, GrantWindow(4)), 5U);
+  EXPECT_GT(table.used(place, GrantWindow(4)), GrantTable::most);
+  EXPECT_EQ(table.used(place, GrantWindow(5)), 0U);
+  EXPECT_EQ(harvest(table, 4), (Found{{"a", 5}}));
+}
+
+TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
+  GrantTable table(64);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  const GrantWindow window(9);
+  const auto allowed = [] { return true; };
+  EXPECT_FALSE(table.lines().use(8, 1, 3, window, allowed));  // no such key
+  EXPECT_TRUE(table.lines().use(7, 2, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(7, 2, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(7, 1, 3, window, [] { return false; }));
+  EXPECT_TRUE(table.lines().use(7, 1, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(7, 1, 3, window, allowed));
+  EXPECT_EQ(table.used(place, window), 3U);
+  // The largest grant there is, and a closed one.
+  EXPECT_TRUE(table.lines().use(7, GrantTable::most, GrantTable::most, GrantWindow(10), allowed));
+  EXPECT_FALSE(table.lines().use(7, 1, GrantTable::most, GrantWindow(10), allowed));
+  table.close(place, GrantWindow(11));
+  EXPECT_FALSE(table.lines().use(7, 1, GrantTable::most, GrantWindow(11), allowed));
+}
+
+TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
+  GrantTable table(64);
+  const GrantTable::Place a = table.insert(7, 1, bytes("a"));
+  const GrantTable::Place b = table.insert(9, 2, bytes(""));
+  table.insert(11, 0, bytes("never used"));
+  table.use(a, 5, GrantWindow(1));
+  EXPECT_EQ(harvest(table, 1), (Found{{"a", 5}}));
+  EXPECT_EQ(harvest(table, 1), Found{});
+  table.use(a, 1, GrantWindow(1));
+  table.use(b, 2, GrantWindow(1));
+  table.use(b, 4, GrantWindow(2));  // by now the worker is in its next turn
+  EXPECT_EQ(harvest(table, 1), (Found{{"a", 1}, {"", 2}}));
+  table.use(a, 3, GrantWindow(2));
+  EXPECT_EQ(harvest(table, 2), (Found{{"a", 3}, {"", 4}}));
+}
+
+TEST(GrantTable, AHalfUsedAgainIsCountedAnew) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  for (std::uint32_t turn = 1; turn < 200; ++turn) {
+    // The stamps come round every 32 turns; the key rests for some of them.
+    if (turn % 3 == 0) continue;
+    const std::uint32_t before = table.used(place, GrantWindow(turn)) & GrantTable::most;
+    table.use(place, turn % 5 + 1, GrantWindow(turn));
+    EXPECT_EQ(harvest(table, turn), (Found{{"a", turn % 5 + 1}})) << turn << " after " << before;
+  }
+}
+
+TEST(GrantTable, AKeyAsOldAsTheStampsIsGrantedLessAndCountedOnce) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  table.use(place, 5, GrantWindow(3));
+  EXPECT_EQ(harvest(table, 3), (Found{{"a", 5}}));
+  EXPECT_EQ(harvest(table, 35), Found{});
+  EXPECT_EQ(table.used(place, GrantWindow(35)), 5U);
+  table.use(place, 1, GrantWindow(35));
+  EXPECT_EQ(harvest(table, 35), (Found{{"a", 1}}));
+}
+
+TEST(GrantTable, WithoutRoomThereIsNoPlaceAndNobodyLosesHis) {
+  GrantTable table(64);
+  std::mt19937_64 random(3);
+  std::map<std::uint64_t, std::string> held;
+  std::size_t refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t key = random() | 1;
+    const std::string name = "a name of some length: " + std::to_string(key);
+    const GrantTable::Place place = table.insert(key, 0, bytes(name));
+    if (place == GrantTable::nowhere) {
+      ++refused;
+      continue;
+    }
+    table.use(place, 2, GrantWindow(1));
+    held[key] = name;
+  }
+  EXPECT_GT(refused, 800U);
+  EXPECT_GE(held.size(), 50U);
+  EXPECT_TRUE(table.crowded());
+  const Found found = harvest(table, 1);
+  EXPECT_EQ(found.size(), held.size());
+  for (const auto& [key, name] : held) EXPECT_EQ(found.count(name), 1U);
+}
+
+TEST(GrantTable, OnceEmptiedItIsAsNew) {
+  GrantTable table(64);
+  for (std::uint64_t key = 1; key <= 64; ++key)
+    table.use(table.insert(key << 58 | key, 0, bytes("x")), 1, GrantWindow(1));
+  table.clear();
+  EXPECT_EQ(table.held(), 0U);
+  EXPECT_FALSE(table.crowded());
+  EXPECT_EQ(harvest(table, 1), Found{});
+  const GrantTable::Place place = table.insert(1ULL << 58 | 1, 0, bytes("new"));
+  table.use(place, 1, GrantWindow(1));
+  EXPECT_EQ(harvest(table, 1), (Found{{"new", 1}}));
+}
+
+TEST(GrantTable, WithoutGrantsThereIsRoomForNobody) {
+  GrantTable table(0);
+  EXPECT_EQ(table.insert(7, 0, bytes("a")), GrantTable::nowhere);
+  EXPECT_EQ(table.locate(7), GrantTable::nowhere);
+}
+
+TEST(StandingGrant, IsOfAllWorkersA64thAtMost) {
+  EXPECT_EQ(standing_grant(63, 1), 0U);
+  EXPECT_EQ(standing_grant(64, 1), 1U);
+  EXPECT_EQ(standing_grant(1000, 2), 7U);
+  EXPECT_EQ(standing_grant(1000, 16), 0U);
+  EXPECT_EQ(standing_grant(std::uint64_t{1} << 62, 4), GrantTable::most);
+}
+
+TEST(KeyFilter, NeverMissesAKeyThatItWasGiven) {
+  std::mt19937_64 random(5);
+  KeyFilter filter;
+  EXPECT_FALSE(filter.may_hold(7));
+  std::vector<std::uint64_t> keys;
+  for (int i = 0; i < 1000; ++i) keys.push_back(random());
+  filter.assign(keys);
+  for (const std::uint64_t key : keys) EXPECT_TRUE(filter.may_hold(static_cast<std::uint32_t>(key)));
+  int others = 0;
+  for (int i = 0; i < 10'000; ++i) others += filter.may_hold(static_cast<std::uint32_t>(random()));
+  EXPECT_LT(others, 500);
+}
+
+}  // namespace
+}  // namespace weir
