@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
-//   ready        a key that has been met in this span and has credit at hand: the common case
-//   first_touch  a key's first request in a span, known from the spans before
+//   granted      a key of which less is asked than the worker may have of it without asking: the common case
+//   ready        a key of which more is asked, that has been met in this span and has credit at hand
+//   first_touch  such a key's first request in a span, known from the spans before
 //   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
 //   dense        a key of a rule without dimensions
-//   three_rules  a whole request under three rules, matched and hashed; all keys ready
+//   three_rules  a whole request under three rules, matched and hashed; all keys granted or ready
 // Everything to be counted happens inside counted_work(), in virtual time and without a second thread; prints
 // "items N". See tests/instructions.
 #include <weir/throttle.h>
@@ -94,7 +95,7 @@ int main(int argc, char** argv) {
   }
   Work work{made.throttle->worker(0), {}, {}};
   const bool sprays = what == "sprayed";
-  const std::size_t sprayed = sprays ? 16 * keys : 0;
+  const std::size_t sprayed = sprays ? 64 * keys : 0;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < keys + sprayed; ++i) names.push_back("user-" + std::to_string(i));
   std::vector<Header> headers;
@@ -107,13 +108,17 @@ int main(int argc, char** argv) {
       request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
       request.headers = std::span(&headers[i], 1);
     }
-  } else if (what == "ready" || what == "first_touch" || what == "dense" || what == "blocked" || sprays) {
+  } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
+             what == "blocked" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
       work.keys.push_back(
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
+    // Dearer than any grant.
+    if (what == "ready" || what == "first_touch")
+      for (Key& key : work.keys) key.weight = 4096;
   } else {
-    std::fprintf(stderr, "usage: %s ready|first_touch|sprayed|blocked|dense|three_rules\n", argv[0]);
+    std::fprintf(stderr, "usage: %s granted|ready|first_touch|sprayed|blocked|dense|three_rules\n", argv[0]);
     return 2;
   }
 

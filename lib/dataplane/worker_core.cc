@@ -18,6 +18,10 @@ std::uint64_t number_of(std::uint64_t hash) noexcept {
   return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
 }
 
+MonotonicTime blocked_by(const KeyState* state) noexcept {
+  return state != nullptr ? state->blocked_until : never;
+}
+
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
@@ -251,6 +255,47 @@ void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
   admit_keys_of_burst(keys, now, verdicts);
 }
 
+// Admits out of grants what they are enough for. A loop of its own: what it needs fits into registers.
+// @return how many keys are left, named in `others`
+std::size_t WorkerCore::use_grants(std::span<const Key> keys, std::span<Verdict> verdicts,
+                                   std::array<std::uint8_t, burst_size>& others) noexcept {
+  const GrantTable::Lines lines = grants_.lines();
+  RuleIndex rule = no_rule;
+  std::uint64_t rule_weight = 0;
+  Grant grant;
+  std::uint64_t admitted = 0;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Key& key = keys[i];
+    if (key.rule_ != rule) [[unlikely]] {
+      if (admitted > 0) count_granted(rule, std::exchange(admitted, 0));
+      rule = key.rule_;
+      rule_weight = plane_.terms[rule].weight;
+      grant = rule_grants_[rule];
+    }
+    others[left] = static_cast<std::uint8_t>(i);
+    verdicts[i] = Verdict::admit;
+    if (grant.most == 0) {
+      ++left;
+      continue;
+    }
+    const std::uint64_t weight = rule_weight * key.weight;
+    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+    const bool taken =
+        weight - 1 < grant.most && lines.use(key.hash_, static_cast<std::uint32_t>(weight), grant.most,
+                                             grant.window, [&] { return !is_ungranted(key.hash_); });
+    admitted += taken;
+    left += !taken;
+  }
+  if (admitted > 0) count_granted(rule, admitted);
+  return left;
+}
+
+void WorkerCore::count_granted(RuleIndex rule, std::uint64_t requests) noexcept {
+  count_admitted(rule, requests);
+  table_->counted_beside = true;
+}
+
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                                      std::span<Verdict> verdicts) noexcept {
   struct Closer {
@@ -259,45 +304,34 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
   };
   std::array<Closer, burst_size> closer;  // those that need a closer look
   std::size_t count = 0;
+  std::array<std::uint8_t, burst_size> others;
+  const std::size_t left = use_grants(keys, verdicts, others);
   // Keys of one rule come together as a rule: its weight is looked up, and its counters written, once for
   // all.
   RuleIndex rule = no_rule;
   std::uint64_t rule_weight = 0;
-  Grant grant;
   std::uint64_t admitted = 0;
-  bool by_grant = false;
-  const GrantTable::Lines granted = grants_.lines();
   const SpanTable::Lines lines = table_->lines();
   const std::uint32_t generation = generation_;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Key& key = keys[i];
+  for (std::size_t i = 0; i < left; ++i) {
+    const Key& key = keys[others[i]];
     if (key.rule_ != rule) [[unlikely]] {
       if (admitted > 0) count_admitted(rule, std::exchange(admitted, 0));
       rule = key.rule_;
       rule_weight = plane_.terms[rule].weight;
-      grant = rule_grants_[rule];
     }
     bool taken;
     const std::uint64_t weight = rule_weight * key.weight;
-    verdicts[i] = Verdict::admit;
-    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-    if (weight - 1 < grant.most && granted.use(key.hash_, static_cast<std::uint32_t>(weight), grant.most,
-                                               grant.window, [&] { return !is_ungranted(key.hash_); })) {
-      ++admitted;
-      by_grant = true;
-      continue;
-    }
     const SpanTable::Place place =
         key.dense_ ? lines.take(table_->place_of_rule(rule), key.hash_, weight, generation, taken)
                    : lines.locate_and_take(key.hash_, weight, generation, taken);
     admitted += taken;
     if (taken) [[likely]]
       continue;
-    closer[count++] = {static_cast<std::uint32_t>(i), place};
+    closer[count++] = {others[i], place};
     prefetch_beyond_line(key.hash_, place, rule);
   }
   if (admitted > 0) count_admitted(rule, admitted);
-  if (by_grant) table_->counted_beside = true;
 
   for (std::size_t i = 0; i < count; ++i) {
     const Key& key = keys[closer[i].index];
@@ -356,10 +390,8 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
              : MonotonicTime(Duration(refused_at)) + terms.block.length(key);
 }
 
-KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const WindowState& window,
-                              MonotonicTime& blocked_until) const noexcept {
-  const KeyState* state = publication_->find(key);
-  if (state != nullptr) blocked_until = state->blocked_until;
+KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
+                              const WindowState& window) const noexcept {
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
   terms.allowance = publication_->drawable(terms.allowance, rule, state, window.running_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
@@ -393,15 +425,16 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
     take_credit(place);  // it was drawn in another window
   }
   carry_over(*entry.cell, key, terms, now);
-  MonotonicTime blocked_until = never;
-  const KeyTerms key_terms = terms_of(key, entry.rule, window, blocked_until);
+  const KeyState* state = publication_->find(key);
+  const KeyTerms key_terms = terms_of(key, entry.rule, state, window);
   entry.allowance =
       is_bucket(terms.algorithm) && key_terms.allowance > 0 ? key_terms.factor : key_terms.allowance;
   if (terms.algorithm == Algorithm::shed)
     entry.fraction = key_terms.factor;
   else
-    entry.blocked_until = std::max(blocked_until, early_block(pooled, key, terms, window));
-  use_up_grant(place, key);
+    entry.blocked_until = std::max(blocked_by(state), early_block(pooled, key, terms, window));
+  // Where nobody has had any, all of the allowance may be drawn.
+  if (state == nullptr || state->ungranted_since > window.running_number) use_up_grant(place, key);
 }
 
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.
@@ -409,10 +442,6 @@ void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcep
   const RuleIndex rule = table_->entry(place).rule;
   const Grant& grant = rule_grants_[rule];
   if (grant.most == 0) return;
-  // Nobody had any: then all of the allowance may be drawn.
-  const std::uint64_t window = windows_[plane_.terms[rule].window].running_number;
-  if (const KeyState* state = publication_->find(key); state != nullptr && state->ungranted_since <= window)
-    return;
   GrantTable::Place granted = grants_.locate(key);
   if (granted == GrantTable::nowhere) granted = grants_.insert(key, rule, table_->name(place));
   if (granted == GrantTable::nowhere || !grants_.holds(granted, key)) return;
@@ -512,8 +541,9 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned, M
   Touched touched;
   touched.cell = pooled.cell;
   carry_over(*pooled.cell, planned.key, terms, now);
-  touched.terms = terms_of(planned.key, planned.rule, window, touched.blocked_until);
-  touched.blocked_until = std::max(touched.blocked_until, early_block(pooled, planned.key, terms, window));
+  const KeyState* state = publication_->find(planned.key);
+  touched.terms = terms_of(planned.key, planned.rule, state, window);
+  touched.blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
   return touched;
 }
 
@@ -694,10 +724,11 @@ bool WorkerCore::serves_ready(const Touched& touched, const RuleTerms& terms,
 std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
                                                GrantTable::Place place) const noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
-  MonotonicTime blocked_until = never;
-  const std::uint64_t allowance = terms_of(planned.key, planned.rule, window, blocked_until).allowance;
+  const KeyState* state = publication_->find(planned.key);
+  const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window).allowance;
   const AllowanceCell* cell = window.running->find(planned.key);
-  return (cell != nullptr ? cell->left_of(allowance) : allowance) + left_of(rule_grants_[planned.rule], place);
+  return (cell != nullptr ? cell->left_of(allowance) : allowance) +
+         left_of(rule_grants_[planned.rule], place);
 }
 
 std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,

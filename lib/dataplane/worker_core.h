@@ -155,6 +155,9 @@ class alignas(64) WorkerCore {
   Decision decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                           NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
+  std::size_t use_grants(std::span<const Key> keys, std::span<Verdict> verdicts,
+                         std::array<std::uint8_t, burst_size>& others) noexcept;
+  void count_granted(RuleIndex rule, std::uint64_t requests) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                            std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
@@ -170,8 +173,8 @@ class alignas(64) WorkerCore {
   Touched look_closely(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
   Touched touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept;
   void refresh(SpanTable::Place place, std::uint64_t key, MonotonicTime now) noexcept;
-  KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const WindowState& window,
-                    MonotonicTime& blocked_until) const noexcept;
+  KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
+                    const WindowState& window) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
                             const WindowState& window) const noexcept;
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;

@@ -42,14 +42,18 @@
 
 namespace weir {
 
-/// How lanes tell a window: by the worker's number of it.
+/// How lanes tell a window: by the worker's number of it. Where the half that is the window's lies in a word,
+/// and what it begins with.
 struct GrantWindow {
-  std::uint32_t shift = 0;  ///< of the half that is the window's
-  std::uint32_t stamp = 0;  ///< what the half begins with
+  std::uint32_t shift = 0;
+  std::uint32_t half = 0xffff;
+  std::uint32_t stamp = 0;
 
   GrantWindow() noexcept = default;
   explicit GrantWindow(std::uint32_t number) noexcept
-      : shift((number & 1) * 16), stamp((number >> 1 & 0xf) << 12) {}
+      : shift((number & 1) * 16),
+        half(std::uint32_t{0xffff} << shift),
+        stamp((number >> 1 & 0xf) << (shift + 12)) {}
 };
 
 /// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, and a key
@@ -111,18 +115,18 @@ class alignas(64) GrantTable {
   Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
 
   /// What has been used in the window; more than any grant once the place is closed.
-  std::uint32_t used(Place place, GrantWindow window) const noexcept {
+  std::uint32_t used(Place place, const GrantWindow& window) const noexcept {
     return used_in(word(place).load(std::memory_order_relaxed), window);
   }
   /// Uses so much of the grant. @pre used() + weight is at most `most`
-  void use(Place place, std::uint32_t weight, GrantWindow window) noexcept {
+  void use(Place place, std::uint32_t weight, const GrantWindow& window) noexcept {
     std::atomic<std::uint32_t>& used = word(place);
     const std::uint32_t before = used.load(std::memory_order_relaxed);
     used.store(with(before, window, used_in(before, window) + weight), std::memory_order_relaxed);
   }
   /// Nothing more is admitted out of the grant in this window. @return what had been used
   /// @pre is not closed
-  std::uint32_t close(Place place, GrantWindow window) noexcept {
+  std::uint32_t close(Place place, const GrantWindow& window) noexcept {
     std::atomic<std::uint32_t>& used = word(place);
     const std::uint32_t before = used.load(std::memory_order_relaxed);
     const std::uint32_t count = used_in(before, window);
@@ -160,6 +164,7 @@ class alignas(64) GrantTable {
   static constexpr std::size_t name_bytes_per_key = 40;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
+  static constexpr std::uint32_t stamps = 0xf000f000;
 
   struct alignas(64) Line {
     std::atomic<std::uint32_t> tags[keys_per_line];  ///< 0: free
@@ -178,12 +183,19 @@ class alignas(64) GrantTable {
   static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
   }
-  static std::uint32_t used_in(std::uint32_t word, GrantWindow window) noexcept {
-    const std::uint32_t half = word >> window.shift;
-    return ((half ^ window.stamp) & 0xf000) == 0 ? half & 0xfff : 0;
+  /// The part of a word that is the window's, less its stamp, in place; 0 where it is of another window.
+  static std::uint32_t part_of(std::uint32_t word, const GrantWindow& window) noexcept {
+    const std::uint32_t part = (word ^ window.stamp) & window.half;
+    return (part & stamps) == 0 ? part : 0;
   }
-  static std::uint32_t with(std::uint32_t word, GrantWindow window, std::uint32_t used) noexcept {
-    return (word & ~(std::uint32_t{0xffff} << window.shift)) | (window.stamp | used) << window.shift;
+  static std::uint32_t used_in(std::uint32_t word, const GrantWindow& window) noexcept {
+    return part_of(word, window) >> window.shift;
+  }
+  static std::uint32_t with_part(std::uint32_t word, const GrantWindow& window, std::uint32_t part) noexcept {
+    return (word & ~window.half) | window.stamp | part;
+  }
+  static std::uint32_t with(std::uint32_t word, const GrantWindow& window, std::uint32_t used) noexcept {
+    return with_part(word, window, used << window.shift);
   }
   /// One bit for each of the line's keys with this tag; without branches. The worker's own: whatever it reads
   /// here nobody else writes.
@@ -235,7 +247,7 @@ class GrantTable::Lines {
   /// @param allowed  called where the grant would do: whether it may be used
   /// @return whether it has been
   template <typename Allowed>
-  bool use(std::uint64_t key, std::uint32_t weight, std::uint32_t grant, GrantWindow window,
+  bool use(std::uint64_t key, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window,
            Allowed&& allowed) const noexcept {
     std::size_t line = home(key, homes);
     unsigned lanes = lanes_with(lines[line], tag_of(key));
@@ -245,10 +257,10 @@ class GrantTable::Lines {
       }
     std::atomic<std::uint32_t>& used = lines[line].used[__builtin_ctz(lanes)];
     const std::uint32_t before = used.load(std::memory_order_relaxed);
-    const std::uint32_t after = used_in(before, window) + weight;
-    if (after > grant || !allowed()) [[unlikely]]
+    const std::uint32_t after = part_of(before, window) + (weight << window.shift);
+    if (after > grant << window.shift || !allowed()) [[unlikely]]
       return false;
-    used.store(with(before, window, after), std::memory_order_relaxed);
+    used.store(with_part(before, window, after), std::memory_order_relaxed);
     return true;
   }
 
@@ -278,8 +290,8 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
         const Holder& holder = holders_[place];
-        const GrantWindow window = windows[holder.rule];
-        if (((now >> window.shift ^ window.stamp) & 0xf000) != 0) continue;
+        const GrantWindow& window = windows[holder.rule];
+        if (((now ^ window.stamp) & window.half & stamps) != 0) continue;
         const std::uint32_t count = used_in(now, window) & most;
         const std::uint32_t before = used_in(seen_[place], window) & most;
         seen_[place] = with(seen_[place], window, used_in(now, window));

@@ -10,6 +10,7 @@
 
 #include "control/window_pools.h"
 #include "engine/ledger.h"
+#include "shared/grant_table.h"
 #include "shared/log_pool.h"
 #include "shared/span_table.h"
 #include "weir/config.h"
@@ -48,6 +49,10 @@ int main() {
         weir::Algorithm::token_bucket, weir::Algorithm::leaky_bucket, weir::Algorithm::sliding_log,
         weir::Algorithm::shed, weir::Algorithm::strict}) {
     weir::KeyMemory memory = usual;
+    weir::Rule rule;
+    rule.algorithm = algorithm;
+    rule.key = {{}};
+    if (weir::may_be_granted(rule)) memory.worker += weir::GrantTable(keys).memory() / keys;
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == weir::Algorithm::sliding_window)
       memory.ledger += sizeof(weir::KeyDetail) + weir::rule_spans * sizeof(weir::SpanCounts);
