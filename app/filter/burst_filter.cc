@@ -14,32 +14,38 @@ namespace {
 // The work on a burst goes in passes, each over all its frames, rather than frame by frame: what one pass has
 // written in small pieces the next one reads in large ones, and a processor stalls on that as long as the
 // pieces are on their way to the cache. So memory also has the time of a whole pass to answer.
+//
+// Most frames of most networks carry no request: acknowledgments, answers, what is no HTTP at all. So the
+// first pass does no more than tell which frames may, by the one line that holds a plain frame's headers and
+// its payload's first byte; what follows is for those alone.
 
 // A frame's head is searched from its first byte on; what lies further behind the processor sees coming by
 // itself.
 constexpr std::size_t fetched_bytes = 256;
-// Memory answers many requests at once, and one frame's parsing is too short to wait for the next.
-constexpr std::size_t fetched_ahead = 8;
+
+const std::byte* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const std::byte*); }
 
 // Always so many lines, however long the frame is: to fetch what lies behind it costs less than to find that
 // out.
-void prefetch(const rte_mbuf* mbuf) noexcept {
-  const auto* const bytes = rte_pktmbuf_mtod(mbuf, const std::byte*);
-  for (std::size_t at = 0; at < fetched_bytes; at += RTE_CACHE_LINE_SIZE) rte_prefetch0(bytes + at);
+void prefetch_head(const std::byte* bytes) noexcept {
+  for (std::size_t at = RTE_CACHE_LINE_SIZE; at < fetched_bytes; at += RTE_CACHE_LINE_SIZE)
+    rte_prefetch0(bytes + at);
 }
 
 }  // namespace
 
 struct BurstFilter::Batch {
-  std::array<Frame, burst_size> frames;
-  std::array<Fate, burst_size> fates;
+  std::array<Concern, burst_size> concerns;
+  std::size_t concern_count = 0;
+  std::array<Fate, burst_size> fates;  // of an eventful burst
 
   // Requests waiting for a decision; views into the burst's frames and into `scratch`.
-  std::array<ParsedRequest, batch_size> parsed;
-  std::array<Request, batch_size> requests;  // admit_burst() wants them side by side
+  std::array<Request, batch_size> requests;
   std::array<Decision, batch_size> decisions;
   std::array<std::uint8_t, batch_size> origin;  // index of the request's frame in the burst
   std::size_t count = 0;
+  // The requests' headers, as many places each as the rules name headers.
+  std::array<Header, batch_size * max_chosen_headers> headers;
 
   std::array<std::byte, scratch_size> scratch;
 };
@@ -60,56 +66,141 @@ std::size_t BurstFilter::memory() noexcept {
   return sizeof(BurstFilter) + sizeof(Batch) + closing_capacity * sizeof(ClosingFlow);
 }
 
-void BurstFilter::process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
-  closing_changed_ = false;
+bool BurstFilter::pass_unconcerned(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept {
+  look_through(burst);
+  if (batch_->concern_count != 0) return false;
+  pass_all(burst, out);
+  return true;
+}
+
+/// Finds the frames that may carry a request; as long as flows are closing, all of TCP.
+void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
+  Batch& batch = *batch_;
   // A device has written an mbuf's own fields just now; another thread's ring hands on those that it wrote.
-  for (rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
-  for (std::size_t i = 0; i < std::min(burst.size(), fetched_ahead); ++i) prefetch(burst[i]);
+  for (const rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
+  for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
+  const bool closing = !closing_.idle();
+  const std::uint16_t port = burst.empty() ? std::uint16_t{0} : burst[0]->port;
+  unsigned other_ports = 0;
+  std::size_t count = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
-    if (i + fetched_ahead < burst.size()) prefetch(burst[i + fetched_ahead]);
-    parse(i, burst[i]);
+    const rte_mbuf* const mbuf = burst[i];
+    other_ports |= static_cast<unsigned>(mbuf->port ^ port);
+    Concern& concern = batch.concerns[count];
+    const std::byte* const bytes = data_of(mbuf);
+    const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
+    if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
+      if (!closing && (payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))))
+        continue;
+      prefetch_head(bytes);
+      concern = {payload.offset, payload.length, static_cast<std::uint8_t>(i), true};
+      ++count;
+    } else if (look_closely(mbuf, concern)) {
+      concern.index = static_cast<std::uint8_t>(i);
+      ++count;
+    }
   }
-  for (std::size_t i = 0; i < burst.size(); ++i) classify(i, burst[i], now);
+  one_port_ = other_ports == 0 && !burst.empty();
+  batch.concern_count = count;
+}
+
+/// Of a frame that is not plain, or in several pieces. @return whether it is of concern
+[[gnu::noinline]] bool BurstFilter::look_closely(const rte_mbuf* mbuf, Concern& concern) noexcept {
+  const std::span<const std::byte> bytes = frame_bytes(mbuf, batch_->scratch);
+  const Frame frame = parse_frame(bytes);
+  if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
+  if (frame.kind != FrameKind::tcp) return false;
+  const std::string_view payload = tcp_payload(bytes, frame);
+  if (closing_.idle() && (payload.empty() || !can_begin_request(payload.front()))) return false;
+  prefetch_head(data_of(mbuf));
+  concern.payload_offset = frame.payload_offset;
+  concern.payload_length = frame.payload_length;
+  concern.plain = false;
+  return true;
+}
+
+void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicTime now,
+                                    Outgoing& out) noexcept {
+  Batch& batch = *batch_;
+  closing_changed_ = false;
+  eventful_ = false;
+  closing_.expire(now);
+  for (std::size_t i = 0; i < batch.concern_count; ++i)
+    classify(batch.concerns[i], burst[batch.concerns[i].index], now);
   decide(now);
+  if (!eventful_) {
+    pass_all(burst, out);
+    return;
+  }
+  out.one_port = false;
   for (std::size_t i = 0; i < burst.size(); ++i) {
-    if (batch_->fates[i].kind == Fate::Kind::pass && !closing_changed_)
+    if (batch.fates[i].kind == Fate::Kind::pass && !closing_changed_)
       pass(burst[i], out);
     else
       act(i, burst[i], now, out);
   }
 }
 
-void BurstFilter::parse(std::size_t index, const rte_mbuf* mbuf) noexcept {
-  Batch& batch = *batch_;
-  // Made in its place: as an assignment it would be copied at once.
-  const Frame* const frame =
-      ::new (&batch.frames[index]) Frame(parse_frame(frame_bytes(mbuf, batch.scratch)));
-  batch.fates[index] = {};
-  if (frame->kind == FrameKind::malformed) counters_.malformed.add(1);
+void BurstFilter::pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) const noexcept {
+  out.one_port = one_port_;
+  if (!one_port_) [[unlikely]] {
+    for (rte_mbuf* const mbuf : burst) pass(mbuf, out);
+    return;
+  }
+  const std::uint16_t peer = wiring_.ports[burst[0]->port].peer;
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    burst[i]->port = peer;
+    out.frames[i] = burst[i];
+  }
+  out.count = burst.size();
 }
 
-void BurstFilter::classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept {
-  Batch& batch = *batch_;
-  const Frame& frame = batch.frames[index];
-  if (frame.kind != FrameKind::tcp) return;
-
-  if (ClosingFlow* const flow = closing_.find(frame, now)) {
-    Fate& fate = batch.fates[index];
-    fate.step = closing_step(*flow, frame);
-    if (fate.step != ClosingStep::forget) {
-      fate.kind = Fate::Kind::closing;
-      return;
-    }
-    ClosingFlows::erase(*flow);
+/// The fate of a frame that may not simply pass.
+BurstFilter::Fate& BurstFilter::fate_of(std::size_t index) noexcept {
+  if (!eventful_) {
+    eventful_ = true;
+    batch_->fates.fill({});
   }
+  return batch_->fates[index];
+}
 
+/// Whether a frame is of a closing flow, and if so notes it.
+bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept {
+  ClosingFlow* const flow = closing_.find(frame, now);
+  if (flow == nullptr) return false;
+  const ClosingStep step = closing_step(*flow, frame);
+  if (step == ClosingStep::forget) {
+    ClosingFlows::erase(*flow);
+    return false;
+  }
+  Fate& fate = fate_of(index);
+  fate.kind = Fate::Kind::closing;
+  fate.step = step;
+  return true;
+}
+
+void BurstFilter::classify(const Concern& concern, rte_mbuf* mbuf, MonotonicTime now) noexcept {
+  Batch& batch = *batch_;
   // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
   if (mbuf->nb_segs > 1) decide(now);
-  HttpRequests requests(tcp_payload(frame_bytes(mbuf, batch.scratch), frame), headers_);
+  const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
+  if (!closing_.idle() && is_closing(concern.index, parse_frame(bytes), now)) return;
+
+  HttpRequests requests({reinterpret_cast<const char*>(bytes.data()) + concern.payload_offset,
+                         std::size_t{concern.payload_length}},
+                        headers_);
+  const std::size_t named = headers_.size();
   while (true) {
     if (batch.count == batch_size) decide(now);
-    if (!requests.next(batch.parsed[batch.count])) return;
-    batch.origin[batch.count] = static_cast<std::uint8_t>(index);
+    Request& request = batch.requests[batch.count];
+    bool complete = false;
+    if (!requests.next(request, std::span(batch.headers).subspan(batch.count * named, named), complete))
+      return;
+    if (concern.plain)
+      set_plain_endpoints(request, bytes);
+    else
+      set_endpoints(request, parse_frame(bytes));
+    batch.origin[batch.count] = concern.index;
     ++batch.count;
   }
 }
@@ -119,10 +210,6 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
   const std::size_t count = batch.count;
   if (count == 0) return;
   batch.count = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    batch.requests[i] = batch.parsed[i].request;
-    set_endpoints(batch.requests[i], batch.frames[batch.origin[i]]);
-  }
   worker_.admit_burst(std::span{batch.requests}.first(count), now, std::span{batch.decisions}.first(count),
                       Detail::refusals);
   std::uint64_t blocked = 0;
@@ -130,9 +217,10 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
     const Decision& decision = batch.decisions[i];
     if (decision.verdict != Verdict::block) continue;
     ++blocked;
-    Fate& fate = batch.fates[batch.origin[i]];
+    if (decision.action == Action::observe) continue;
     // The first refused request speaks for its frame.
-    if (decision.action == Action::observe || fate.kind == Fate::Kind::refuse) continue;
+    Fate& fate = fate_of(batch.origin[i]);
+    if (fate.kind == Fate::Kind::refuse) continue;
     fate.kind = Fate::Kind::refuse;
     fate.action = decision.action;
     fate.head = batch.requests[i].method == "HEAD";
@@ -145,17 +233,10 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
 }
 
 void BurstFilter::act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept {
-  const Frame& frame = batch_->frames[index];
-  Fate& fate = batch_->fates[index];
-  if (closing_changed_ && fate.kind != Fate::Kind::closing && frame.kind == FrameKind::tcp) {
-    if (ClosingFlow* const flow = closing_.find(frame, now)) {
-      fate.step = closing_step(*flow, frame);
-      if (fate.step == ClosingStep::forget)
-        ClosingFlows::erase(*flow);
-      else
-        fate.kind = Fate::Kind::closing;
-    }
-  }
+  const Frame frame = parse_frame(frame_bytes(mbuf, batch_->scratch));
+  const Fate& fate = batch_->fates[index];
+  if (closing_changed_ && fate.kind != Fate::Kind::closing && frame.kind == FrameKind::tcp)
+    is_closing(index, frame, now);
   switch (fate.kind) {
     case Fate::Kind::pass:
       pass(mbuf, out);

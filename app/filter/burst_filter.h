@@ -26,6 +26,7 @@ namespace weir::filter {
 struct Outgoing {
   std::array<rte_mbuf*, max_outgoing> frames;
   std::size_t count = 0;
+  bool one_port = false;  ///< all leave by the port of the first
 };
 
 /// One worker's filter. One thread at a time. process() neither blocks nor allocates (but mbufs from their
@@ -49,7 +50,17 @@ class BurstFilter {
   /// Decides on a burst. Takes the frames over; they come back in `out` or are freed.
   /// @param burst  at most burst_size; `mbuf->port` is the port received from
   /// @pre the worker is online, out.count is 0
-  void process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
+  void process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
+    if (!pass_unconcerned(burst, out)) process_concerned(burst, now, out);
+  }
+
+  /// The first half of process(), which needs no time: to read a clock costs as much as to pass several
+  /// frames on.
+  /// @return true: nothing in this burst was to be decided, it is in `out`; false: process_concerned() must
+  /// follow, with the same burst
+  bool pass_unconcerned(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept;
+  /// The second half.
+  void process_concerned(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
 
  private:
   /// Requests decided in one call of admit_burst().
@@ -66,17 +77,28 @@ class BurstFilter {
     RuleIndex rule = no_rule;
     Duration retry_after{};
   };
+  /// A frame that concerns the filter.
+  struct Concern {
+    std::uint32_t payload_offset;
+    std::uint32_t payload_length;
+    std::uint8_t index;  // in the burst
+    bool plain;          // as plain_payload() has it, in one piece
+  };
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
-  void parse(std::size_t index, const rte_mbuf* mbuf) noexcept;
-  void classify(std::size_t index, rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void look_through(std::span<rte_mbuf* const> burst) noexcept;
+  bool look_closely(const rte_mbuf* mbuf, Concern& concern) noexcept;
+  bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
+  void classify(const Concern& concern, rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;
+  Fate& fate_of(std::size_t index) noexcept;
   void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
   void pass(rte_mbuf* mbuf, Outgoing& out) const noexcept {
     mbuf->port = wiring_.ports[mbuf->port].peer;
     out.frames[out.count++] = mbuf;
   }
+  void pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) const noexcept;
   void refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
               Outgoing& out) noexcept;
   void close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now, Outgoing& out) noexcept;
@@ -96,6 +118,9 @@ class BurstFilter {
   Counters& counters_;
   ClosingFlows closing_;
   std::unique_ptr<Batch> batch_;
+  // Of the burst.
+  bool one_port_ = false;  // all its frames were received from one port
+  bool eventful_ = false;  // some frame of it does not simply pass, so that there are fates
   bool closing_changed_ =
       false;  // by this burst: later frames of it may belong to a flow that has just been closed
 };

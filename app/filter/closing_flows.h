@@ -68,6 +68,13 @@ class ClosingFlows {
   void insert(const ClosingFlow& flow, const Frame& frame, MonotonicTime now) noexcept;
   static void erase(ClosingFlow& flow) noexcept { flow.expires = never; }
 
+  /// No flow has been closing since all had expired: find() finds nothing, whenever.
+  bool idle() const noexcept { return last_expiry_ == never; }
+  /// Makes the table idle when the last flow has expired.
+  void expire(MonotonicTime now) noexcept {
+    if (now >= last_expiry_) last_expiry_ = never;
+  }
+
   std::size_t capacity() const noexcept { return slots_.size(); }
 
  private:

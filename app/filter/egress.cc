@@ -25,19 +25,27 @@ void Egress::send(std::span<rte_mbuf* const> frames) noexcept {
     if (lane.count != 0) flush(lane);
 }
 
+void Egress::send_by(std::uint16_t port, std::span<rte_mbuf*> frames) noexcept {
+  transmit(lanes_[lane_of_port_[port]], frames);
+}
+
 void Egress::flush(Lane& lane) noexcept {
-  const std::size_t count = lane.count;
-  std::size_t sent = 0;
+  transmit(lane, std::span(lane.frames).first(lane.count));
   lane.count = 0;
+}
+
+void Egress::transmit(const Lane& lane, std::span<rte_mbuf*> frames) noexcept {
+  const std::size_t count = frames.size();
+  std::size_t sent = 0;
   for (unsigned attempt = 0; sent < count && attempt < hand_over_attempts; ++attempt) {
     if (attempt != 0) rte_pause();
-    sent += rte_eth_tx_burst(lane.port, lane.queue, lane.frames.data() + sent,
+    sent += rte_eth_tx_burst(lane.port, lane.queue, frames.data() + sent,
                              static_cast<std::uint16_t>(count - sent));
   }
   counters_.transmitted.add(sent);
   if (sent == count) return;
   counters_.transmit_drops.add(count - sent);
-  rte_pktmbuf_free_bulk(lane.frames.data() + sent, static_cast<unsigned>(count - sent));
+  rte_pktmbuf_free_bulk(frames.data() + sent, static_cast<unsigned>(count - sent));
 }
 
 }  // namespace weir::filter

@@ -32,6 +32,8 @@ class Egress {
   /// still refuses after a bounded number of attempts is freed and counted as transmit_drops.
   /// @pre each port is in one of the sets
   void send(std::span<rte_mbuf* const> frames) noexcept;
+  /// The same with frames that all leave by one port.
+  void send_by(std::uint16_t port, std::span<rte_mbuf*> frames) noexcept;
 
  private:
   struct Lane {
@@ -41,6 +43,7 @@ class Egress {
     std::array<rte_mbuf*, max_outgoing> frames{};
   };
   void flush(Lane& lane) noexcept;
+  void transmit(const Lane& lane, std::span<rte_mbuf*> frames) noexcept;
 
   std::vector<Lane> lanes_;
   std::array<std::uint16_t, RTE_MAX_ETHPORTS> lane_of_port_{};

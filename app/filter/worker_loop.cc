@@ -16,8 +16,13 @@ std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, std::uint16_
   if (count == 0) return 0;
   seat.counters.received.add(count);
   Outgoing out;
-  seat.filter.process(std::span{burst}.first(count), monotonic_now(), out);
-  egress.send(std::span{out.frames}.first(out.count));
+  const std::span received = std::span{burst}.first(count);
+  if (!seat.filter.pass_unconcerned(received, out))
+    seat.filter.process_concerned(received, monotonic_now(), out);
+  if (out.one_port)
+    egress.send_by(out.frames[0]->port, std::span{out.frames}.first(out.count));
+  else
+    egress.send(std::span{out.frames}.first(out.count));
   return count;
 }
 

@@ -150,28 +150,21 @@ void parse_ipv6(std::span<const std::byte> bytes, std::size_t at, Frame& frame) 
   }
 }
 
-/// What nearly every frame is: TCP in a whole IPv4 packet without options and without VLAN tags. As the
-/// functions above would fill it, with fewer questions. @return false: `frame` is untouched, they have their
-/// say
+/// A plain frame, as the functions above would fill it, with fewer questions. @return false: `frame` is
+/// untouched, they have their say
 bool parse_plain(std::span<const std::byte> bytes, Frame& frame) noexcept {
+  const PlainPayload payload = plain_payload(bytes);
+  if (payload.offset == 0) return false;
   constexpr std::size_t ip = ethernet_header;
   constexpr std::size_t tcp = ip + ipv4_header;
-  if (bytes.size() < tcp + tcp_header) return false;
-  // The type, the version and the header's length; and what tells a fragment, the time to live left out, and
-  // the protocol.
-  if (load32(bytes, ethernet_addresses) >> 8 != (std::uint32_t{type_ipv4} << 8 | 0x45)) return false;
-  if ((load32(bytes, ip + 6) & 0x3fff00ff) != protocol_tcp) return false;
-  const std::size_t total = load16(bytes, ip + 2);
-  const std::size_t header = static_cast<std::size_t>(byte_at(bytes, tcp + 12) >> 4) * 4;
-  if (total > bytes.size() - ip || header < tcp_header || ipv4_header + header > total) return false;
   load_address<IpAddress::Family::v4>(bytes, ip + 12, frame.source);
   load_address<IpAddress::Family::v4>(bytes, ip + 16, frame.destination);
   frame.kind = FrameKind::tcp;
   frame.tcp_flags = byte_at(bytes, tcp + 13);
   frame.l3_offset = ip;
   frame.l4_offset = tcp;
-  frame.payload_offset = static_cast<std::uint16_t>(tcp + header);
-  frame.payload_length = static_cast<std::uint32_t>(total - ipv4_header - header);
+  frame.payload_offset = static_cast<std::uint16_t>(payload.offset);
+  frame.payload_length = payload.length;
   frame.sequence = load32(bytes, tcp + 4);
   frame.acknowledgment = load32(bytes, tcp + 8);
   frame.source_port = load16(bytes, tcp);

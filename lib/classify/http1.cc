@@ -18,21 +18,9 @@ namespace weir {
 
 namespace {
 
-/// Characters of a token (RFC 9110 §5.6.2): methods and field names.
-constexpr std::array<bool, 256> make_token_table() noexcept {
-  std::array<bool, 256> table{};
-  for (unsigned char c = '0'; c <= '9'; ++c) table[c] = true;
-  for (unsigned char c = 'a'; c <= 'z'; ++c) table[c] = true;
-  for (unsigned char c = 'A'; c <= 'Z'; ++c) table[c] = true;
-  for (const unsigned char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
-    table[c] = true;
-  return table;
-}
-constexpr std::array<bool, 256> token_table = make_token_table();
-
 // Predicates are lambdas, so that the algorithms that take them can be inlined.
 constexpr auto is_token_character = [](char c) noexcept {
-  return token_table[static_cast<unsigned char>(c)];
+  return can_begin_request(c) && c != '\r' && c != '\n';
 };
 
 bool is_token(std::string_view text) noexcept {
@@ -141,7 +129,8 @@ class NameLengths {
 /// Keeps the first of each chosen header.
 class ChosenHeaders {
  public:
-  explicit ChosenHeaders(std::array<Header, max_chosen_headers>& out) noexcept : out_(out) {}
+  /// @param out  room for all that the selection names
+  explicit ChosenHeaders(std::span<Header> out) noexcept : out_(out) {}
 
   /// @param index  in the selection
   void offer(std::size_t index, std::string_view name, std::string_view value) noexcept {
@@ -151,10 +140,10 @@ class ChosenHeaders {
     out_[count_++] = {name, value};
   }
 
-  std::span<const Header> headers() const noexcept { return std::span(out_).first(count_); }
+  std::span<const Header> headers() const noexcept { return out_.first(count_); }
 
  private:
-  std::array<Header, max_chosen_headers>& out_;
+  std::span<Header> out_;
   static_assert(max_chosen_headers <= 32);
   std::uint32_t found_ = 0;
   std::size_t count_ = 0;
@@ -265,22 +254,23 @@ bool HeaderSelection::add(std::string_view lower_case_name) noexcept {
 /// The portable parser of one request. Its result is what a payload means: the vector searches must find the
 /// same.
 /// @param rest  from the request on; afterwards from the end of its header section on, if complete
-bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept {
+bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
+                         BodyLength& body) const noexcept {
   const std::optional<std::string_view> first = take_line(rest);
   if (!first) return false;
   const std::optional<RequestLine> line = parse_request_line(*first);
   if (!line) return false;
 
-  out.request.method = line->method;
-  out.request.target = line->target;
-  out.request.target_shape = {};
-  out.request.protocol = line->protocol;
-  ChosenHeaders chosen(out.headers);
+  out.method = line->method;
+  out.target = line->target;
+  out.target_shape = {};
+  out.protocol = line->protocol;
+  ChosenHeaders chosen(headers);
   const NameLengths lengths(*selection_);
   bool host_seen = false;
   while (const std::optional<std::string_view> field = take_line(rest)) {
     if (field->empty()) {
-      out.complete = true;
+      complete = true;
       break;
     }
     const std::size_t colon = field->find(':');
@@ -293,7 +283,7 @@ bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength&
     if (!lengths.contains(name.size())) continue;
     const std::string_view value = trim(field->substr(colon + 1));
     if (equals_lower(name, host_name)) {
-      if (!host_seen && selection_->host_wanted_) out.request.host = value;
+      if (!host_seen && selection_->host_wanted_) out.host = value;
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
       body.content_length(value);
@@ -306,7 +296,7 @@ bool HttpRequests::parse(std::string_view& rest, ParsedRequest& out, BodyLength&
       break;
     }
   }
-  out.request.headers = chosen.headers();
+  out.headers = chosen.headers();
   return true;
 }
 
@@ -373,21 +363,21 @@ void HttpRequests::go_on_behind(std::string_view method, const BodyLength& body,
 }
 
 /// As find(), by the parser.
-[[gnu::noinline]] bool HttpRequests::find_parsing(std::string_view rest, ParsedRequest& out) noexcept {
-  out.complete = false;
-  out.request.host = {};
+[[gnu::noinline]] bool HttpRequests::find_parsing(std::string_view rest, Request& out,
+                                                  std::span<Header> headers, bool& complete) noexcept {
+  complete = false;
+  out.host = {};
   BodyLength body;
-  if (!parse(rest, out, body)) return false;
-  if (!out.request.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out.request);
-  if (out.complete) go_on_behind(out.request.method, body, rest);
+  if (!parse(rest, out, headers, complete, body)) return false;
+  if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
+  if (complete) go_on_behind(out.method, body, rest);
   return true;
 }
 
 /// By the vector search, where it has a say, else by the parser.
-bool HttpRequests::find(ParsedRequest& out) noexcept {
+bool HttpRequests::find(Request& request, std::span<Header> headers, bool& complete) noexcept {
   std::string_view rest = rest_;
   rest_ = {};
-  // A method begins with a character of a token: most payloads that are no request are seen through here.
   if (!is_token_character(rest.front())) [[unlikely]] {
     // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
     while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
@@ -400,9 +390,8 @@ bool HttpRequests::find(ParsedRequest& out) noexcept {
   if (rest.size() > std::numeric_limits<std::uint32_t>::max() ||
       !selection.scans_->find_head(data, rest.size(), selection.sought_, head) ||
       (head.complete && head.end != rest.size() && !note_next(rest, head)))
-    return find_parsing(rest, out);
+    return find_parsing(rest, request, headers, complete);
 
-  Request& request = out.request;
   const char* const target = data + head.method_end + 1;
   const std::uint32_t target_size = head.target_end - head.method_end - 1;
   request.method = {data, head.method_end};
@@ -411,8 +400,8 @@ bool HttpRequests::find(ParsedRequest& out) noexcept {
                           head.path_end - head.method_end - 1, head.slashes};
   request.protocol = head.minor_zero ? protocol_1_0 : protocol_1_1;
   request.host = {};
-  out.complete = head.complete;
-  ChosenHeaders chosen(out.headers);
+  complete = head.complete;
+  ChosenHeaders chosen(headers);
   bool host_seen = false;
   for (std::size_t i = 0; i < head.count; ++i) {
     const FoundField& found = head.fields[i];

@@ -164,6 +164,61 @@ TEST_F(BurstFilterTest, AdmittedRequestsLeaveByThePeerPortInOrderInTheirOwnBuffe
   EXPECT_EQ(counters_.admitted.read(), burst_size);
 }
 
+TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
+  limit(1, Action::reply_429);
+  const Bytes answer = request(1000, "\x16\x03\x01 not HTTP");
+  const Bytes bare = request(1000, "");
+  const Bytes tagged = FrameBuilder().vlan(5).tcp(1000, 80).payload("").build();
+  Bytes malformed = bare;
+  malformed[17] = std::byte{255};  // more bytes than there are
+  std::vector<rte_mbuf*> burst{frame_in_mbuf(answer), frame_in_mbuf(bare),
+                               frame_in_mbuf(request(1000, "{}"), clients, 40), frame_in_mbuf(tagged),
+                               frame_in_mbuf(malformed)};
+  release();
+  ASSERT_TRUE(filter_->pass_unconcerned(burst, out_));
+  EXPECT_TRUE(out_.one_port);
+  ASSERT_EQ(out_.count, burst.size());
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    EXPECT_EQ(out_.frames[i], burst[i]);
+    EXPECT_EQ(out_.frames[i]->port, servers);
+  }
+  EXPECT_EQ(counters_.malformed.read(), 1U);
+  EXPECT_EQ(counters_.requests.read(), 0U);
+
+  // Two ports, and a request among the others.
+  burst = {frame_in_mbuf(bare), frame_in_mbuf(bare, servers)};
+  release();
+  ASSERT_TRUE(filter_->pass_unconcerned(burst, out_));
+  EXPECT_FALSE(out_.one_port);
+  EXPECT_EQ(out_.frames[0]->port, servers);
+  EXPECT_EQ(out_.frames[1]->port, clients);
+  burst = {frame_in_mbuf(bare), frame_in_mbuf(request(1000))};
+  release();
+  ASSERT_FALSE(filter_->pass_unconcerned(burst, out_));
+  EXPECT_EQ(out_.count, 0U);
+  filter_->process_concerned(burst, now_, out_);
+  EXPECT_EQ(out_.count, 2U);
+  EXPECT_EQ(counters_.requests.read(), 1U);
+}
+
+TEST_F(BurstFilterTest, FramesOfAClosingFlowAreOfConcernUntilItExpires) {
+  limit(1, Action::reply_429);
+  process({frame_in_mbuf(request(999)), frame_in_mbuf(request(1000))});
+  const Bytes bare = request(1000, "");
+  now_ += ClosingFlows::lifetime - Duration{1};
+  process({frame_in_mbuf(bare)});
+  EXPECT_EQ(out_.count, 0U);
+  EXPECT_EQ(counters_.absorbed.read(), 1U);
+  now_ += Duration{1};
+  process({frame_in_mbuf(bare)});
+  EXPECT_EQ(out_.count, 1U);
+  // From here on without a look at the time.
+  const std::vector<rte_mbuf*> burst{frame_in_mbuf(bare)};
+  release();
+  EXPECT_TRUE(filter_->pass_unconcerned(burst, out_));
+  EXPECT_EQ(out_.count, 1U);
+}
+
 TEST_F(BurstFilterTest, AWholeBurstCanBeRefusedWithTwoAnswersEach) {
   limit(1, Action::reply_429);
   process({frame_in_mbuf(request(999))});

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -49,6 +51,41 @@ struct Frame {
 
 /// Parses one frame in flat memory (see weir/mbuf.h for mbufs).
 WEIR_API Frame parse_frame(std::span<const std::byte> bytes) noexcept;
+
+/// Where the payload of a plain frame lies.
+struct PlainPayload {
+  std::uint32_t offset = 0;  ///< from the frame's first byte; 0: the frame is not plain
+  std::uint32_t length = 0;
+};
+
+/// What nearly every frame is: TCP in a whole IPv4 packet without options and without VLAN tags. Looks at
+/// the first 47 bytes alone, and is small enough for a place in a loop over many frames.
+/// @return the payload, where parse_frame() finds it; nothing for every other frame, the malformed included
+inline PlainPayload plain_payload(std::span<const std::byte> bytes) noexcept {
+  constexpr std::size_t ip = 14;
+  constexpr std::size_t ip_header = 20;
+  constexpr std::size_t tcp = ip + ip_header;
+  constexpr std::size_t tcp_header = 20;
+  // Words as they lie in the frame, since constants are turned round for nothing.
+  constexpr auto in_frame_order = [](std::uint32_t word) {
+    return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
+  };
+  const auto word_at = [&](std::size_t at) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    return word;
+  };
+  if (bytes.size() < tcp + tcp_header) return {};
+  // The type, the version and the header's length.
+  if ((word_at(ip - 2) & in_frame_order(0xffffff00)) != in_frame_order(0x08004500)) return {};
+  // What tells a fragment, the time to live left out, and the protocol.
+  if ((word_at(ip + 6) & in_frame_order(0x3fff00ff)) != in_frame_order(0x00000006)) return {};
+  const std::size_t total =
+      std::to_integer<std::size_t>(bytes[ip + 2]) << 8 | std::to_integer<std::size_t>(bytes[ip + 3]);
+  const std::size_t header = std::to_integer<std::size_t>(bytes[tcp + 12]) >> 4 << 2;
+  if (total > bytes.size() - ip || header < tcp_header || ip_header + header > total) return {};
+  return {static_cast<std::uint32_t>(tcp + header), static_cast<std::uint32_t>(total - ip_header - header)};
+}
 
 /// How requests are searched: byte by byte, or many bytes at once. All find the same, byte for byte.
 enum class InstructionSet : std::uint8_t {
@@ -136,6 +173,24 @@ class WEIR_API HeaderSelection {
   SoughtFields sought_;
 };
 
+/// Whether a payload that begins so can have a request at its front: a method's first character, or that of
+/// an empty line before it. Most payloads that are no request are seen through by this.
+inline bool can_begin_request(char first) noexcept {
+  // Characters of a token (RFC 9110 §5.6.2), and line ends.
+  constexpr auto make_table = [] {
+    std::array<bool, 256> table{};
+    for (unsigned char c = '0'; c <= '9'; ++c) table[c] = true;
+    for (unsigned char c = 'a'; c <= 'z'; ++c) table[c] = true;
+    for (unsigned char c = 'A'; c <= 'Z'; ++c) table[c] = true;
+    for (const unsigned char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
+      table[c] = true;
+    table['\r'] = table['\n'] = true;
+    return table;
+  };
+  static constexpr std::array<bool, 256> table = make_table();
+  return table[static_cast<unsigned char>(first)];
+}
+
 /// A request found in a payload, with room for its chosen headers. `request.headers` points into `headers`:
 /// do not copy or move one and go on using the copy.
 struct ParsedRequest {
@@ -158,15 +213,22 @@ class WEIR_API HttpRequests {
   /// Fills protocol, method, target, host and headers of `out.request` (see HeaderSelection::want_host), and
   /// what is known of the target's shape; the rest of it is left as it is.
   /// @return false when there is no further request.
-  bool next(ParsedRequest& out) noexcept { return !rest_.empty() && find(out); }
+  bool next(ParsedRequest& out) noexcept { return next(out.request, out.headers, out.complete); }
+  /// The same for who keeps requests side by side.
+  /// @param headers  room for as many as the selection names; `out.headers` points into it
+  /// @param complete  whether the header section ended within the payload
+  bool next(Request& out, std::span<Header> headers, bool& complete) noexcept {
+    return !rest_.empty() && find(out, headers, complete);
+  }
 
  private:
   class BodyLength;
-  bool find(ParsedRequest& out) noexcept;
-  bool find_parsing(std::string_view rest, ParsedRequest& out) noexcept;
+  bool find(Request& out, std::span<Header> headers, bool& complete) noexcept;
+  bool find_parsing(std::string_view rest, Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool note_next(std::string_view payload, const FoundHead& head) noexcept;
   void go_on_behind(std::string_view method, const BodyLength& body, std::string_view behind_head) noexcept;
-  bool parse(std::string_view& rest, ParsedRequest& out, BodyLength& body) const noexcept;
+  bool parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
+             BodyLength& body) const noexcept;
 
   std::string_view rest_;
   const HeaderSelection* selection_;
@@ -178,6 +240,23 @@ inline void set_endpoints(Request& request, const Frame& frame) noexcept {
   request.destination = frame.destination;
   request.source_port = frame.source_port;
   request.destination_port = frame.destination_port;
+}
+
+/// The same for a frame of which plain_payload() finds the payload. @param bytes  as given to it
+inline void set_plain_endpoints(Request& request, std::span<const std::byte> bytes) noexcept {
+  const auto set_address = [&](IpAddress& address, std::size_t at) {
+    address = {};
+    std::memcpy(address.bytes.data(), bytes.data() + at, 4);
+    address.family = IpAddress::Family::v4;
+  };
+  const auto port_at = [&](std::size_t at) {
+    return static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[at]) << 8 |
+                                      std::to_integer<unsigned>(bytes[at + 1]));
+  };
+  set_address(request.source, 26);
+  set_address(request.destination, 30);
+  request.source_port = port_at(34);
+  request.destination_port = port_at(36);
 }
 
 /// The TCP payload of a frame; `bytes` as given to parse_frame.

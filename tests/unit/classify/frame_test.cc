@@ -303,6 +303,22 @@ TEST(ParseFrame, FindsTheSameWithAndWithoutAVlanTag) {
     tagged.insert(tagged.end(), plain.begin() + 12, plain.end());
     const Frame one = parse_frame(plain);
     const Frame other = parse_frame(tagged);
+    const PlainPayload payload = plain_payload(plain);
+    // Options are all that a frame may have here and not be plain.
+    ASSERT_EQ(payload.offset != 0, one.kind == FrameKind::tcp && one.l4_offset == 34) << i;
+    ASSERT_EQ(plain_payload(tagged).offset, 0U) << i;
+    if (payload.offset != 0) {
+      ASSERT_EQ(payload.offset, one.payload_offset) << i;
+      ASSERT_EQ(payload.length, one.payload_length) << i;
+      Request from_bytes;
+      Request from_frame;
+      set_plain_endpoints(from_bytes, plain);
+      set_endpoints(from_frame, one);
+      ASSERT_EQ(from_bytes.source, from_frame.source) << i;
+      ASSERT_EQ(from_bytes.destination, from_frame.destination) << i;
+      ASSERT_EQ(from_bytes.source_port, from_frame.source_port) << i;
+      ASSERT_EQ(from_bytes.destination_port, from_frame.destination_port) << i;
+    }
     tcp += one.kind == FrameKind::tcp;
     ASSERT_EQ(one.kind, other.kind) << i;
     ASSERT_EQ(one.source, other.source) << i;

@@ -408,5 +408,14 @@ TEST(HttpRequests, AreSafeForNoiseAndMutations) {
   }
 }
 
+TEST(HttpRequests, WhatCannotBeginARequestBeginsNone) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char first = static_cast<char>(byte);
+    const bool line_end = first == '\r' || first == '\n';
+    const std::string text = std::string(1, first) + (line_end ? "GET" : "") + " / HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(!requests_in(text).empty(), can_begin_request(first)) << byte;
+  }
+}
+
 }  // namespace
 }  // namespace weir

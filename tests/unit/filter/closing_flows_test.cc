@@ -138,5 +138,18 @@ TEST(ClosingFlows, StayWithinTheirMemoryAndTheOldestGoesFirst) {
   }
 }
 
+TEST(ClosingFlows, AreIdleUntilTheFirstAndAgainWhenTheLastHasExpired) {
+  ClosingFlows flows(4, 1);
+  EXPECT_TRUE(flows.idle());
+  flows.insert(closing_flow(request(), reply_length), request(), start);
+  EXPECT_FALSE(flows.idle());
+  flows.expire(start + ClosingFlows::lifetime - Duration{1});
+  EXPECT_FALSE(flows.idle());
+  EXPECT_NE(flows.find(request(), start + ClosingFlows::lifetime - Duration{1}), nullptr);
+  flows.expire(start + ClosingFlows::lifetime);
+  EXPECT_TRUE(flows.idle());
+  EXPECT_EQ(flows.find(request(), start), nullptr);
+}
+
 }  // namespace
 }  // namespace weir::filter
