@@ -19,9 +19,7 @@ namespace weir {
 namespace {
 
 // Predicates are lambdas, so that the algorithms that take them can be inlined.
-constexpr auto is_token_character = [](char c) noexcept {
-  return can_begin_request(c) && c != '\r' && c != '\n';
-};
+constexpr auto is_token_character = [](char c) noexcept { return request_byte(c) == RequestByte::method; };
 
 bool is_token(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_token_character);

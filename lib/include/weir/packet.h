@@ -173,23 +173,31 @@ class WEIR_API HeaderSelection {
   SoughtFields sought_;
 };
 
-/// Whether a payload that begins so can have a request at its front: a method's first character, or that of
-/// an empty line before it. Most payloads that are no request are seen through by this.
-inline bool can_begin_request(char first) noexcept {
-  // Characters of a token (RFC 9110 §5.6.2), and line ends.
+/// What a byte at the front of a payload can be to a request.
+enum class RequestByte : std::uint8_t {
+  none,      ///< no request begins so
+  method,    ///< a character of a token (RFC 9110 §5.6.2): of a method
+  line_end,  ///< of an empty line before the request line, which servers skip
+};
+
+inline RequestByte request_byte(char c) noexcept {
   constexpr auto make_table = [] {
-    std::array<bool, 256> table{};
-    for (unsigned char c = '0'; c <= '9'; ++c) table[c] = true;
-    for (unsigned char c = 'a'; c <= 'z'; ++c) table[c] = true;
-    for (unsigned char c = 'A'; c <= 'Z'; ++c) table[c] = true;
-    for (const unsigned char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
-      table[c] = true;
-    table['\r'] = table['\n'] = true;
+    std::array<RequestByte, 256> table{};
+    for (unsigned char i = '0'; i <= '9'; ++i) table[i] = RequestByte::method;
+    for (unsigned char i = 'a'; i <= 'z'; ++i) table[i] = RequestByte::method;
+    for (unsigned char i = 'A'; i <= 'Z'; ++i) table[i] = RequestByte::method;
+    for (const unsigned char i : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
+      table[i] = RequestByte::method;
+    table['\r'] = table['\n'] = RequestByte::line_end;
     return table;
   };
-  static constexpr std::array<bool, 256> table = make_table();
-  return table[static_cast<unsigned char>(first)];
+  static constexpr std::array<RequestByte, 256> table = make_table();
+  return table[static_cast<unsigned char>(c)];
 }
+
+/// Whether a payload that begins so can have a request at its front. Most payloads that are no request are
+/// seen through by this.
+inline bool can_begin_request(char first) noexcept { return request_byte(first) != RequestByte::none; }
 
 /// A request found in a payload, with room for its chosen headers. `request.headers` points into `headers`:
 /// do not copy or move one and go on using the copy.
@@ -220,6 +228,8 @@ class WEIR_API HttpRequests {
   bool next(Request& out, std::span<Header> headers, bool& complete) noexcept {
     return !rest_.empty() && find(out, headers, complete);
   }
+  /// False: next() would find nothing; it need not be asked.
+  bool has_more() const noexcept { return !rest_.empty(); }
 
  private:
   class BodyLength;
