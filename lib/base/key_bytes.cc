@@ -205,17 +205,11 @@ void KeyBytes::add_prefix(const IpAddress& address, std::uint8_t ipv4_bits, std:
     return;
   }
   if (begin_field() == 0) return;
-  const bool is_ipv4 = address.family == IpAddress::Family::v4;
-  const std::size_t length = is_ipv4 ? 4 : 16;
-  const std::size_t bits = std::min<std::size_t>(is_ipv4 ? ipv4_bits : ipv6_bits, 8 * length);
-  bytes_[size_++] = is_ipv4 ? ipv4 : ipv6;
-  bytes_[size_++] = static_cast<std::uint8_t>(bits);
-  std::uint8_t* const to = &bytes_[size_];
-  size_ = static_cast<std::uint16_t>(size_ + length);
-  std::memcpy(to, address.bytes.data(), length);
-  if (bits == 8 * length) return;
-  to[bits / 8] = static_cast<std::uint8_t>(to[bits / 8] & (0xff00U >> bits % 8));
-  std::fill(to + bits / 8 + 1, to + length, std::uint8_t{0});
+  const Prefix prefix = prefix_of(address, ipv4_bits, ipv6_bits);
+  bytes_[size_++] = prefix.length == 4 ? ipv4 : ipv6;
+  bytes_[size_++] = prefix.bits;
+  std::memcpy(&bytes_[size_], prefix.bytes.data(), prefix.length);
+  size_ = static_cast<std::uint16_t>(size_ + prefix.length);
 }
 
 void KeyBytes::add_number(std::uint16_t value) noexcept {

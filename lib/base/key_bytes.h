@@ -66,6 +66,27 @@ inline void copy_as_is(std::string_view from, std::uint8_t* to) noexcept {
   }
 }
 
+/// The first bits of an address, the rest zeroed.
+struct Prefix {
+  std::array<std::uint8_t, 16> bytes;
+  std::uint8_t length;  ///< of the whole address: 4 or 16 bytes
+  std::uint8_t bits;    ///< at most 8 * length
+};
+
+/// @pre the address has a family
+inline Prefix prefix_of(const IpAddress& address, std::uint8_t ipv4_bits, std::uint8_t ipv6_bits) noexcept {
+  const bool is_ipv4 = address.family == IpAddress::Family::v4;
+  Prefix prefix{address.bytes, static_cast<std::uint8_t>(is_ipv4 ? 4 : 16), is_ipv4 ? ipv4_bits : ipv6_bits};
+  if (prefix.bits >= 8 * prefix.length) {
+    prefix.bits = static_cast<std::uint8_t>(8 * prefix.length);
+    return prefix;
+  }
+  std::uint8_t& last = prefix.bytes[prefix.bits / 8];
+  last = static_cast<std::uint8_t>(last & (0xff00U >> prefix.bits % 8));
+  for (std::size_t i = prefix.bits / 8 + std::size_t{1}; i < prefix.length; ++i) prefix.bytes[i] = 0;
+  return prefix;
+}
+
 }  // namespace key_form
 
 /// Builds one key's bytes in place, on the worker's path.

@@ -72,19 +72,4 @@ std::uint64_t KeyHash::operator()(std::uint64_t tweak, std::span<const std::byte
   return fields.value(tweak);
 }
 
-std::uint64_t KeyHash::finish(Uint128 sum, std::uint64_t last_word) const noexcept {
-  const auto x = static_cast<std::uint64_t>(sum);
-  const auto y = static_cast<std::uint64_t>(sum >> 64);
-  const std::uint64_t z = last_word;
-  // Of a + b x + c y + d z the upper half alone is wanted, to which the keys' upper halves add nothing but
-  // themselves.
-  const auto times = [](const Wide& key, std::uint64_t word) { return static_cast<Uint128>(key.low) * word; };
-  const Uint128 lower = times(outer_[1], x) + times(outer_[2], y) + times(outer_[3], z) + outer_[0].low;
-  std::uint64_t value = static_cast<std::uint64_t>(lower >> 64) + outer_[0].high + outer_[1].high * x +
-                        outer_[2].high * y + outer_[3].high * z;
-  value ^= value >> 32;
-  value *= last_;
-  return value ^ value >> 32;
-}
-
 }  // namespace weir

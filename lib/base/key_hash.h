@@ -67,7 +67,21 @@ class KeyHash {
   };
   __extension__ using Uint128 = unsigned __int128;
 
-  std::uint64_t finish(Uint128 sum, std::uint64_t last_word) const noexcept;
+  std::uint64_t finish(Uint128 sum, std::uint64_t z) const noexcept {
+    const auto x = static_cast<std::uint64_t>(sum);
+    const auto y = static_cast<std::uint64_t>(sum >> 64);
+    // Of a + b x + c y + d z the upper half alone is wanted, to which the keys' upper halves add nothing but
+    // themselves.
+    const auto times = [](const Wide& key, std::uint64_t word) {
+      return static_cast<Uint128>(key.low) * word;
+    };
+    const Uint128 lower = times(outer_[1], x) + times(outer_[2], y) + times(outer_[3], z) + outer_[0].low;
+    std::uint64_t value = static_cast<std::uint64_t>(lower >> 64) + outer_[0].high + outer_[1].high * x +
+                          outer_[2].high * y + outer_[3].high * z;
+    value ^= value >> 32;
+    value *= last_;
+    return value ^ value >> 32;
+  }
 
   std::array<Wide, 4> outer_;
   std::uint64_t last_;  // odd
@@ -83,7 +97,18 @@ class KeyHash::Fields {
   /// Of the key's bytes so far.
   std::size_t size() const noexcept { return size_; }
 
-  void add_absent() noexcept { begin(key_form::absent, 0, 1); }
+  [[gnu::always_inline]] void add_absent() noexcept { begin(key_form::absent, 0, 1); }
+  void add_prefix(const IpAddress& address, std::uint8_t ipv4_bits, std::uint8_t ipv6_bits) noexcept {
+    if (address.family == IpAddress::Family::none) return add_absent();
+    const key_form::Prefix prefix = key_form::prefix_of(address, ipv4_bits, ipv6_bits);
+    add(prefix.length == 4 ? key_form::ipv4 : key_form::ipv6, prefix.bits, 2,
+        std::as_bytes(std::span(prefix.bytes).first(prefix.length)));
+  }
+  void add_number(std::uint16_t number) noexcept {
+    const std::array<std::uint8_t, 2> bytes{static_cast<std::uint8_t>(number >> 8),
+                                            static_cast<std::uint8_t>(number)};
+    add(key_form::number, 0, 1, std::as_bytes(std::span(bytes)));
+  }
   /// @pre value.size() <= max_value_bytes
   [[gnu::always_inline]] void add_text(std::string_view value) noexcept {
     begin(key_form::text, static_cast<std::uint8_t>(value.size()), 2 + value.size());
@@ -96,7 +121,7 @@ class KeyHash::Fields {
     begin(tag, second, head + content.size());
     add_content(reinterpret_cast<const char*>(content.data()), content.size());
   }
-  std::uint64_t value(std::uint64_t tweak) noexcept {
+  [[gnu::always_inline]] std::uint64_t value(std::uint64_t tweak) noexcept {
     add_block(hash_.inner_[0], shape_low_, shape_high_);
     return hash_.finish(sum_, tweak << 16 | size_);
   }
@@ -109,12 +134,12 @@ class KeyHash::Fields {
     return word;
   }
 
-  void begin(std::uint8_t tag, std::uint8_t second, std::size_t size) noexcept {
+  [[gnu::always_inline]] void begin(std::uint8_t tag, std::uint8_t second, std::size_t size) noexcept {
     shape_high_ = shape_high_ << 16 | shape_low_ >> 48;
     shape_low_ = shape_low_ << 16 | static_cast<std::uint64_t>(second << 8 | tag);
     size_ += size;
   }
-  void add_block(const Wide& key, std::uint64_t first, std::uint64_t second) noexcept {
+  [[gnu::always_inline]] void add_block(const Wide& key, std::uint64_t first, std::uint64_t second) noexcept {
     sum_ += static_cast<Uint128>(first + key.low) * (second + key.high);
   }
   [[gnu::always_inline]] void add_content(const char* data, std::size_t size) noexcept {

@@ -117,8 +117,23 @@ class HostPattern {
   bool any_subdomain_ = false;
 };
 
+/// Where a dimension's value stands among those of a scratch; beyond them: nowhere.
+std::uint8_t value_index(Dimension::Kind kind) noexcept {
+  switch (kind) {
+    case Dimension::Kind::method:
+      return 0;
+    case Dimension::Kind::host:
+      return 1;
+    case Dimension::Kind::path:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
 struct CompiledDimension {
   Dimension::Kind kind;
+  std::uint8_t value;  ///< as value_index() has it
   std::uint8_t ipv4_bits;
   std::uint8_t ipv6_bits;
   std::optional<std::size_t> segment;  ///< of a path variable
@@ -140,13 +155,16 @@ struct CompiledRule {
     if (!rule.match.path.empty()) path.emplace(rule.match.path);
     applies_always = methods.empty() && rule.match.host.empty() && !path && destination_ports.empty();
     for (const Dimension& dimension : rule.key) {
-      CompiledDimension compiled{dimension.kind, dimension.ipv4_bits, dimension.ipv6_bits, std::nullopt, {}};
+      CompiledDimension compiled{dimension.kind,      value_index(dimension.kind),
+                                 dimension.ipv4_bits, dimension.ipv6_bits,
+                                 std::nullopt,        {}};
       if (dimension.kind == Dimension::Kind::path_variable && path)
         compiled.segment = path->variable(dimension.name);
-      if (dimension.kind == Dimension::Kind::header) compiled.field = FieldName(dimension.name);
       using Kind = Dimension::Kind;
-      key_of_texts = key_of_texts && key.size() < max_dimensions && compiled.kind != Kind::source_address &&
-                     compiled.kind != Kind::destination_address && compiled.kind != Kind::destination_port;
+      static_assert(Kind::source_address < Kind::method && Kind::destination_address < Kind::method &&
+                    Kind::destination_port < Kind::method);
+      if (dimension.kind == Kind::header) compiled.field = FieldName(dimension.name);
+      key_of_texts = key_of_texts && key.size() < max_dimensions && dimension.kind >= Kind::method;
       key.push_back(std::move(compiled));
     }
   }
@@ -182,7 +200,8 @@ std::string_view segment_of(std::string_view path, std::uint64_t slashes, std::s
 }
 
 /// The value of a header. @return without data: there is none
-std::string_view value_of(std::span<const Header> headers, const FieldName& name) noexcept {
+[[gnu::always_inline]] inline std::string_view value_of(std::span<const Header> headers,
+                                                        const FieldName& name) noexcept {
   for (const Header& header : headers) {
     if (!name.equals(header.name)) continue;
     const std::string_view value = trim(header.value);
@@ -196,25 +215,31 @@ std::string_view value_of(std::span<const Header> headers, const FieldName& name
                                                        const Request& request,
                                                        const Classifier::Scratch& scratch) noexcept {
   std::string_view text;
-  switch (dimension.kind) {
-    case Dimension::Kind::method:
-      text = request.method;
-      break;
-    case Dimension::Kind::host:
-      text = scratch.host;
-      break;
-    case Dimension::Kind::path:
-      text = without_trailing_slash(scratch.path);
-      break;
-    case Dimension::Kind::path_variable:
-      if (dimension.segment) text = segment_of(scratch.path, scratch.slashes, *dimension.segment);
-      break;
-    case Dimension::Kind::header:
-      return value_of(request.headers, dimension.field);  // an empty value is one
-    default:
-      break;
-  }
+  if (dimension.value < scratch.values.size()) [[likely]]
+    text = scratch.values[dimension.value];
+  else if (dimension.kind == Dimension::Kind::header)
+    return value_of(request.headers, dimension.field);  // an empty value is one
+  else if (dimension.segment)
+    text = segment_of(scratch.path, scratch.slashes, *dimension.segment);
   return text.empty() ? std::string_view{} : text;
+}
+
+/// Adds a dimension's text to what is hashed. @return false: the key's bytes would not hold it as it is
+[[gnu::always_inline]] inline bool add_text(const CompiledDimension& dimension, const Request& request,
+                                            const Classifier::Scratch& scratch,
+                                            KeyHash::Fields& fields) noexcept {
+  const std::string_view text = text_of(dimension, request, scratch);
+  if (text.data() == nullptr) {
+    fields.add_absent();
+    return true;
+  }
+  // Three of the longest values are kept whole in any key; more than that is seldom.
+  static_assert(3 * (2 + max_value_bytes) + (max_dimensions - 3) * key_form::reserved_per_field <=
+                KeyBytes::capacity);
+  if (text.size() > max_value_bytes || fields.size() > 2 * (2 + max_value_bytes)) [[unlikely]]
+    return false;
+  fields.add_text(text);
+  return true;
 }
 
 }  // namespace
@@ -309,26 +334,33 @@ Classifier::Classifier(Classifier&&) noexcept = default;
 Classifier& Classifier::operator=(Classifier&&) noexcept = default;
 
 void Classifier::match(const Request& request, Scratch& scratch) const noexcept {
-  scratch.host = compiled_->wants_host ? normalise_host(request.host, scratch.host_buffer, compiled_->scans)
-                                       : std::string_view{};
+  const Compiled& compiled = *compiled_;
+  scratch.values[value_index(Dimension::Kind::method)] = request.method;
+  scratch.host = {};
+  if (compiled.wants_host) {
+    scratch.host = normalise_host(request.host, scratch.host_buffer, compiled.scans);
+    scratch.values[value_index(Dimension::Kind::host)] = scratch.host;
+  }
   NormalPath path;
-  if (compiled_->wants_path) {
+  if (compiled.wants_path) {
     const TargetShape& shape = request.target_shape;
     // Set for this very target by the search that found it.
     if (shape.of == request.target.data() && shape.size == request.target.size() && shape.of != nullptr)
+        [[likely]]
       path = {{shape.of, shape.path}, shape.slashes};
     // The target of CONNECT is an authority, not a path.
     else if (request.target.starts_with('/') || request.method != "CONNECT")
-      path = normal_path(request.target, scratch.path_buffer, compiled_->scans);
+      path = normal_path(request.target, scratch.path_buffer, compiled.scans);
+    scratch.values[value_index(Dimension::Kind::path)] = without_trailing_slash(path.text);
   }
   scratch.path = path.text;
   scratch.slashes = path.slashes;
-  if (compiled_->unconditional) {
-    scratch.rules = compiled_->first_rules;
-    scratch.rule_count = compiled_->first_rule_count;
-    scratch.rules_cut = compiled_->first_rules_cut;
+  if (compiled.unconditional) {
+    scratch.rules = compiled.first_rules;
+    scratch.rule_count = compiled.first_rule_count;
+    scratch.rules_cut = compiled.first_rules_cut;
   } else {
-    compiled_->select(request, scratch);
+    compiled.select(request, scratch);
   }
 }
 
@@ -397,24 +429,43 @@ void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch&
 std::uint64_t Classifier::hash_key(RuleIndex rule, const Request& request, const Scratch& scratch,
                                    const KeyHash& hash) const noexcept {
   const CompiledRule& compiled = compiled_->rules[rule];
+  if (!compiled.key_of_texts) [[unlikely]]
+    return hash_mixed(rule, request, scratch, hash);
   KeyHash::Fields fields(hash);
-  if (compiled.key_of_texts) [[likely]] {
-    for (const CompiledDimension& dimension : compiled.key) {
-      const std::string_view text = text_of(dimension, request, scratch);
-      if (text.data() == nullptr) {
-        fields.add_absent();
-        continue;
-      }
-      // Three of the longest values are kept whole in any key; more than that is seldom.
-      static_assert(3 * (2 + max_value_bytes) + (max_dimensions - 3) * key_form::reserved_per_field <=
-                    KeyBytes::capacity);
-      if (text.size() > max_value_bytes || fields.size() > 2 * (2 + max_value_bytes)) [[unlikely]]
-        return hash_bytes(rule, request, scratch, hash);
-      fields.add_text(text);
+  for (const CompiledDimension& dimension : compiled.key)
+    if (!add_text(dimension, request, scratch, fields)) [[unlikely]]
+      return hash_bytes(rule, request, scratch, hash);
+  return fields.value(rule);
+}
+
+/// As hash_key(), of a key in which there are addresses or ports: apart, because what these need of the stack
+/// the texts need not.
+[[gnu::noinline]] std::uint64_t Classifier::hash_mixed(RuleIndex rule, const Request& request,
+                                                       const Scratch& scratch,
+                                                       const KeyHash& hash) const noexcept {
+  const CompiledRule& compiled = compiled_->rules[rule];
+  if (compiled.key.size() > max_dimensions) return hash_bytes(rule, request, scratch, hash);
+  KeyHash::Fields fields(hash);
+  for (const CompiledDimension& dimension : compiled.key) {
+    switch (dimension.kind) {
+      case Dimension::Kind::source_address:
+        fields.add_prefix(request.source, dimension.ipv4_bits, dimension.ipv6_bits);
+        break;
+      case Dimension::Kind::destination_address:
+        fields.add_prefix(request.destination, dimension.ipv4_bits, dimension.ipv6_bits);
+        break;
+      case Dimension::Kind::destination_port:
+        if (request.destination_port == 0)
+          fields.add_absent();
+        else
+          fields.add_number(request.destination_port);
+        break;
+      default:
+        if (!add_text(dimension, request, scratch, fields)) return hash_bytes(rule, request, scratch, hash);
+        break;
     }
-    return fields.value(rule);
   }
-  return hash_bytes(rule, request, scratch, hash);
+  return fields.value(rule);
 }
 
 /// As hash_key(), of the key's bytes.

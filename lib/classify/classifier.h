@@ -39,6 +39,9 @@ class Classifier {
     std::string_view path;  ///< normalised, without query; empty where no rule looks at it
     std::string_view host;  ///< lower case, without port and trailing dot; empty where no rule looks at it
     std::uint64_t slashes = 0;  ///< of the path, as in NormalPath
+    /// Of the values that a key can have those that keys find by number: method, host, and the path without a
+    /// slash at its end; of the last two those that a rule looks at.
+    std::array<std::string_view, 3> values;
     std::array<RuleIndex, max_rules_per_request> rules;
     std::size_t rule_count = 0;
     bool rules_cut = false;  ///< more rules applied than a request may have; the first ones count
@@ -60,6 +63,8 @@ class Classifier {
 
  private:
   struct Compiled;
+  std::uint64_t hash_mixed(RuleIndex rule, const Request& request, const Scratch& scratch,
+                           const KeyHash& hash) const noexcept;
   std::uint64_t hash_bytes(RuleIndex rule, const Request& request, const Scratch& scratch,
                            const KeyHash& hash) const noexcept;
 

@@ -316,6 +316,8 @@ TEST(ClassifierKey, HasTheNumberOfItsBytes) {
     for (std::size_t count = random() % (max_dimensions + 1); count != 0; --count) {
       const Kind kind = kinds[of_texts ? 3 + random() % 5 : random() % std::size(kinds)];
       dimensions.push_back(by(kind, kind == Kind::path_variable ? "v" : kind == Kind::header ? "x-key" : ""));
+      dimensions.back().ipv4_bits = static_cast<std::uint8_t>(random() % 33);
+      dimensions.back().ipv6_bits = static_cast<std::uint8_t>(random() % 129);
     }
     const std::vector<Rule> rules{rule({}), rule(for_path("/{v}/**"), dimensions)};
     const Classifier classifier(rules);
@@ -326,6 +328,17 @@ TEST(ClassifierKey, HasTheNumberOfItsBytes) {
     const std::vector<Header> headers(random() % 2, Header{"X-Key", value});
     Request request = get(target, host);
     request.headers = headers;
+    for (IpAddress* const address : {&request.source, &request.destination}) {
+      constexpr IpAddress::Family families[] = {IpAddress::Family::none, IpAddress::Family::v4,
+                                                IpAddress::Family::v6};
+      *address = {};
+      address->family = families[random() % 3];
+      const std::size_t length = address->family == IpAddress::Family::v6   ? 16
+                                 : address->family == IpAddress::Family::v4 ? 4
+                                                                            : 0;
+      for (std::size_t at = 0; at < length; ++at) address->bytes[at] = static_cast<std::uint8_t>(random());
+    }
+    request.destination_port = static_cast<std::uint16_t>(random() % 3 == 0 ? 0 : random());
     Classifier::Scratch scratch;
     classifier.match(request, scratch);
     ASSERT_EQ(scratch.rule_count, 2u);
