@@ -32,6 +32,15 @@ void prefetch_head(const std::byte* bytes) noexcept {
     rte_prefetch0(bytes + at);
 }
 
+bool wants_endpoints(const Rule& rule) noexcept {
+  using Kind = Dimension::Kind;
+  return !rule.match.destination_ports.empty() ||
+         std::any_of(rule.key.begin(), rule.key.end(), [](const Dimension& dimension) {
+           return dimension.kind == Kind::source_address || dimension.kind == Kind::destination_address ||
+                  dimension.kind == Kind::destination_port;
+         });
+}
+
 }  // namespace
 
 struct BurstFilter::Batch {
@@ -55,6 +64,7 @@ BurstFilter::BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wirin
     : worker_(worker),
       headers_(throttle.headers()),
       rules_(throttle.config().rules),
+      endpoints_wanted_(std::any_of(rules_.begin(), rules_.end(), wants_endpoints)),
       wiring_(wiring),
       counters_(counters),
       closing_(closing_capacity, seed),
@@ -80,32 +90,29 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
   const bool closing = !closing_.idle();
-  const std::uint16_t port = burst.empty() ? std::uint16_t{0} : burst[0]->port;
+  const unsigned port = burst.empty() ? 0U : burst[0]->port;
   unsigned other_ports = 0;
-  std::size_t count = 0;
+  Concern* concern = batch.concerns.data();
   for (std::size_t i = 0; i < burst.size(); ++i) {
     const rte_mbuf* const mbuf = burst[i];
-    other_ports |= static_cast<unsigned>(mbuf->port ^ port);
-    Concern& concern = batch.concerns[count];
+    other_ports |= mbuf->port ^ port;
     const std::byte* const bytes = data_of(mbuf);
     const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
-      if (!closing && (payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))))
+      if ((payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))) && !closing)
         continue;
       prefetch_head(bytes);
-      concern = {payload.offset, payload.length, static_cast<std::uint8_t>(i), true};
-      ++count;
-    } else if (look_closely(mbuf, concern)) {
-      concern.index = static_cast<std::uint8_t>(i);
-      ++count;
+      *concern++ = {payload.offset, payload.length, static_cast<std::uint8_t>(i), true};
+    } else if (look_closely(mbuf)) {
+      *concern++ = {0, 0, static_cast<std::uint8_t>(i), false};
     }
   }
   one_port_ = other_ports == 0 && !burst.empty();
-  batch.concern_count = count;
+  batch.concern_count = static_cast<std::size_t>(concern - batch.concerns.data());
 }
 
 /// Of a frame that is not plain, or in several pieces. @return whether it is of concern
-[[gnu::noinline]] bool BurstFilter::look_closely(const rte_mbuf* mbuf, Concern& concern) noexcept {
+[[gnu::noinline]] bool BurstFilter::look_closely(const rte_mbuf* mbuf) noexcept {
   const std::span<const std::byte> bytes = frame_bytes(mbuf, batch_->scratch);
   const Frame frame = parse_frame(bytes);
   if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
@@ -113,9 +120,6 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   const std::string_view payload = tcp_payload(bytes, frame);
   if (closing_.idle() && (payload.empty() || !can_begin_request(payload.front()))) return false;
   prefetch_head(data_of(mbuf));
-  concern.payload_offset = frame.payload_offset;
-  concern.payload_length = frame.payload_length;
-  concern.plain = false;
   return true;
 }
 
@@ -125,8 +129,14 @@ void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicT
   closing_changed_ = false;
   eventful_ = false;
   closing_.expire(now);
-  for (std::size_t i = 0; i < batch.concern_count; ++i)
-    classify(batch.concerns[i], burst[batch.concerns[i].index], now);
+  const bool closing = !closing_.idle();
+  for (std::size_t i = 0; i < batch.concern_count; ++i) {
+    const Concern& concern = batch.concerns[i];
+    if (concern.plain && !closing) [[likely]]
+      classify(concern, burst[concern.index], now);
+    else
+      classify_closely(concern, burst[concern.index], now);
+  }
   decide(now);
   if (!eventful_) {
     pass_all(burst, out);
@@ -179,27 +189,43 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
   return true;
 }
 
-void BurstFilter::classify(const Concern& concern, rte_mbuf* mbuf, MonotonicTime now) noexcept {
+/// A plain frame while no flow is closing.
+inline void BurstFilter::classify(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept {
+  Batch& batch = *batch_;
+  const std::byte* const bytes = data_of(mbuf);
+  HttpRequests requests(
+      {reinterpret_cast<const char*>(bytes) + concern.payload_offset, std::size_t{concern.payload_length}},
+      headers_);
+  const std::size_t named = headers_.size();
+  do {
+    if (batch.count == batch_size) [[unlikely]]
+      decide(now);
+    Request& request = batch.requests[batch.count];
+    bool complete = false;
+    if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
+    if (endpoints_wanted_) set_plain_endpoints(request, {bytes, concern.payload_offset});
+    batch.origin[batch.count] = concern.index;
+    ++batch.count;
+  } while (requests.has_more());
+}
+
+/// Any other.
+[[gnu::noinline]] void BurstFilter::classify_closely(const Concern& concern, const rte_mbuf* mbuf,
+                                                     MonotonicTime now) noexcept {
   Batch& batch = *batch_;
   // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
   if (mbuf->nb_segs > 1) decide(now);
   const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
-  if (!closing_.idle() && is_closing(concern.index, parse_frame(bytes), now)) return;
-
-  HttpRequests requests({reinterpret_cast<const char*>(bytes.data()) + concern.payload_offset,
-                         std::size_t{concern.payload_length}},
-                        headers_);
+  const Frame frame = parse_frame(bytes);
+  if (!closing_.idle() && is_closing(concern.index, frame, now)) return;
+  HttpRequests requests(tcp_payload(bytes, frame), headers_);
   const std::size_t named = headers_.size();
   while (true) {
     if (batch.count == batch_size) decide(now);
     Request& request = batch.requests[batch.count];
     bool complete = false;
-    if (!requests.next(request, std::span(batch.headers).subspan(batch.count * named, named), complete))
-      return;
-    if (concern.plain)
-      set_plain_endpoints(request, bytes);
-    else
-      set_endpoints(request, parse_frame(bytes));
+    if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
+    if (endpoints_wanted_) set_endpoints(request, frame);
     batch.origin[batch.count] = concern.index;
     ++batch.count;
   }

@@ -79,7 +79,7 @@ class BurstFilter {
   };
   /// A frame that concerns the filter.
   struct Concern {
-    std::uint32_t payload_offset;
+    std::uint32_t payload_offset;  // of plain, and so the length
     std::uint32_t payload_length;
     std::uint8_t index;  // in the burst
     bool plain;          // as plain_payload() has it, in one piece
@@ -88,9 +88,10 @@ class BurstFilter {
   struct Batch;
 
   void look_through(std::span<rte_mbuf* const> burst) noexcept;
-  bool look_closely(const rte_mbuf* mbuf, Concern& concern) noexcept;
+  bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
-  void classify(const Concern& concern, rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void classify(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void classify_closely(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;
   Fate& fate_of(std::size_t index) noexcept;
   void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
@@ -114,6 +115,7 @@ class BurstFilter {
   Worker& worker_;
   const HeaderSelection& headers_;
   std::span<const Rule> rules_;
+  bool endpoints_wanted_;  // some rule looks at addresses or ports
   const Wiring& wiring_;
   Counters& counters_;
   ClosingFlows closing_;
