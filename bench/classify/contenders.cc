@@ -46,14 +46,23 @@ const KeyHash key_hash({0x0123456789abcdefULL, 0xfedcba9876543210ULL});
   }
 }
 
+/// The payload of a frame if it may be a request's, found as weir-filter finds it. @return empty: it is none
+std::string_view request_payload(std::span<const std::byte> bytes) noexcept {
+  const PlainPayload plain = plain_payload(bytes);
+  const std::string_view payload =
+      plain.offset != 0
+          ? std::string_view(reinterpret_cast<const char*>(bytes.data()) + plain.offset, plain.length)
+          : tcp_payload(bytes, parse_frame(bytes));
+  return payload.empty() || !can_begin_request(payload.front()) ? std::string_view{} : payload;
+}
+
 }  // namespace
 
 std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
   std::uint64_t sum = 0;
-  const Frame frame = parse_frame(bytes);
-  HttpRequests requests(tcp_payload(bytes, frame), classifier_.headers());
+  // No rule here looks at addresses or ports, so nobody sets them.
+  HttpRequests requests(request_payload(bytes), classifier_.headers());
   while (requests.next(parsed_)) {
-    set_endpoints(parsed_.request, frame);
     classifier_.match(parsed_.request, scratch_);
     for (std::size_t i = 0; i < scratch_.rule_count; ++i) {
       sum += classifier_.hash_key(scratch_.rules[i], parsed_.request, scratch_, key_hash);
@@ -63,8 +72,7 @@ std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
 }
 
 std::uint64_t PeerPath::operator()(std::span<const std::byte> bytes) noexcept {
-  const Frame frame = parse_frame(bytes);
-  const std::string_view payload = tcp_payload(bytes, frame);
+  const std::string_view payload = request_payload(bytes);
   Request request;
   std::array<Header, 2> headers;
   if (payload.empty() || !parse_(payload, wanted_, request, headers)) return 0;
