@@ -79,7 +79,7 @@ class BurstFilterTest : public testing::Test {
   }
 
   /// A filter under one rule with a limit of so many in a very long interval.
-  void limit(std::uint64_t requests, Action action) {
+  void limit(std::uint64_t requests, Action action, const std::vector<Dimension>& key = {}) {
     Config config;
     Rule rule;
     rule.name = "all";
@@ -87,6 +87,7 @@ class BurstFilterTest : public testing::Test {
     rule.interval = std::chrono::hours{8760};
     rule.cooldown = std::chrono::seconds{10};
     rule.action = action;
+    rule.key = key;
     config.rules.push_back(rule);
     config.node.keys = 64;
     ThrottleResult made = Throttle::create(config, {.workers = 1, .hash_seed = 1, .log = {}});
@@ -199,6 +200,31 @@ TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
   filter_->process_concerned(burst, now_, out_);
   EXPECT_EQ(out_.count, 2U);
   EXPECT_EQ(counters_.requests.read(), 1U);
+}
+
+TEST_F(BurstFilterTest, ARuleSeesTheAddressesAndPortsOfEveryKindOfFrame) {
+  Dimension source;
+  source.kind = Dimension::Kind::source_address;
+  Dimension port;
+  port.kind = Dimension::Kind::destination_port;
+  limit(1, Action::drop, {source, port});
+  std::uint64_t admitted = 0;
+  for (const bool again : {false, true}) {
+    for (const bool tagged : {false, true}) {
+      for (const std::size_t piece : {std::size_t{2048}, std::size_t{40}}) {
+        for (const std::uint16_t to : {80, 81}) {
+          // One address for each kind of frame, so that none can count for another.
+          const int host = 1 + 2 * static_cast<int>(tagged) + static_cast<int>(piece == 40);
+          FrameBuilder builder;
+          builder.ip("192.0.2." + std::to_string(host), "198.51.100.1").tcp(1000, to).payload(get);
+          if (tagged) builder.vlan(5);
+          process({frame_in_mbuf(builder.build(), clients, piece)});
+          admitted += again ? 0 : 1;
+          EXPECT_EQ(counters_.admitted.read(), admitted) << host << ' ' << to;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(BurstFilterTest, FramesOfAClosingFlowAreOfConcernUntilItExpires) {
