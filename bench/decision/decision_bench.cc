@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "key_sequence.h"
 #include "peers.h"
-#include "shared/huge_array.h"
 
 namespace weir::bench {
 namespace {

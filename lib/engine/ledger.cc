@@ -9,14 +9,12 @@ namespace weir {
 
 static_assert(sizeof(KeySlot) + sizeof(KeyPast) + 3 * sizeof(std::uint64_t) / 2 <= 128);
 
-Ledger::Ledger(std::uint32_t capacity) : capacity_(capacity), index_(entries_of(capacity)) {
-  slots_.reserve(capacity);
-  pasts_.reserve(capacity);
-}
+Ledger::Ledger(std::uint32_t capacity)
+    : capacity_(capacity), slots_(capacity), pasts_(capacity), index_(entries_of(capacity)) {}
 
 SlotIndex Ledger::find(std::uint64_t key) const noexcept {
-  for (std::size_t i = home(key); index_[i].slot != none; i = next(i))
-    if (index_[i].tag == tag_of(key) && slots_[index_[i].slot].key == key) return index_[i].slot;
+  for (std::size_t i = home(key); !index_[i].is_free(); i = next(i))
+    if (index_[i].tag == tag_of(key) && slots_[index_[i].slot()].key == key) return index_[i].slot();
   return none;
 }
 
@@ -33,16 +31,16 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   SlotIndex slot = free_;
   if (slot != none) {
     free_ = pasts_[slot].name;
-  } else if (slots_.size() < capacity_) {
-    slot = end();
-    slots_.emplace_back();
-    pasts_.emplace_back();
+  } else if (end_ < capacity_) {
+    slot = end_++;
+    slots_[slot] = KeySlot();
+    pasts_[slot] = KeyPast();
   } else {
     return none;
   }
   std::size_t i = home(key);
-  while (index_[i].slot != none) i = next(i);
-  index_[i] = {slot, tag_of(key)};
+  while (!index_[i].is_free()) i = next(i);
+  index_[i] = {slot + 1, tag_of(key)};
   slots_[slot].key = key;
   pasts_[slot].first_nodes = nodes & 0xffffff;
   pasts_[slot].name = names_.add(name);
@@ -52,10 +50,10 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
 
 void Ledger::erase(SlotIndex slot) {
   std::size_t hole = home(slots_[slot].key);
-  while (index_[hole].slot != slot) hole = next(hole);
+  while (index_[hole].slot() != slot) hole = next(hole);
   // Backward shift: no tombstones, so probes stay short however many keys come and go.
-  for (std::size_t i = next(hole); index_[i].slot != none; i = next(i)) {
-    const std::size_t wanted = home(slots_[index_[i].slot].key);
+  for (std::size_t i = next(hole); !index_[i].is_free(); i = next(i)) {
+    const std::size_t wanted = home(slots_[index_[i].slot()].key);
     if (distance(wanted, i) >= distance(hole, i)) {
       index_[hole] = index_[i];
       hole = i;

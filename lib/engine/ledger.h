@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "base/span_clock.h"
 #include "engine/demand.h"
 #include "engine/lease.h"
@@ -173,8 +174,8 @@ struct KeyView {
   }
 };
 
-/// A fixed number of slots, found by the key's hash. Slots and index are reserved once; they, names and
-/// details take memory as keys come, and keep it for later ones.
+/// A fixed number of slots, found by the key's hash. Slots and index are reserved once, on huge pages; they,
+/// names and details take memory as keys come, and keep it for later ones.
 class Ledger {
  public:
   static constexpr SlotIndex none = no_index;
@@ -187,9 +188,10 @@ class Ledger {
   void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&index_[home(key)]); }
   SlotIndex prefetch_slot(std::uint64_t key) const noexcept {
     std::size_t i = home(key);
-    while (index_[i].slot != none && index_[i].tag != tag_of(key)) i = next(i);
-    if (index_[i].slot != none) prefetch_slot(index_[i].slot);
-    return index_[i].slot;
+    while (!index_[i].is_free() && index_[i].tag != tag_of(key)) i = next(i);
+    if (index_[i].is_free()) return none;
+    prefetch_slot(index_[i].slot());
+    return index_[i].slot();
   }
   void prefetch_slot(SlotIndex slot) const noexcept { __builtin_prefetch(&slots_[slot], 1); }
   void prefetch_detail(SlotIndex slot) const noexcept;
@@ -243,7 +245,7 @@ class Ledger {
   bool full() const noexcept { return size_ == capacity_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
   /// Slots ever used: all live ones are below.
-  std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
+  std::uint32_t end() const noexcept { return end_; }
   /// Of all slots with their index, of the names and details made so far.
   std::size_t memory() const noexcept;
 
@@ -251,8 +253,10 @@ class Ledger {
   /// Where a key is. With a part of its hash, so that a search touches the slots of other keys only by
   /// chance.
   struct Entry {
-    SlotIndex slot = none;
-    std::uint32_t tag = 0;
+    std::uint32_t after_slot;  // one more than its number; 0: nothing is here
+    std::uint32_t tag;
+    bool is_free() const noexcept { return after_slot == 0; }
+    SlotIndex slot() const noexcept { return after_slot - 1; }
   };
   static constexpr std::size_t entries_of(std::size_t capacity) noexcept {
     return capacity + capacity / 2 + 1;
@@ -276,15 +280,16 @@ class Ledger {
   void free_detail(std::uint32_t index) noexcept;
 
   std::uint32_t capacity_;
-  std::vector<KeySlot> slots_;  // grow into what was reserved for them
-  std::vector<KeyPast> pasts_;
-  std::vector<Entry> index_;  // linear probing, two thirds full at most
+  HugeArray<KeySlot> slots_;
+  HugeArray<KeyPast> pasts_;
+  HugeArray<Entry> index_;  // linear probing, two thirds full at most
   NamePool names_;
   std::vector<NamePool::Name> erased_names_;
   std::vector<std::unique_ptr<KeyDetail[]>> details_;
   KeyDetail blank_;
   std::uint32_t free_detail_ = no_index;
   SlotIndex free_ = none;
+  std::uint32_t end_ = 0;
   std::uint32_t size_ = 0;
 };
 

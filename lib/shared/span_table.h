@@ -38,8 +38,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "shared/allowance_pool.h"
-#include "shared/huge_array.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 

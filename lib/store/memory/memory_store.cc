@@ -114,16 +114,16 @@ MemoryCounters::Counter* MemoryCounters::Interval::find(const Digest128& name) n
 MemoryCounters::Counter& MemoryCounters::Interval::make(const Digest128& name) {
   if (Counter& found = place(name); !is_free(found)) return found;
   if (3 * ++used_ > 2 * counters_.size()) {
-    const std::vector<Counter> before = std::exchange(counters_, std::vector<Counter>(2 * counters_.size()));
-    for (const Counter& counter : before)
-      if (!is_free(counter)) place(counter.name) = counter;
+    const HugeArray<Counter> before = std::exchange(counters_, HugeArray<Counter>(2 * counters_.size()));
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (!is_free(before[i])) place(before[i].name) = before[i];
   }
-  return place(name) = {.name = name, .value = 0, .dies = MonotonicTime::min()};
+  return place(name) = {.name = name, .value = 0, .dies = Death()};
 }
 
-std::size_t MemoryCounters::Interval::living(MonotonicTime now) const noexcept {
+std::size_t MemoryCounters::Interval::living(Death now) const noexcept {
   return static_cast<std::size_t>(
-      std::count_if(counters_.begin(), counters_.end(),
+      std::count_if(counters_.data(), counters_.data() + counters_.size(),
                     [&](const Counter& counter) { return !is_free(counter) && counter.dies > now; }));
 }
 
@@ -139,10 +139,11 @@ MemoryCounters::Interval* MemoryCounters::find(const IntervalId& id) noexcept {
 MemoryCounters::Interval& MemoryCounters::make(const IntervalId& id) {
   auto interval = intervals_.lower_bound(id);
   if (interval == intervals_.end() || interval->first != id) {
-    // As many as in the interval before, if there is one: as a rule these are the same keys.
+    // As many as in the fullest of those before, if there are any: as a rule these are the same keys, but of
+    // the latest interval most may still be kept back by the nodes.
     std::size_t places = fewest_places;
-    if (interval != intervals_.begin() && std::prev(interval)->first.first == id.first)
-      places = std::max(places, std::prev(interval)->second.fitting_places());
+    for (auto before = interval; before != intervals_.begin() && (--before)->first.first == id.first;)
+      places = std::max(places, before->second.fitting_places());
     const auto fits = [&](const Ground& ground) {
       return ground.counters.size() >= places && ground.counters.size() <= 2 * places;
     };
@@ -151,7 +152,7 @@ MemoryCounters::Interval& MemoryCounters::make(const IntervalId& id) {
       ground = std::move(*left);
       left_.erase(left);
     } else {
-      ground.counters.resize(places);
+      ground.counters = HugeArray<Counter>(places);
     }
     interval = intervals_.emplace_hint(interval, id, Interval(std::move(ground)));
   }
@@ -161,9 +162,9 @@ MemoryCounters::Interval& MemoryCounters::make(const IntervalId& id) {
 MemoryCounters::Counter& MemoryCounters::living(Interval& interval, const Digest128& name,
                                                 Duration time_to_live, MonotonicTime now) {
   Counter& counter = interval.make(name);
-  if (counter.dies <= now) {
+  if (counter.dies <= Death(now)) {
     counter.value = 0;
-    counter.dies = now + time_to_live;
+    counter.dies = Death(now + time_to_live);
     interval.last_dies = std::max(interval.last_dies, counter.dies);
     next_burial_ = std::min(next_burial_, interval.last_dies);
   }
@@ -173,7 +174,7 @@ MemoryCounters::Counter& MemoryCounters::living(Interval& interval, const Digest
 void MemoryCounters::apply(std::span<const CounterWrite* const> writes, std::span<std::uint64_t> totals,
                            MonotonicTime now) {
   const std::lock_guard lock(mutex_);
-  bury(now);
+  bury(Death(now));
   struct Place {
     Interval* interval;  // nullptr: there is none, and nothing is made by reading
     Digest128 name;
@@ -202,7 +203,7 @@ void MemoryCounters::apply(std::span<const CounterWrite* const> writes, std::spa
         counter = &living(*interval, places[i].name, write.time_to_live, now);
       } else if (interval != nullptr) {
         counter = interval->find(places[i].name);
-        if (counter != nullptr && counter->dies <= now) counter = nullptr;
+        if (counter != nullptr && counter->dies <= Death(now)) counter = nullptr;
       }
       totals[i] = 0;
       if (counter == nullptr) continue;
@@ -252,16 +253,16 @@ std::uint64_t MemoryCounters::read(const Id& id, MonotonicTime now) { return add
 
 std::size_t MemoryCounters::size(MonotonicTime now) {
   const std::lock_guard lock(mutex_);
-  bury(now);
+  bury(Death(now));
   std::size_t size = 0;
-  for (const auto& [id, interval] : intervals_) size += interval.living(now);
+  for (const auto& [id, interval] : intervals_) size += interval.living(Death(now));
   return size;
 }
 
 // Whole intervals, when their last counter has died. next_burial_ may be early, never late.
-void MemoryCounters::bury(MonotonicTime now) {
+void MemoryCounters::bury(Death now) {
   if (now < next_burial_) return;
-  next_burial_ = MonotonicTime::max();
+  next_burial_ = Death(MonotonicTime::max());
   for (auto interval = intervals_.begin(); interval != intervals_.end();) {
     if (interval->second.last_dies > now) {
       ++interval;

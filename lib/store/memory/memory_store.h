@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "base/keyed_hash.h"
 #include "store/store.h"
 
@@ -53,15 +54,27 @@ class MemoryCounters {
   std::size_t size(MonotonicTime now);
 
  private:
+  /// When a counter dies, so that zeroed memory holds none that ever lived.
+  class Death {
+   public:
+    Death() noexcept = default;
+    explicit Death(MonotonicTime at) noexcept
+        : since_ever_(static_cast<std::uint64_t>(at.time_since_epoch().count()) ^ half) {}
+    auto operator<=>(const Death&) const noexcept = default;
+
+   private:
+    static constexpr std::uint64_t half = std::uint64_t{1} << 63;
+    std::uint64_t since_ever_ = 0;  // since the earliest time there is
+  };
   struct Counter {
     Digest128 name;
     std::uint64_t value = 0;
-    MonotonicTime dies = MonotonicTime::min();
+    Death dies;
   };
   /// Memory of an interval that is over. Its counters have all died: whoever takes it need not clear it.
   struct Ground {
-    std::vector<Counter> counters;
-    MonotonicTime all_dead = MonotonicTime::min();
+    HugeArray<Counter> counters;
+    Death all_dead;
   };
   /// The counters of one interval: open addressing, two thirds full at most. They die together, or nearly so,
   /// and are forgotten together.
@@ -73,13 +86,13 @@ class MemoryCounters {
     /// The same, made where there is none.
     Counter& make(const Digest128& name);
     void prefetch(const Digest128& name) const noexcept { __builtin_prefetch(&counters_[home(name)], 1); }
-    std::size_t living(MonotonicTime now) const noexcept;
+    std::size_t living(Death now) const noexcept;
     /// Places for an interval with as many counters as this one.
     std::size_t fitting_places() const noexcept { return used_ + used_ / 2 + used_ / 8 + 1; }
     std::size_t places() const noexcept { return counters_.size(); }
     /// Its memory, for another one. @pre last_dies is over
     Ground leave() noexcept { return {std::move(counters_), last_dies}; }
-    MonotonicTime last_dies = MonotonicTime::min();
+    Death last_dies;
 
    private:
     std::size_t home(const Digest128& name) const noexcept {
@@ -88,8 +101,8 @@ class MemoryCounters {
     /// What died before this interval began is nobody's here.
     bool is_free(const Counter& counter) const noexcept { return counter.dies <= all_dead_; }
     Counter& place(const Digest128& name) noexcept;
-    std::vector<Counter> counters_;
-    MonotonicTime all_dead_;
+    HugeArray<Counter> counters_;
+    Death all_dead_;
     std::size_t used_ = 0;
   };
   using IntervalId = std::pair<Duration, Ordinal>;
@@ -99,13 +112,13 @@ class MemoryCounters {
   Interval& make(const IntervalId& id);
   Counter& living(Interval& interval, const Digest128& name, Duration time_to_live, MonotonicTime now);
   std::uint64_t apply(const CounterWrite& write, MonotonicTime now);
-  void bury(MonotonicTime now);
+  void bury(Death now);
 
   const HashKey hash_key_;  // names are partly chosen by clients
   std::mutex mutex_;
   std::map<IntervalId, Interval> intervals_;
   std::vector<Ground> left_;  // by intervals that have been forgotten
-  MonotonicTime next_burial_ = MonotonicTime::max();
+  Death next_burial_{MonotonicTime::max()};
 };
 
 /// A store over `counters`. Every write is applied within submit() and its reply waits for collect(); the
