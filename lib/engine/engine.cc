@@ -135,7 +135,9 @@ void Engine::count(const SpanCount& count) {
     if (rule.tells_refused() && count.offered != count.admitted)
       ledger_.own_detail(slot).refused_unwritten += count.offered - count.admitted;
     if (rule.warmup > Duration{}) ledger_.own_detail(slot).span_admitted += count.admitted;
-    if (!slot.touched) {
+    if (!slot.touched && ends_lightly(rule, slot)) {
+      end_lightly(rule, slot);
+    } else if (!slot.touched) {
       slot.touched = true;
       rule.touched.push_back(index);
     }
@@ -464,6 +466,22 @@ void Engine::read_ended(RuleState& rule) {
     if (slot.watched && rule.tells_refused()) write_refused(rule, slot, ended.ordinal, 0);
   }
   rule.awaiting_read.clear();
+}
+
+// Whether nothing but end_lightly() remains to be done for a key when its span ends, if nothing else is
+// counted of it: nothing is known of it but its own counts, these are few, and there is a store to tell of
+// them later. Most keys are so in most spans, and need not be looked at again then, when their slots have
+// left the caches.
+bool Engine::ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept {
+  return slot.detail == no_index && slot.current.offered <= rule.limit &&
+         may_hold(rule, slot, ledger_.detail(slot));
+}
+
+// What write_counts() would do for such a key.
+void Engine::end_lightly(RuleState& rule, KeySlot& slot) {
+  hold(rule, slot);
+  slot.offered_since_heard += std::exchange(slot.span_counting, 0);
+  slot.contended = false;  // at the end of this span it is not, as far as anybody knows
 }
 
 // Steps 1 and 6, for a key counted in the span that ends.

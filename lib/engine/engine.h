@@ -188,6 +188,8 @@ class Engine {
   void pay_debts(const RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
+  bool ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept;
+  void end_lightly(RuleState& rule, KeySlot& slot);
   void tell(RuleState& rule, KeySlot& slot, Instant now);
   bool may_hold(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail) const noexcept;
   void hold(RuleState& rule, KeySlot& slot);

@@ -110,6 +110,30 @@ TEST(HoldBack, MoreThanThatIsWrittenWithAllThatWasKept) {
   EXPECT_EQ(node.sum(first_ordinal + 3), 11U);
 }
 
+TEST(HoldBack, WhatSeveralWorkersCountedInASpanIsJudgedTogether) {
+  CountedNode node(light_rule());
+  node.count(node.now, 6);
+  node.count(node.now, 6);
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 12U);
+  node.count(node.now, 6);
+  node.count(node.now, 3, 2);  // refused by another one
+  node.end_span();
+  EXPECT_EQ(node.sum(first_ordinal + 3), 20U);
+}
+
+TEST(HoldBack, AKeyBeyondItsLimitIsBlockedHoweverFewItsLastCountsAre) {
+  CountedNode node(light_rule());
+  node.count(node.now, 999);
+  node.now += 100ms;
+  node.step(node.now);  // the store's answer takes its time
+  EXPECT_FALSE(node.blocked(node.now));
+  node.count(node.now, 2);
+  node.now += 100ms;
+  node.step(node.now);
+  EXPECT_TRUE(node.blocked(node.now));
+}
+
 TEST(HoldBack, NodesShareWhatIsKeptBack) {
   CountedNode node(light_rule(), 4);  // five nodes: two each
   node.count(node.now, 2);
