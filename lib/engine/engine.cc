@@ -210,6 +210,7 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     slot.told = slot.was_told;
     slot.was_contended = contended;
     slot.was_told = told;
+    if (slot.told) rule.told.push_back(ledger_.index_of(slot));
     return;
   }
   slot.went_back = false;
@@ -230,8 +231,7 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
 
 void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
                    CounterUse use) {
-  if (ordinal == slot.current.ordinal) slot.told = true;
-  if (ordinal == slot.previous_ordinal()) slot.was_told = true;
+  note_told(slot, ordinal);
   writes_.push_back({.key = slot.key,
                      .name = ledger_.name(slot),
                      .ordinal = ordinal,
@@ -240,6 +240,25 @@ void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::u
                      .time_to_live = rule.time_to_live,
                      .returned = 0,
                      .use = use});
+}
+
+// The store is told, or asked, something of a key's interval. When that has ended, its sum is to be read.
+void Engine::note_told(KeySlot& slot, Ordinal ordinal) {
+  RuleState& rule = rules_[slot.rule];
+  if (ordinal == slot.current.ordinal && !slot.told) {
+    slot.told = true;
+    if (ordinal >= rule.span.ordinal)
+      rule.told.push_back(ledger_.index_of(slot));
+    else if (rule.reads && ordinal == rule.reads_ordinal)
+      await_read(rule, slot);  // it has ended, and is about to be read
+  }
+  if (ordinal == slot.previous_ordinal()) slot.was_told = true;
+}
+
+void Engine::await_read(RuleState& rule, KeySlot& slot) {
+  if (slot.read_due) return;
+  slot.read_due = true;
+  rule.awaiting_read.push_back(ledger_.index_of(slot));
 }
 
 void Engine::write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal) {
@@ -420,19 +439,29 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   if (!cluster_.store_reached) apply_local_rules(rule, now);
 
   if (rule.debt && next.ordinal != rule.span.ordinal) pay_debts(rule, next.ordinal);
-  if (next.ordinal != rule.span.ordinal) {
-    const auto index = static_cast<RuleIndex>(&rule - rules_.data());
-    forget_idle(index, now.monotonic);
-    // A log is exact on each node by itself; claims are a lease's own business.
-    const bool reads = rule.algorithm != Algorithm::sliding_log && rule.algorithm != Algorithm::strict;
-    for (SlotIndex i = 0; reads && i < ledger_.end(); ++i) {
-      KeySlot& slot = ledger_[i];
-      if (slot.key == 0 || slot.rule != index || slot.current.ordinal != rule.span.ordinal) continue;
-      slot.read_due = true;
-      rule.awaiting_read.push_back(i);
-    }
-  }
+  forget_idle(rule, next, now.monotonic);
+  if (next.ordinal != rule.span.ordinal) await_reads(rule);
   rule.span = next;
+}
+
+// An interval ends: the keys that the store was told of are to be read one span later. Of the others nobody
+// need know anything, so that not all keys are looked at in this one moment.
+void Engine::await_reads(RuleState& rule) {
+  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  // A log is exact on each node by itself; claims are a lease's own business.
+  rule.reads = rule.algorithm != Algorithm::sliding_log && rule.algorithm != Algorithm::strict;
+  rule.reads_ordinal = rule.span.ordinal;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < rule.told.size(); ++i) {
+    if (i + ahead < rule.told.size()) ledger_.prefetch_slot(rule.told[i + ahead]);
+    KeySlot& slot = ledger_[rule.told[i]];
+    if (slot.key == 0 || slot.rule != index || !slot.told)
+      continue;  // forgotten, or back in another interval
+    // Counted in the interval that begins, by a worker that was early.
+    if (slot.current.ordinal > rule.span.ordinal) rule.told[kept++] = rule.told[i];
+    if (rule.reads && slot.current.ordinal == rule.span.ordinal) await_read(rule, slot);
+  }
+  rule.told.resize(kept);
 }
 
 // An interval without counts pays as much as the limit: nothing will be read of it.
@@ -449,8 +478,11 @@ void Engine::pay_debts(const RuleState& rule, Ordinal next) {
 
 // One span after an interval's end the others have written too: ask for its sum (step 4).
 void Engine::read_ended(RuleState& rule) {
-  for (const SlotIndex index : rule.awaiting_read) {
-    KeySlot& slot = ledger_[index];
+  rule.reads = false;
+  for (std::size_t i = 0; i < rule.awaiting_read.size(); ++i) {
+    if (i + ahead < rule.awaiting_read.size()) ledger_.prefetch_slot(rule.awaiting_read[i + ahead]);
+    if (i + ahead / 2 < rule.awaiting_read.size()) ledger_.prefetch_told(rule.awaiting_read[i + ahead / 2]);
+    KeySlot& slot = ledger_[rule.awaiting_read[i]];
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;
     const bool still = slot.current.ordinal < rule.span.ordinal;  // it has not been counted since
@@ -928,7 +960,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
       offered_in(slot, reply.ordinal) == 0) {
     detail.asked_before = false;
     counted.total = reply.total;
-    let_differ(slot);
+    if (counted.others() > 0) let_differ(slot);
     hear_before(rule, slot, reply);
     return;
   }
@@ -1095,14 +1127,39 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicT
          !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due;
 }
 
+// Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
+// moment where keys are many. Where the clock has been set, all of them.
+void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
+  const SpanId ended = rule.span;
+  // The interval that has ended last.
+  const Ordinal ending = next.ordinal > ended.ordinal ? ended.ordinal : ended.ordinal - 1;
+  const auto part = [&](std::uint32_t from, std::uint32_t to) {
+    const auto slot_at = [&](std::uint32_t place) {
+      return static_cast<SlotIndex>(std::uint64_t{ledger_.end()} * place / rule.spans);
+    };
+    forget_idle(rule, slot_at(from), slot_at(to), ending, now);
+  };
+  if (next.ordinal == ended.ordinal) {
+    part(ended.index, next.index);
+  } else if (next.ordinal == ended.ordinal + 1) {
+    part(0, next.index);
+    part(ended.index, rule.spans);
+  } else {
+    part(0, rule.spans);
+  }
+}
+
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
-void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
-  const Ordinal ending = rules_[index].span.ordinal;
-  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
+void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now) {
+  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  const std::uint32_t before = ledger_.size();
+  for (SlotIndex i = from; i < to; ++i) {
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
-    if (slot.detail != no_index && says_nothing(rules_[index], slot, now)) ledger_.drop_detail(slot);
+    if (slot.detail != no_index && says_nothing(rule, slot, now)) ledger_.drop_detail(slot);
+    // So it has been since it was new, or is again.
+    if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;
     const Ordinal counted = last_counted(slot);
@@ -1111,15 +1168,16 @@ void Engine::forget_idle(RuleIndex index, MonotonicTime now) {
     if (detail.debt > 0 || detail.block.active(now)) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
-    if (rules_[index].by_shares() && counted >= ending - remembered_intervals &&
-        ledger_.size() < ledger_.capacity() / 2 && contended(rules_[index], detail))
+    if (rule.by_shares() && counted >= ending - remembered_intervals &&
+        ledger_.size() < ledger_.capacity() / 2 && contended(rule, detail))
       continue;
     // Warm until it has been idle for as long as warming up takes.
-    if (rules_[index].clock.interval() * (ending - counted) < rules_[index].warmup) continue;
+    if (rule.clock.interval() * (ending - counted) < rule.warmup) continue;
     ledger_.erase(i);
   }
-  auto& last = rules_[index].last_touched;
-  std::erase_if(last, [&](SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
+  if (ledger_.size() == before) return;
+  std::erase_if(rule.last_touched,
+                [&](SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
 }
 
 }  // namespace weir

@@ -186,6 +186,9 @@ class Engine {
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
   void pay_debts(const RuleState& rule, Ordinal next);
+  void note_told(KeySlot& slot, Ordinal ordinal);
+  void await_read(RuleState& rule, KeySlot& slot);
+  void await_reads(RuleState& rule);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   bool ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept;
@@ -217,7 +220,8 @@ class Engine {
   void watch(RuleState& rule, SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
   bool says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept;
-  void forget_idle(RuleIndex rule, MonotonicTime now);
+  void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
+  void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now);
   void move_windows(const RuleState& rule, Duration by);
   void beat(Instant now);
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);

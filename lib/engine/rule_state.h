@@ -97,7 +97,10 @@ struct RuleState {
   std::vector<SlotIndex> touched;       // counted since the last span's end
   std::vector<SlotIndex> last_touched;  // counted in the span that ended last
   std::vector<SlotIndex> watched;       // to be asked for in every span, counted or not
+  std::vector<SlotIndex> told;          // the store was told something of their running interval
   std::vector<SlotIndex> awaiting_read;
+  bool reads = false;         // the sum of the interval that has ended is to be asked for, …
+  Ordinal reads_ordinal = 0;  // …which is this one
   /// Of which something is kept back, by the span in which it is written once its interval has ended.
   std::vector<std::vector<SlotIndex>> holding;
 };
