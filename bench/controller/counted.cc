@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A fixed piece of work for an instruction counter: bench-controller-counted HOT
+// What the engine does for a key in a span: takes in its count, ends the span, and tells what is to be
+// published; over one interval. All keys are counted in every span; of a hundred, HOT have more than may be
+// kept back from the store, the others one request each. What the store does and answers is not counted.
+// Everything to be counted happens inside counted_work(), in virtual time; prints "items N", of keys and
+// spans. See tests/instructions.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "engine/engine.h"
+#include "store/memory/memory_store.h"
+
+namespace {
+
+using namespace weir;
+using namespace std::chrono_literals;
+
+constexpr std::size_t keys = 4096;
+constexpr std::size_t burst = 32;
+constexpr std::uint32_t spans = 10;
+constexpr Duration span_length = 100ms;
+constexpr std::uint64_t limit = 4000;
+constexpr std::uint64_t hot_weight = 41;  // a hundredth of the limit may be kept back
+constexpr std::uint32_t warm_up = 3 * spans;
+
+Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
+
+Rule rule() {
+  Rule rule;
+  rule.name = "user";
+  rule.limit = limit;
+  rule.interval = spans * span_length;
+  rule.spans = spans;
+  rule.algorithm = Algorithm::fixed_window;
+  return rule;
+}
+
+std::vector<KeyBytes> names() {
+  std::vector<KeyBytes> names(keys);
+  for (std::size_t key = 0; key < keys; ++key) {
+    names[key].clear();
+    names[key].add_text("user-" + std::to_string(key));
+  }
+  return names;
+}
+
+std::vector<SpanCount> counts(const std::vector<KeyBytes>& names, std::size_t hot) {
+  std::vector<SpanCount> counts;
+  for (std::size_t key = 0; key < keys; ++key) {
+    const std::uint64_t weight = key % 100 < hot ? hot_weight : 1;
+    counts.push_back({.rule = 0,
+                      .key = (key + 1) * 0x9e3779b97f4a7c15,
+                      .key_bytes = names[key].bytes(),
+                      .offered = weight,
+                      .admitted = weight});
+  }
+  return counts;
+}
+
+/// What the memory store does with all that is written, and what it answers.
+void synchronize(Engine& engine, Store& store, Instant now) {
+  std::vector<CounterWrite> writes;
+  for (const EngineWrite& write : engine.writes())
+    writes.push_back({.key = write.key,
+                      .name = write.name,
+                      .ordinal = write.ordinal,
+                      .interval = write.interval,
+                      .delta = write.delta,
+                      .time_to_live = write.time_to_live,
+                      .expires = now.monotonic + write.time_to_live,
+                      .returned = write.returned,
+                      .raised_to = write.raised_to,
+                      .tag = static_cast<std::uint8_t>(write.use)});
+  store.submit(writes, now.monotonic);
+  engine.clear_writes();
+  std::vector<CounterReply> replies;
+  store.collect(replies);
+  for (const CounterReply& reply : replies)
+    engine.reply({.key = reply.key,
+                  .use = static_cast<CounterUse>(reply.tag),
+                  .ordinal = reply.ordinal,
+                  .delta = reply.delta,
+                  .total = reply.total},
+                 now);
+  engine.learn();
+}
+
+std::uint64_t end_span(Engine& engine, std::vector<SpanCount>& counts, Duration& now) {
+  for (SpanCount& count : counts) count.began = at(now).wall;
+  for (std::size_t i = 0; i < counts.size(); i += burst) engine.count(std::span(counts).subspan(i, burst));
+  now += span_length;
+  engine.step(at(now));
+  engine.tell_blocks(at(now));
+  std::uint64_t overrides = 0;
+  engine.for_each_override(at(now), [&](const KeyOverride&) { ++overrides; });
+  return overrides;
+}
+
+}  // namespace
+
+// Called by name from outside: see tests/instructions.
+extern "C" [[gnu::noinline]] std::uint64_t counted_work(Engine& engine, std::vector<SpanCount>& counts,
+                                                        Duration& now) {
+  return end_span(engine, counts, now);
+}
+
+int main(int arguments, char** argument) {
+  if (arguments != 2) {
+    std::fputs("usage: bench-controller-counted HOT (of a hundred keys: 0 to 100)\n", stderr);
+    return 2;
+  }
+  const std::vector<KeyBytes> all_names = names();
+  std::vector<SpanCount> all_counts = counts(all_names, std::strtoul(argument[1], nullptr, 10));
+  const Rule user = rule();
+  Engine engine(std::span(&user, 1), 2 * keys);
+  const std::unique_ptr<Store> store = make_memory_store(std::make_shared<MemoryCounters>());
+  Duration now{};
+  engine.step(at(now));
+  std::uint64_t overrides = 0;
+  for (std::uint32_t span = 0; span < warm_up + spans; ++span) {
+    overrides += span < warm_up ? end_span(engine, all_counts, now) : counted_work(engine, all_counts, now);
+    synchronize(engine, *store, at(now));
+  }
+  if (overrides > 0) {
+    std::fputs("a key is limited: that is not what is to be counted\n", stderr);
+    return 1;
+  }
+  std::printf("items %zu\n", keys * spans);
+}
