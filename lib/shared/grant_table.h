@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <span>
 
-#include "shared/huge_array.h"
+#include "base/huge_array.h"
 #include "shared/key_filter.h"
 #include "weir/rule.h"
 
