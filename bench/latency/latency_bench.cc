@@ -7,17 +7,13 @@
 // use too, the times the processor was taken away are reported beside the figures.
 #include <weir/throttle.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -29,22 +25,14 @@
 
 #include "decision/key_sequence.h"
 #include "histogram.h"
+#include "program/program.h"
 #include "store/process.h"
 #include "thread/pinned_thread.h"
 
 namespace weir::bench {
 namespace {
 
-using Result = nlohmann::json;
-using Seconds = std::chrono::duration<double>;
 using namespace std::chrono_literals;
-
-struct Options {
-  std::size_t keys = 10'000;
-  unsigned rounds = 5;
-  double seconds = 2;
-  std::uint64_t seed = 1;
-};
 
 enum class StoreKind { none, memory, redis, dying };
 
@@ -91,17 +79,13 @@ class Redis {
   std::optional<ChildProcess> process_;
 };
 
-Config config(const Scenario& scenario, std::size_t keys, const std::string& url) {
+std::string rules(const Scenario& scenario, const std::string& url) {
   // hold_back = 0: every key is synchronised in every span, however far it is from its limit.
   const std::string interval = std::to_string(scenario.span / 1ms * 10) + "ms";
-  const std::string text = "[store]\nurl = \"" + url +
-                           "\"\n[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\n"
-                           "hold_back = 0\nspans = 10\ninterval = \"" +
-                           interval + "\"\n";
-  ConfigResult parsed = parse_config(text, "bench");
-  if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
-  parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(keys, 1024));
-  return parsed.config;
+  return "[store]\nurl = \"" + url +
+         "\"\n[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\n"
+         "hold_back = 0\nspans = 10\ninterval = \"" +
+         interval + "\"\n";
 }
 
 /// Decides in a loop until told to stop; times each burst once it is told to.
@@ -157,18 +141,16 @@ Result quantiles(const Histogram& histogram, double ns_per_tick) {
   return curve;
 }
 
-Result run(const Scenario& scenario, const Options& options, int processor) {
+Result run(const Scenario& scenario, std::size_t key_count, Duration time, int processor) {
   const bool with_redis = scenario.store == StoreKind::redis || scenario.store == StoreKind::dying;
   std::optional<Redis> redis;
   if (with_redis) redis.emplace();
-  std::vector<std::string> names(options.keys);
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = "user-" + std::to_string(i);
-  ThrottleResult made = Throttle::create(config(scenario, options.keys, redis ? redis->url() : "memory://"),
-                                         {.workers = 1, .hash_seed = 1, .log = {}});
-  if (!made) throw std::runtime_error(made.error);
-  Throttle& throttle = *made.throttle;
+  const std::vector<std::string> names = user_names(key_count);
+  const std::unique_ptr<Throttle> made =
+      make_throttle(rules(scenario, redis ? redis->url() : "memory://"), key_count, 1);
+  Throttle& throttle = *made;
   std::vector<Key> keys;
-  for (const std::uint32_t key : key_sequence(options.keys, Distribution::zipf))
+  for (const std::uint32_t key : key_sequence(key_count, Distribution::zipf))
     keys.push_back(throttle.worker(0).key(0, names[key]));
 
   const auto loop = std::make_unique<Loop>(throttle.worker(0), keys);
@@ -195,7 +177,6 @@ Result run(const Scenario& scenario, const Options& options, int processor) {
   const std::uint64_t ticks_before = ticks();
   const MonotonicTime began = monotonic_now();
   const Duration cpu_before = thread.cpu();
-  const auto time = std::chrono::duration_cast<Duration>(Seconds(options.seconds));
   loop->timed.store(true, std::memory_order_relaxed);
   if (scenario.store == StoreKind::dying) {
     std::this_thread::sleep_for(time / 10);
@@ -230,52 +211,36 @@ Result run(const Scenario& scenario, const Options& options, int processor) {
           {"store_failures", after.store_failures - before.store_failures}};
 }
 
-int program(int argc, char** argv) {
-  Options options;
-  CLI::App app(
-      "How long bursts of 32 decisions take: without a controller, and with all that may disturb a worker.");
-  app.add_option("--keys", options.keys, "drawn by Zipf's law")
-      ->check(CLI::Range(1, 10'000'000))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "turns of each scenario")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "of each turn")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the order of turns")->capture_default_str();
-  bool without_redis = false;
-  app.add_flag("--without-redis", without_redis, "leave out what needs redis-server");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+Result run_all(std::size_t keys, bool without_redis, const Effort& effort) {
   // All threads made from here on, the controller's and the store's, keep off the worker's processor.
   const std::vector<int> cpus = processors();
   keep_off(cpus.back());
-
   std::vector<Scenario> turns;
   for (const Scenario& scenario : scenarios)
     if (!without_redis || (scenario.store != StoreKind::redis && scenario.store != StoreKind::dying))
       turns.push_back(scenario);
-  std::mt19937_64 random(options.seed);
   Result runs = Result::array();
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    std::shuffle(turns.begin(), turns.end(), random);
-    for (const Scenario& scenario : turns) runs.push_back(run(scenario, options, cpus.back()));
-  }
-  std::printf("%s\n",
-              Result{{"processors", cpus.size()}, {"keys", options.keys}, {"runs", runs}}.dump(1).c_str());
-  return 0;
+  in_rounds(effort, turns, [&](const Scenario& scenario, unsigned) {
+    runs.push_back(run(scenario, keys, effort.time(), cpus.back()));
+  });
+  return {{"processors", cpus.size()}, {"keys", keys}, {"runs", runs}};
 }
 
 }  // namespace
 }  // namespace weir::bench
 
-int main(int argc, char** argv) try {
-  return weir::bench::program(argc, argv);
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "bench-latency: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  using namespace weir::bench;
+  std::size_t keys = 10'000;
+  bool without_redis = false;
+  Program program(
+      "bench-latency",
+      "How long bursts of 32 decisions take: without a controller, and with all that may disturb a worker.",
+      {.rounds = 5, .seconds = 2});
+  program.options()
+      .add_option("--keys", keys, "drawn by Zipf's law")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  program.options().add_flag("--without-redis", without_redis, "leave out what needs redis-server");
+  return program.run(argc, argv, [&] { return run_all(keys, without_redis, program.effort()); });
 }

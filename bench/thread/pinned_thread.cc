@@ -12,6 +12,12 @@
 namespace weir::bench {
 namespace {
 
+Duration read(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) throw std::runtime_error("a thread's processor time cannot be read");
+  return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+}
+
 long switches_of_this_thread() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
@@ -43,24 +49,34 @@ void keep_off(int processor) {
   if (CPU_COUNT(&set) != 0) pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
+Duration thread_time() { return read(CLOCK_THREAD_CPUTIME_ID); }
+
 PinnedThread::PinnedThread(int processor, std::function<void()> work)
     : thread_([this, processor, work = std::move(work)] {
         pin(processor);
         const long before = switches_of_this_thread();
-        work();
+        try {
+          work();
+        } catch (...) {
+          thrown_ = std::current_exception();
+        }
         switches_ = switches_of_this_thread() - before;
       }) {}
 
+PinnedThread::~PinnedThread() {
+  if (thread_.joinable()) thread_.join();
+}
+
 Duration PinnedThread::cpu() {
   clockid_t clock{};
-  timespec time{};
-  if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 || clock_gettime(clock, &time) != 0)
+  if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0)
     throw std::runtime_error("a thread's processor time cannot be read");
-  return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+  return read(clock);
 }
 
 void PinnedThread::join() {
   if (thread_.joinable()) thread_.join();
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 }  // namespace weir::bench

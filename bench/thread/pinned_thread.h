@@ -4,6 +4,7 @@
 /// time tells what the clock on the wall does not.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -19,22 +20,28 @@ void pin(int processor);
 /// Keeps the calling thread, and threads it creates later, off a processor, unless it is the only one.
 void keep_off(int processor);
 
+/// Processor time the calling thread has had. A system call.
+Duration thread_time();
+
 /// Runs a function on a thread of its own, bound to a processor. One thread at a time owns this object.
 class PinnedThread {
  public:
   PinnedThread(int processor, std::function<void()> work);
-  ~PinnedThread() { join(); }
+  ~PinnedThread();
   PinnedThread(const PinnedThread&) = delete;
   PinnedThread& operator=(const PinnedThread&) = delete;
 
   /// Processor time the thread has had. @pre not joined
   Duration cpu();
+  /// Throws what the function has thrown.
   void join();
   /// Times the processor was taken away while the function ran. @pre joined
   long involuntary_switches() const noexcept { return switches_; }
 
  private:
-  long switches_ = 0;  // written by the thread before its end, read after join()
+  // Written by the thread before its end, read after join().
+  long switches_ = 0;
+  std::exception_ptr thrown_;
   std::thread thread_;
 };
 
