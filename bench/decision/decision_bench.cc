@@ -1,246 +1,256 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What one decision costs: find the key, see whether it may pass, count it. Our contenders run with their
 // controller at work, so flips, publications, first touches and draws are in their figures. Beside them, in
-// the same run, the floor (one prefetched read-modify-write of a random line, in a table of as many lines as
-// ours has) and the peers: rte_hash with counters, TBB's concurrent_hash_map, what tutorials write (a mutex
-// around an unordered_map of windows), and DPDK's rte_meter.
+// the same run, the peers: rte_hash with counters, TBB's concurrent_hash_map, what tutorials write (a mutex
+// around an unordered_map of windows, on one thread and on two), and DPDK's rte_meter.
 //
-// Every result is used, and the counters are checked against the number of requests at the end. Compare
-// within one run only: --benchmark_enable_random_interleaving=true --benchmark_repetitions=9 (tools/bench
-// does).
-#include <benchmark/benchmark.h>
-#include <weir/throttle.h>
+// Every contender's turn has a floor of its own, measured just before it on the same stream of requests: one
+// prefetched read-modify-write of a random line for each, in as many lines as ours lie in. What others do to
+// the machine meanwhile hits both, and their ratio is what a turn tells.
+//
+// The measuring thread has the last processor; controllers have the others. Time is the measuring thread's
+// own, but where a contender waits for a lock. Every result is used, and counters are checked against the
+// number of requests at the end of each turn.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <utility>
 
-#include <array>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "base/huge_array.h"
-#include "key_sequence.h"
+#include "contender.h"
 #include "peers.h"
+#include "thread/pinned_thread.h"
 
 namespace weir::bench {
 namespace {
 
-Distribution distribution_of(const benchmark::State& state) {
-  return state.range(1) == 0 ? Distribution::uniform : Distribution::zipf;
-}
+struct Options {
+  std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
+  std::vector<std::string> contenders;
+  // Seven keys to a line of 64 bytes, five eighths of the places taken: what a worker's table touches in the
+  // common case.
+  double bytes_per_key = 64.0 / 7 * 8 / 5;
+};
 
-std::vector<std::string> user_names(std::size_t keys) {
-  std::vector<std::string> names(keys);
-  for (std::size_t i = 0; i < keys; ++i) names[i] = "user-" + std::to_string(i);
-  return names;
-}
-
-void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expected,
-           const char* what = "counted") {
-  if (counted == expected) return;
-  const std::string message = std::string(what) + " " + std::to_string(counted) + " of " +
-                              std::to_string(expected) + " requests: the result is worthless";
-  state.SkipWithError(message.c_str());
-}
-
-/// A node with one worker, and its controller at work.
-class Node {
+/// Time of the measuring thread, or on the wall.
+class Timer {
  public:
-  Node(benchmark::State& state, std::string_view rules, std::size_t keys) : state_(state) {
-    ConfigResult parsed = parse_config(rules, "bench");
-    parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(keys, 1024));
-    throttle_ =
-        std::move(Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}}).throttle);
-    throttle_->start();
-    worker().online();
+  explicit Timer(bool wall) : wall_(wall), began_(now()) {}
+  Duration elapsed() const { return now() - began_; }
+
+ private:
+  Duration now() const { return wall_ ? monotonic_now().time_since_epoch() : thread_time(); }
+  const bool wall_;
+  const Duration began_;
+};
+
+/// Where in its stream a contender goes on, and what it has taken so far.
+class Walk {
+ public:
+  Walk(Contender& contender, const Stream& stream, Drawn drawn)
+      : contender_(contender), stream_(stream), drawn_(drawn) {}
+
+  /// @return ns per request, over at least this time
+  double steady(Duration time) {
+    const Timer timer(contender_.waits());
+    std::uint64_t requests = 0;
+    Duration taken{};
+    do {
+      requests += step();
+      taken = timer.elapsed();
+    } while (taken < time);
+    return static_cast<double>(taken.count()) / static_cast<double>(requests);
   }
-  Worker& worker() { return throttle_->worker(0); }
-  /// Counters against requests: each rule has seen all of them, and as a rule has had room for their keys.
-  void finish(std::uint64_t requests) {
-    worker().offline();
-    throttle_->stop(std::chrono::seconds{1});
-    const Figures figures = throttle_->figures();
-    for (const RuleFigures& rule : figures.rules) {
-      check(state_, rule.offered, requests, "offered");
-      // Where both are wrong, the first says more.
-      if (rule.offered == requests) check(state_, rule.admitted, requests, "admitted");
-    }
-    state_.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(requests);
-    state_.counters["overruns"] = static_cast<double>(figures.span_overruns);
-    state_.SetItemsProcessed(static_cast<std::int64_t>(state_.iterations() * burst));
+  /// Once around, not timed.
+  void around() {
+    std::size_t requests = 0;
+    while (requests < stream_.size()) requests += step();
+  }
+  /// Times around, each from a new beginning, until the decisions have taken so long or all has taken so
+  /// often as long. @return ns per request
+  double anew(Duration time) {
+    constexpr int patience = 4;
+    const Timer all(true);
+    std::uint64_t requests = 0;
+    Duration taken{};
+    do {
+      contender_.begin();
+      at_ = 0;
+      const Timer timer(contender_.waits());
+      contender_.decide(drawn_, 0, stream_.size());
+      taken += timer.elapsed();
+      requests += stream_.size();
+      contender_.pause();
+    } while (taken < time && all.elapsed() < patience * time);
+    return static_cast<double>(taken.count()) / static_cast<double>(requests);
   }
 
  private:
-  benchmark::State& state_;
-  std::unique_ptr<Throttle> throttle_;
+  /// Enough that looking at the clock costs nothing.
+  static constexpr std::size_t chunk = 512 * burst;
+
+  std::size_t step() {
+    const std::size_t count = std::min(chunk, stream_.size() - at_);
+    contender_.decide(drawn_, at_, count);
+    at_ = (at_ + count) % stream_.size();
+    return count;
+  }
+
+  Contender& contender_;
+  const Stream& stream_;
+  const Drawn drawn_;
+  std::size_t at_ = 0;
 };
 
-/// Calls step(at) for each burst of the sequence: once around before the clock runs, then as long as it does.
-/// @return requests, those before included
-template <typename Step>
-std::uint64_t run(benchmark::State& state, Step&& step) {
-  std::size_t at = 0;
-  std::uint64_t requests = 0;
-  const auto one = [&] {
-    step(at);
-    at = (at + burst) % sequence_length;
-    requests += burst;
+struct Turn {
+  const Kind* kind;
+  Workload* workload;
+  double bytes_per_key;
+};
+
+/// On the measuring thread.
+void measure(const Turn& turn, Contender& contender, Contender& floor, Duration time, Result& figures) {
+  const auto walk = [&](Contender& who, Drawn drawn) {
+    return Walk(who, turn.workload->stream(drawn), drawn);
   };
-  for (std::size_t i = 0; i < sequence_length / burst; ++i) one();
-  for (auto _ : state) one();
-  return requests;
-}
-std::size_t next(std::size_t at) { return (at + burst) % sequence_length; }
-
-constexpr std::string_view user_rule = R"([[rule]]
-name = "user"
-key = ["header:x-user"]
-limit = 1000000000
-interval = "1s"
-)";
-constexpr std::string_view three_rules = R"([[rule]]
-name = "all"
-limit = 1000000000000
-interval = "1s"
-[[rule]]
-name = "user"
-key = ["header:x-user"]
-limit = 1000000000
-interval = "1s"
-[[rule]]
-name = "items"
-key = ["path"]
-limit = 1000000000000
-interval = "1s"
-)";
-
-/// One key per request, which the pipeline has at hand.
-void weir_key(benchmark::State& state) {
-  const auto keys = static_cast<std::size_t>(state.range(0));
-  Node node(state, user_rule, keys);
-  const std::vector<std::string> names = user_names(keys);
-  std::vector<Key> requests;
-  for (const std::uint32_t key : key_sequence(keys, distribution_of(state)))
-    requests.push_back(node.worker().key(0, names[key]));
-  std::array<Verdict, burst> verdicts;
-  node.finish(run(state, [&](std::size_t at) {
-    node.worker().prefetch(std::span(requests).subspan(next(at), burst));
-    node.worker().admit_keys(std::span(requests).subspan(at, burst), monotonic_now(), verdicts);
-    node.worker().quiescent();
-    benchmark::DoNotOptimize(verdicts);
-  }));
-}
-
-/// One key of a rule without dimensions.
-void weir_dense(benchmark::State& state) {
-  Node node(state, "[[rule]]\nname = \"all\"\nlimit = 1000000000000\ninterval = \"1s\"\n", 1024);
-  const std::vector<Key> requests(sequence_length, node.worker().key(0, ""));
-  std::array<Verdict, burst> verdicts;
-  node.finish(run(state, [&](std::size_t at) {
-    node.worker().admit_keys(std::span(requests).subspan(at, burst), monotonic_now(), verdicts);
-    node.worker().quiescent();
-    benchmark::DoNotOptimize(verdicts);
-  }));
-}
-
-/// Whole requests, matched against rules and their keys hashed: what admit_burst() adds to the above.
-void weir_request(benchmark::State& state, std::string_view rules) {
-  const auto keys = static_cast<std::size_t>(state.range(0));
-  Node node(state, rules, keys);
-  const std::vector<std::string> names = user_names(keys);
-  std::vector<Header> headers;
-  for (const std::uint32_t key : key_sequence(keys, distribution_of(state)))
-    headers.push_back({"x-user", names[key]});
-  std::vector<Request> requests(headers.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i].method = "GET";
-    requests[i].target = "/items/17";
-    requests[i].headers = std::span(&headers[i], 1);
+  const bool once = turn.kind->streams.front() == Drawn::once;
+  if (!once) {
+    // All keys have been met, here and by the controller.
+    contender.begin();
+    for (const Drawn drawn : turn.kind->streams) walk(contender, drawn).around();
+    walk(contender, turn.kind->streams.front()).steady(2 * contender.settles_in());
+    contender.pause();
   }
-  std::array<Decision, burst> decisions;
-  node.finish(run(state, [&](std::size_t at) {
-    node.worker().admit_burst(std::span(requests).subspan(at, burst), monotonic_now(), decisions,
-                              Detail::refusals);
-    node.worker().quiescent();
-    benchmark::DoNotOptimize(decisions);
-  }));
-}
-
-std::vector<PlainKey> plain_keys(const std::vector<std::string>& names, Distribution distribution) {
-  std::vector<PlainKey> keys;
-  for (const std::uint32_t key : key_sequence(names.size(), distribution))
-    keys.push_back({names[key], (key + 1) * 0x9e3779b97f4a7c15, key});
-  return keys;
-}
-
-/// As many random lines as our table has: seven keys to a line, five eighths full.
-void floor_lines(benchmark::State& state) {
-  struct alignas(64) Line {
-    std::uint64_t count = 0;
-  };
-  const auto names = user_names(static_cast<std::size_t>(state.range(0)));
-  std::vector<PlainKey> requests = plain_keys(names, distribution_of(state));
-  HugeArray<Line> lines(names.size() * 8 / 5 / 7 + 1);
-  for (PlainKey& key : requests) key.hash = (key.hash >> 32) * lines.size() >> 32;
-  const std::uint64_t touched = run(state, [&](std::size_t at) {
-    for (std::size_t i = 0; i < burst; ++i) __builtin_prefetch(&lines[requests[next(at) + i].hash], 1);
-    for (std::size_t i = 0; i < burst; ++i) ++lines[requests[at + i].hash].count;
-  });
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < lines.size(); ++i) sum += lines[i].count;
-  check(state, sum, touched);
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * burst));
-}
-
-void floor_array(benchmark::State& state) {
-  std::array<std::uint64_t, 64> counts{};
-  const std::uint64_t touched = run(state, [&](std::size_t at) {
-    for (std::size_t i = 0; i < burst; ++i) {
-      benchmark::DoNotOptimize(counts.data());
-      ++counts[(at + i) % counts.size()];
+  for (const Drawn drawn : turn.kind->streams) {
+    Walk on_floor = walk(floor, drawn);
+    on_floor.around();
+    Walk on_contender = walk(contender, drawn);
+    double ns = 0;
+    const double floor_ns = on_floor.steady(time / 2);
+    if (once) {
+      ns = on_contender.anew(time);
+    } else {
+      contender.begin();
+      on_contender.steady(std::max<Duration>(contender.settles_in(), std::chrono::milliseconds{1}));
+      ns = on_contender.steady(time);
+      contender.pause();
     }
+    figures.push_back({{"drawn", name_of(drawn)}, {"ns", ns}, {"floor_ns", floor_ns}});
+  }
+}
+
+/// @return one run for each stream, or what was wrong
+Result run(const Turn& turn, unsigned round, Duration time) {
+  Result figures = Result::array();
+  Result told = Result::object();
+  const MonotonicTime began = monotonic_now();
+  try {
+    const std::unique_ptr<Contender> contender = turn.kind->make(*turn.workload);
+    const std::unique_ptr<Contender> floor =
+        turn.kind->dense ? make_array(*turn.workload) : make_floor(*turn.workload, turn.bytes_per_key);
+    PinnedThread thread(processors().back(), [&] { measure(turn, *contender, *floor, time, figures); });
+    thread.join();
+    told["switches"] = thread.involuntary_switches();
+    Result nothing;
+    floor->finish(nothing);
+    contender->finish(told);
+  } catch (const Worthless& wrong) {
+    figures = Result::array({{{"wrong", wrong.what()}}});
+  }
+  const Seconds took = monotonic_now() - began;
+  for (Result& each : figures) {
+    each.update(told);
+    each["turn_seconds"] = took.count();
+    each["contender"] = turn.kind->name;
+    each["keys"] = turn.workload->keys();
+    each["round"] = round;
+  }
+  return figures;
+}
+
+/// Bytes that may still be had without taking others' memory; nothing where the kernel does not tell.
+std::optional<double> memory_available() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  double kilobytes = 0;
+  while (file >> word)
+    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes * 1024;
+  return std::nullopt;
+}
+
+/// Of the turn that takes most: the streams, as others read them and as ours does; a node, with its keys'
+/// names and what the controller notes of them; and while it is made, the streams' orders.
+double memory_needed(std::size_t keys, double node_bytes) {
+  constexpr double names_and_notes = 128;
+  double streams = 0;
+  for (const Drawn drawn : {Drawn::uniform, Drawn::zipf, Drawn::once})
+    streams += static_cast<double>(Stream::length(keys, drawn)) * sizeof(PlainKey);
+  return 2 * streams + static_cast<double>(keys) * (node_bytes + names_and_notes);
+}
+
+Result run_all(const Options& options, const Effort& effort) {
+  // All threads made from here on but the measuring ones, the controllers' that is, keep off its processor.
+  const std::vector<int> cpus = processors();
+  keep_off(cpus.back());
+  prepare_peers(cpus.front());
+
+  std::vector<Kind> kinds = weir_kinds();
+  for (Kind& kind : peer_kinds()) kinds.push_back(std::move(kind));
+  std::erase_if(kinds, [&](const Kind& kind) {
+    return !options.contenders.empty() && std::find(options.contenders.begin(), options.contenders.end(),
+                                                    kind.name) == options.contenders.end();
   });
-  std::uint64_t sum = 0;
-  for (const std::uint64_t count : counts) sum += count;
-  check(state, sum, touched);
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * burst));
+  const double node_bytes = node_bytes_per_key();
+  Result runs = Result::array();
+  Result left_out = Result::array();
+  const auto measure_size = [&](std::size_t keys, bool dense) {
+    Workload workload(keys);
+    std::vector<Turn> turns;
+    for (const Kind& kind : kinds)
+      if (kind.dense == dense) turns.push_back({&kind, &workload, options.bytes_per_key});
+    in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
+      for (Result& each : run(turn, round, effort.time())) runs.push_back(std::move(each));
+    });
+  };
+  measure_size(1, true);
+  for (const std::size_t keys : options.keys) {
+    const double needed = memory_needed(keys, node_bytes);
+    const double available = memory_available().value_or(std::numeric_limits<double>::infinity());
+    if (needed > available)
+      left_out.push_back({{"keys", keys}, {"bytes_needed", needed}, {"bytes_available", available}});
+    else
+      measure_size(keys, false);
+  }
+  return {{"processors", cpus.size()},
+          {"floor_bytes_per_key", options.bytes_per_key},
+          {"node_bytes_per_key", node_bytes},
+          {"runs", runs},
+          {"left_out", left_out}};
 }
-
-template <typename Peer>
-void peer(benchmark::State& state) {
-  const auto names = user_names(static_cast<std::size_t>(state.range(0)));
-  const std::vector<PlainKey> requests = plain_keys(names, distribution_of(state));
-  Peer contender(names.size());
-  const std::uint64_t requested =
-      run(state, [&](std::size_t at) { contender.admit(std::span(requests).subspan(at, burst)); });
-  check(state, contender.admitted(), requested);
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * burst));
-}
-
-void each_size(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"keys", "zipf"});
-  for (const int zipf : {0, 1})
-    for (const int keys : {1000, 100'000, 1'000'000}) bench->Args({keys, zipf});
-}
-BENCHMARK(floor_lines)->Apply(each_size);
-BENCHMARK(weir_key)->Apply(each_size);
-BENCHMARK(floor_array);
-BENCHMARK(weir_dense);
-BENCHMARK_CAPTURE(weir_request, one_rule, user_rule)->Apply(each_size);
-BENCHMARK_CAPTURE(weir_request, three_rules, three_rules)->Apply(each_size);
-BENCHMARK(peer<MutexAndMap>)->Name("mutex_and_map")->Apply(each_size);
-BENCHMARK(peer<RteHash>)->Name("rte_hash")->Apply(each_size);
-BENCHMARK(peer<RteMeter>)->Name("rte_meter")->Apply(each_size);
-#ifdef WEIR_BENCH_TBB
-BENCHMARK(peer<TbbMap>)->Name("tbb_concurrent_hash_map")->Apply(each_size);
-#endif
 
 }  // namespace
 }  // namespace weir::bench
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  if (!weir::bench::prepare_peers()) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  using namespace weir::bench;
+  Options options;
+  Program program("bench-decision", "What a decision costs, beside its floor and its peers.",
+                  {.rounds = 3, .seconds = 0.25});
+  std::vector<std::string> names;
+  for (const auto& kinds : {weir_kinds(), peer_kinds()})
+    for (const Kind& kind : kinds) names.emplace_back(kind.name);
+  program.options()
+      .add_option("--keys", options.keys, "numbers of keys, such as 1000,1000000")
+      ->delimiter(',')
+      ->check(CLI::Range(burst, std::size_t{16'000'000}));
+  program.options()
+      .add_option("--contenders", options.contenders, "all when none is named")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
+  program.options()
+      .add_option("--floor-bytes-per-key", options.bytes_per_key, "the floor's lines, for each key")
+      ->check(CLI::Range(1.0, 4096.0))
+      ->capture_default_str();
+  return program.run(argc, argv, [&] { return run_all(options, program.effort()); });
 }

@@ -8,9 +8,17 @@
 
 namespace weir::bench {
 
-std::vector<std::uint32_t> key_sequence(std::size_t keys, Distribution distribution) {
+std::vector<std::uint32_t> each_key_once(std::size_t keys) {
+  std::mt19937_64 random(43);
+  std::vector<std::uint32_t> order(keys);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+std::vector<std::uint32_t> key_sequence(std::size_t keys, Distribution distribution, std::size_t length) {
   std::mt19937_64 random(42);
-  std::vector<std::uint32_t> sequence(sequence_length);
+  std::vector<std::uint32_t> sequence(length);
   if (distribution == Distribution::uniform) {
     for (auto& key : sequence) key = static_cast<std::uint32_t>(random() % keys);
     return sequence;

@@ -12,20 +12,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
+
+#include "stream.h"
 
 namespace weir::bench {
 
-/// A request's key as a pipeline hands it over: what the floor and the peers read in place of a weir::Key,
-/// and as large.
-struct PlainKey {
-  std::string_view name;
-  std::uint64_t hash = 0;
-  std::uint32_t index = 0;
-};
-
-/// Sets up what peers need of DPDK. @return false: it cannot be, and why has been printed
-bool prepare_peers();
+/// Sets up what peers need of DPDK, whose threads keep to `processor`. Throws where it cannot be.
+void prepare_peers(int processor);
 
 /// Limits so high that all is admitted, as in our own rules.
 inline constexpr std::uint64_t limit = 1'000'000'000;
@@ -37,7 +30,7 @@ class MutexAndMap {
   void admit(std::span<const PlainKey> keys) {
     for (const PlainKey& key : keys) {
       const std::lock_guard lock(mutex_);
-      Window& window = windows_[std::string(key.name)];
+      Window& window = windows_[std::string(key.name())];
       const auto now = std::chrono::steady_clock::now();
       if (now - window.began > std::chrono::seconds{1}) window = {0, now};
       admitted_ += ++window.count <= limit;
@@ -55,7 +48,8 @@ class MutexAndMap {
   std::uint64_t admitted_ = 0;
 };
 
-/// rte_hash over 64-bit keys with hashes made beforehand, looked up in bulk; counters beside it.
+/// rte_hash over 64-bit keys with hashes made beforehand, looked up in bulk; counters beside it. On huge
+/// pages, as ours.
 class RteHash {
  public:
   explicit RteHash(std::size_t keys);
@@ -66,8 +60,8 @@ class RteHash {
   std::uint64_t admitted() const { return admitted_; }
 
  private:
-  struct rte_hash* hash_;
-  std::vector<std::uint64_t> counts_;
+  struct Table;
+  std::unique_ptr<Table> table_;
   std::uint64_t admitted_ = 0;
 };
 

@@ -8,16 +8,11 @@
 // time: what it would have been with its processor to itself.
 #include <weir/throttle.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -25,20 +20,15 @@
 
 #include "decision/key_sequence.h"
 #include "decision/peers.h"
+#include "program/program.h"
 #include "thread/pinned_thread.h"
 
 namespace weir::bench {
 namespace {
 
-using Result = nlohmann::json;
-using Seconds = std::chrono::duration<double>;
-
 struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   unsigned workers = 0;
-  unsigned rounds = 5;
-  double seconds = 0.5;
-  std::uint64_t seed = 1;
 };
 
 /// Decisions made so far. Writer: one worker. Reader: the main thread, while it goes on and after its end.
@@ -70,12 +60,7 @@ class Weir final : public Decider {
   Weir(unsigned workers, const std::vector<std::string>& names) {
     constexpr std::string_view rule =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
-    ConfigResult parsed = parse_config(rule, "bench");
-    if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
-    parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(names.size(), 1024));
-    ThrottleResult made = Throttle::create(parsed.config, {.workers = workers, .hash_seed = 1, .log = {}});
-    if (!made) throw std::runtime_error(made.error);
-    throttle_ = std::move(made.throttle);
+    throttle_ = make_throttle(rule, names.size(), workers);
     for (const std::uint32_t key : key_sequence(names.size(), Distribution::uniform))
       keys_.push_back(throttle_->worker(0).key(0, names[key]));
     throttle_->start();
@@ -108,8 +93,7 @@ class Weir final : public Decider {
 class Tutorial final : public Decider {
  public:
   Tutorial(unsigned, const std::vector<std::string>& names) : map_(names.size()) {
-    for (const std::uint32_t key : key_sequence(names.size(), Distribution::uniform))
-      keys_.push_back({names[key], 0, key});
+    for (const std::uint32_t key : key_sequence(names.size(), Distribution::uniform)) keys_.emplace_back(key);
   }
   void work(unsigned index, const std::atomic<bool>& stop, Done& done) override {
     for (std::size_t at = start_of(index); !stop.load(std::memory_order_relaxed);
@@ -182,10 +166,9 @@ Result run(Decider& decider, unsigned workers, Duration time) {
       {"workers", workers}, {"per_second_wall", by_wall}, {"per_second_cpu", by_cpu}, {"switches", switches}};
 }
 
-Result run_all(const Options& options) {
+Result run_all(const Options& options, const Effort& effort) {
   const auto cpus = static_cast<unsigned>(processors().size());
   const unsigned most = options.workers == 0 ? cpus : options.workers;
-  const auto time = std::chrono::duration_cast<Duration>(Seconds(options.seconds));
   struct Turn {
     bool weir;
     unsigned workers;
@@ -195,25 +178,20 @@ Result run_all(const Options& options) {
   for (const std::size_t keys : options.keys)
     for (unsigned workers = 1; workers <= most; workers *= 2)
       for (const bool weir : {true, false}) turns.push_back({weir, workers, keys});
-  std::mt19937_64 random(options.seed);
   Result runs = Result::array();
+  in_rounds(effort, turns, [&](const Turn& turn, unsigned) {
+    const std::vector<std::string> names = user_names(turn.keys);
+    std::unique_ptr<Decider> decider;
+    if (turn.weir)
+      decider = std::make_unique<Weir>(turn.workers, names);
+    else
+      decider = std::make_unique<Tutorial>(turn.workers, names);
+    Result result = run(*decider, turn.workers, effort.time());
+    result["contender"] = turn.weir ? "weir_key" : "mutex_and_map";
+    result["keys"] = turn.keys;
+    runs.push_back(std::move(result));
+  });
   Result memory = Result::array();
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    std::shuffle(turns.begin(), turns.end(), random);
-    for (const Turn& turn : turns) {
-      std::vector<std::string> names(turn.keys);
-      for (std::size_t i = 0; i < turn.keys; ++i) names[i] = "user-" + std::to_string(i);
-      std::unique_ptr<Decider> decider;
-      if (turn.weir)
-        decider = std::make_unique<Weir>(turn.workers, names);
-      else
-        decider = std::make_unique<Tutorial>(turn.workers, names);
-      Result result = run(*decider, turn.workers, time);
-      result["contender"] = turn.weir ? "weir_key" : "mutex_and_map";
-      result["keys"] = turn.keys;
-      runs.push_back(std::move(result));
-    }
-  }
   for (const std::size_t keys : options.keys) {
     const std::vector<std::string> names(keys, "user");
     const std::size_t one = Weir(1, names).memory();
@@ -225,37 +203,22 @@ Result run_all(const Options& options) {
   return {{"processors", cpus}, {"runs", runs}, {"memory", memory}};
 }
 
-int program(int argc, char** argv) {
-  Options options;
-  CLI::App app("Decisions per second of 1, 2, 4, … workers that share one rule set and one controller.");
-  app.add_option("--keys", options.keys, "numbers of keys, such as 1000,1000000")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 100'000'000));
-  app.add_option("--workers", options.workers, "at most; 0: one per processor")
-      ->check(CLI::Range(0, 255))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "turns of each contender")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "of each turn, of each worker's own time")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the order of turns")->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  std::printf("%s\n", run_all(options).dump(1).c_str());
-  return 0;
-}
-
 }  // namespace
 }  // namespace weir::bench
 
-int main(int argc, char** argv) try {
-  return weir::bench::program(argc, argv);
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "bench-scaling: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  using namespace weir::bench;
+  Options options;
+  Program program("bench-scaling",
+                  "Decisions per second of 1, 2, 4, … workers that share one rule set and one controller.",
+                  {.rounds = 5, .seconds = 0.5});
+  program.options()
+      .add_option("--keys", options.keys, "numbers of keys, such as 1000,1000000")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16'000'000));
+  program.options()
+      .add_option("--workers", options.workers, "at most; 0: one per processor")
+      ->check(CLI::Range(0, 255))
+      ->capture_default_str();
+  return program.run(argc, argv, [&] { return run_all(options, program.effort()); });
 }

@@ -5,6 +5,8 @@
 Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT.
 """
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -20,6 +23,8 @@ import tap
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
 sys.path.insert(0, str(SOURCE / "tools/benchmark"))
+import common
+import decision
 import plot
 
 
@@ -56,6 +61,34 @@ class Report(unittest.TestCase):
         runs = json.loads((self.output / "scaling.json").read_text(encoding="utf-8"))["figures"]["runs"]
         self.assertTrue(all(run["per_second_cpu"] > 0 for run in runs))
         self.assertEqual(text.split("## ")[1:], self.report("--only", "scaling", "--reuse").split("## ")[1:])
+
+    def test_decisions_are_told_beside_their_floor(self):
+        text = self.report("--only", "decision")
+        for words in ("| floor: a random line, prefetched |", "| **weir**, a key at hand |", "### First touches",
+                      "| **weir**, a key never met before |", "### What the controller costs the worker", "| rule without dimensions / array |"):
+            self.assertIn(words, text)
+        xml.etree.ElementTree.parse(self.output / "decision-zipf.svg")
+        figures = json.loads((self.output / "decision.json").read_text(encoding="utf-8"))["figures"]
+        self.assertGreater(figures["floor_bytes_per_key"], 0)
+        self.assertTrue(any(run.get("ns", 0) > 0 and run.get("floor_ns", 0) > 0 for run in figures["runs"]))
+
+    def test_a_size_that_memory_does_not_allow_is_left_out_and_said(self):
+        figures = {"floor_bytes_per_key": 16, "left_out": [{"keys": 10_000_000, "bytes_needed": 12e9, "bytes_available": 3e9}],
+                   "runs": [{"contender": "weir_key", "keys": 1000, "round": 0, "wrong": "counted 1 of 2 requests"}]}
+        context = common.Context(BUILD, self.output, quick=True)
+        with unittest.mock.patch.object(decision, "run_json", return_value=figures), contextlib.redirect_stdout(io.StringIO()):
+            decision.measure(context)
+        self.assertIn("left out: decisions among 10,000,000 keys: they need 12.0 GB of memory, there are 3.0", context.left_out)
+        self.assertIn("**weir_key, 1,000 keys: 1 turns are not in the figures: counted 1 of 2 requests**", context.left_out)
+
+    def test_ratios_are_those_of_one_round(self):
+        runs = [{"contender": name, "keys": 1000, "drawn": "zipf", "round": [0, turn], "ns": ns, "floor_ns": floor}
+                for name, turn, ns, floor in (("a", 0, 10, 1), ("b", 0, 5, 1), ("a", 1, 60, 2), ("b", 1, 15, 2),
+                                              ("a", 2, 90, 3), ("b", 2, 10, 3), ("a", 3, 1, 1))]
+        turns = decision.Turns(runs)
+        self.assertEqual(4, turns.times("a", "b", 1000, "zipf"))
+        self.assertEqual(20, turns.times_floor("a", 1000, "zipf"))
+        self.assertIsNone(turns.times("a", "c", 1000, "zipf"))
 
     def test_what_is_not_installed_is_left_out_and_said(self):
         text = self.report("--only", "gateways", PATH="/nonexistent")

@@ -1,93 +1,167 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one decision costs, beside its floor and its peers."""
 
-from common import google_benchmark, number, table, verdict
+from common import median, number, run_json, table, verdict
 from plot import bars
 
 TITLE = "What a decision costs"
 TARGETS = ("bench/decision/bench-decision",)
-BURST = 32
+DRAWN = {"uniform": "Keys drawn uniformly", "zipf": "Keys drawn by Zipf's law (0.99)"}
 
-# Rows of a table: (contender, how it is called in the report). The first is what the others are divided by.
-ROWS = (
-    ("floor_lines", "floor: a random line, prefetched"),
+# Rows of the tables: (contender, how it is called in the report). All are divided by the floor of their own turn.
+FLOOR = "floor: a random line, prefetched"
+STEADY = (
     ("weir_key", "**weir**, a key at hand"),
-    ("weir_request/one_rule", "**weir**, a request under one rule: matched, hashed"),
-    ("weir_request/three_rules", "**weir**, a request under three rules"),
+    ("weir_one_rule", "**weir**, a request under one rule: matched, hashed"),
+    ("weir_three_rules", "**weir**, a request under three rules"),
     ("rte_meter", "rte_meter (an array, no search)"),
     ("rte_hash", "rte_hash, bulk, and counters"),
-    ("tbb_concurrent_hash_map", "TBB concurrent_hash_map"),
+    ("tbb_map", "TBB concurrent_hash_map"),
     ("mutex_and_map", "mutex and unordered_map"),
+    ("mutex_and_map_two_threads", "mutex and unordered_map, each of two threads, by the wall clock"),
 )
-# What is promised of a key at hand, by number of keys: at most so many times the floor.
-AIMS = {1000: 1.6, 100_000: 1.6, 1_000_000: 1.3}
+FIRST = (
+    ("weir_first_in_span", "**weir**, a key's first request in a span"),
+    ("weir_stranger", "**weir**, a key never met before"),
+    ("rte_hash_stranger", "rte_hash, a key never met before"),
+    ("tbb_map_stranger", "TBB concurrent_hash_map, a key never met before"),
+    ("mutex_and_map_stranger", "mutex and unordered_map, a key never met before"),
+)
+# What is promised of a key at hand: at most so many times the floor.
+AIM_SMALL, AIM_LARGE, LARGE = 1.6, 1.3, 1_000_000
 
 
 def measure(context):
-    repetitions, seconds = (3, 0.02) if context.quick else (3, 0.2)
-    pattern = "keys:1000/|weir_dense|floor_array" if context.quick else "."
     program = context.build / TARGETS[0]
-    iterations = google_benchmark(context, program, "decision", pattern, repetitions, seconds)
-    return {name: each / BURST for name, each in iterations.items()}
+    if context.quick:
+        parts = [run_json(program, "--keys", 1000, "--rounds", 2, "--seconds", 0.02)]
+    else:
+        # Spans of ten million keys take seconds to drain: a turn shall see more than one.
+        parts = [
+            run_json(program, "--keys", "1000,100000,1000000", "--rounds", 3, "--seconds", 0.25),
+            run_json(program, "--keys", 10_000_000, "--rounds", 2, "--seconds", 2),
+        ]
+    figures = {"floor_bytes_per_key": parts[0]["floor_bytes_per_key"], "runs": []}
+    for part, each in enumerate(parts):
+        figures["runs"] += [dict(one, round=(part, one["round"])) for one in each["runs"]]
+        for left_out in each["left_out"]:
+            context.leave_out(f"decisions among {left_out['keys']:,} keys",
+                              f"they need {left_out['bytes_needed'] / 1e9:.1f} GB of memory, there are {left_out['bytes_available'] / 1e9:.1f}")
+    wrong = {}
+    for one in figures["runs"]:
+        if "wrong" in one:
+            wrong.setdefault((one["contender"], one["keys"]), []).append(one["wrong"])
+    for (contender, keys), words in wrong.items():
+        context.remark(f"**{contender}, {keys:,} keys: {len(words)} turns are not in the figures: {words[0]}**")
+    return figures
 
 
-def _cell(figures, contender, size, zipf):
-    return figures.get(f"{contender}/keys:{size}/zipf:{zipf}")
+class Turns:
+    """What was measured, by contender, number of keys, how they were drawn, and round."""
+
+    def __init__(self, runs):
+        self._runs = {}
+        for one in runs:
+            if "wrong" not in one:
+                self._runs.setdefault((one["contender"], one["keys"], one["drawn"]), {})[tuple(one["round"])] = one
+        self.sizes = sorted({keys for _, keys, _ in self._runs if keys > 1})
+
+    def ns(self, contender, keys, drawn):
+        each = self._runs.get((contender, keys, drawn))
+        return median([one["ns"] for one in each.values()]) if each else None
+
+    def floor_ns(self, keys, drawn):
+        found = [one["floor_ns"] for (_, size, how), each in self._runs.items() if (size, how) == (keys, drawn) for one in each.values()]
+        return median(found) if found else None
+
+    def times_floor(self, contender, keys, drawn):
+        each = self._runs.get((contender, keys, drawn))
+        return median([one["ns"] / one["floor_ns"] for one in each.values()]) if each else None
+
+    def times(self, contender, other, keys, drawn):
+        """How many times what the other takes, each by its floor of the same round."""
+        mine, others = (self._runs.get((name, keys, drawn), {}) for name in (contender, other))
+        found = [
+            (mine[turn]["ns"] / mine[turn]["floor_ns"]) / (others[turn]["ns"] / others[turn]["floor_ns"])
+            for turn in mine.keys() & others.keys()
+        ]
+        return median(found) if found else None
 
 
-def _table(figures, sizes, zipf):
-    rows = []
-    for contender, words in ROWS:
+def _rows(turns, contenders, drawn):
+    rows = [(FLOOR, *(number(turns.floor_ns(size, drawn)) for size in turns.sizes))]
+    for contender, words in contenders:
         cells = []
-        for size in sizes:
-            mine, floor = _cell(figures, contender, size, zipf), _cell(figures, ROWS[0][0], size, zipf)
-            cells.append("" if mine is None else number(mine) + (f" ({mine / floor:.2f})" if floor else ""))
+        for size in turns.sizes:
+            ns = turns.ns(contender, size, drawn)
+            cells.append("" if ns is None else f"{number(ns)} ({turns.times_floor(contender, size, drawn):.2f})")
         if any(cells):
             rows.append((words, *cells))
-    return table(("ns per request (times the floor)", *(f"{size:,} keys" for size in sizes)), rows)
+    return table(("ns per request (times the floor)", *(f"{size:,} keys" for size in turns.sizes)), rows)
 
 
-def _aims(figures, sizes, zipf):
+def _aims(turns, drawn):
     rows = []
 
     def row(what, size, ratio, aim, at_most):
-        sign = "≤" if at_most else "≥"
-        rows.append((what, f"{size:,}", f"{ratio:.2f}", f"{sign} {aim}", verdict(ratio <= aim if at_most else ratio >= aim)))
+        if ratio:
+            rows.append((f"{what}, {drawn}", f"{size:,}", f"{ratio:.2f}", f"{'≤' if at_most else '≥'} {aim}",
+                         verdict(ratio <= aim if at_most else ratio >= aim)))
 
-    for size in sizes:
-        one = _cell(figures, "weir_key", size, zipf)
-        floor, table_, tutorial = (_cell(figures, name, size, zipf) for name in ("floor_lines", "rte_hash", "mutex_and_map"))
-        single, three = (_cell(figures, f"weir_request/{name}", size, zipf) for name in ("one_rule", "three_rules"))
-        if one and floor:
-            row("key at hand / floor", size, one / floor, AIMS.get(size, 1.6), True)
-        if one and table_:
-            row("rte_hash / key at hand", size, table_ / one, 3, False)
-        if one and tutorial:
-            row("mutex and map / key at hand, one thread", size, tutorial / one, 25, False)
-        if single and three:
-            row("three rules / one rule", size, three / single, 3, True)
+    for size in turns.sizes:
+        row("key at hand / floor", size, turns.times_floor("weir_key", size, drawn), AIM_LARGE if size >= LARGE else AIM_SMALL, True)
+        row("rte_hash / key at hand", size, turns.times("rte_hash", "weir_key", size, drawn), 3, False)
+        row("mutex and map / key at hand, one thread", size, turns.times("mutex_and_map", "weir_key", size, drawn), 25, False)
+        row("mutex and map, two threads / key at hand", size, turns.times("mutex_and_map_two_threads", "weir_key", size, drawn), 100, False)
+        row("three rules / one rule", size, turns.times("weir_three_rules", "weir_one_rule", size, drawn), 3, True)
     return rows
 
 
+def _controller(turns):
+    rows = []
+    for size in turns.sizes:
+        for drawn in DRAWN:
+            ratio = turns.times("weir_key_alone", "weir_key", size, drawn)
+            if ratio:
+                rates = [number(1e3 / turns.ns(name, size, drawn)) for name in ("weir_key_alone", "weir_key")]
+                rows.append((f"{size:,}", drawn, *rates, f"{ratio:.2f}"))
+    return table(("keys", "drawn", "million decisions/s, without", "with", "with / without"), rows)
+
+
 def report(figures, context):
-    sizes = sorted({int(name.split("keys:")[1].split("/")[0]) for name in figures if "keys:" in name})
+    turns = Turns(figures["runs"])
     parts = [
-        "Bursts of 32; time of the deciding thread alone. Our contenders run with their controller at work: flips, "
-        "publications, first touches and draws are in their figures. Every contender's counters were checked against "
-        "the number of requests. First touches come with each span of 100 ms, by the wall clock: where others take the "
-        "processor, fewer decisions share them, and our figures, not the peers', rise with the number of keys."
+        "Bursts of 32; time of the deciding thread alone. Our contenders have met their keys before and run with their "
+        "controller at work, spans of 100 ms: flips, publications, drains, draws, and each span's first touches are in their "
+        "figures. Every contender's turn begins with a floor of its own, on the same requests: a prefetched read-modify-write "
+        f"of a random line for each, in {figures['floor_bytes_per_key']:.1f} bytes per key, which is what the lines take that a "
+        "worker's common decision touches. Ratios are to that floor (between two contenders: of their ratios in the same round), "
+        "and medians over the rounds. Every contender's counters were checked against the number of requests. Spans end by "
+        "the wall clock: where others take the processor, fewer decisions share a span's first touches, and our figures, not the "
+        "peers', rise with the number of keys."
     ]
     aims = []
-    for zipf, words in ((0, "Keys drawn uniformly"), (1, "Keys drawn by Zipf's law (0.99)")):
-        parts += [f"### {words}", _table(figures, sizes, zipf)]
-        names = [words.replace("*", "") for _, words in ROWS]
-        values = [[_cell(figures, contender, size, zipf) for contender, _ in ROWS] for size in sizes]
-        svg = bars(f"A decision. {words}", "ns per request, logarithmic", [f"{size:,} keys" for size in sizes],
+    for drawn, words in DRAWN.items():
+        parts += [f"### {words}", _rows(turns, STEADY, drawn)]
+        names = [FLOOR] + [name.replace("*", "") for _, name in STEADY]
+        values = [[turns.floor_ns(size, drawn), *(turns.ns(contender, size, drawn) for contender, _ in STEADY)] for size in turns.sizes]
+        svg = bars(f"A decision. {words}", "ns per request, logarithmic", [f"{size:,} keys" for size in turns.sizes],
                    names, values, logarithmic=True)
-        parts.append(context.plot(f"decision-{'zipf' if zipf else 'uniform'}", svg))
-        aims += [(f"{row[0]}, {'Zipf' if zipf else 'uniform'}", *row[1:]) for row in _aims(figures, sizes, zipf)]
-    if "weir_dense" in figures and "floor_array" in figures:
-        ours, floor = figures["weir_dense"], figures["floor_array"]
-        parts.append(f"A rule without dimensions: {number(ours)} ns; incrementing an array's element: {number(floor)} ns.")
-        aims.append(("rule without dimensions / array", "1", f"{ours / floor:.2f}", "≤ 2", verdict(ours / floor <= 2)))
-    return [*parts, table(("ratio", "keys", "measured", "aim", ""), aims)]
+        parts.append(context.plot(f"decision-{drawn}", svg))
+        aims += _aims(turns, drawn)
+    parts += [
+        "### First touches",
+        "Every key once, in random order: known from the spans before, and its first request in the running one, driven span by "
+        "span without a second thread; or unknown, to a table that was made for so many and is empty.",
+        _rows(turns, FIRST, "once"),
+        "### What the controller costs the worker",
+        "The same keys at hand, with the controller on another processor ending a span every 100 ms, and where it has published once "
+        "and nobody ends a span. By the worker's own time.",
+        _controller(turns),
+    ]
+    dense = turns.ns("weir_dense", 1, "uniform")
+    if dense:
+        ratio = turns.times_floor("weir_dense", 1, "uniform")
+        parts.append(f"A rule without dimensions: {number(dense)} ns; incrementing an array's element: {number(turns.floor_ns(1, 'uniform'))} ns.")
+        aims.append(("rule without dimensions / array", "1", f"{ratio:.2f}", "≤ 2", verdict(ratio <= 2)))
+    return [*parts, "### Aims", table(("ratio", "keys", "measured", "aim", ""), aims)]

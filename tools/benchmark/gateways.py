@@ -12,14 +12,13 @@ import time
 import urllib.error
 import urllib.request
 
-from common import Failed, find_program, google_benchmark, median, number, process_cpu, run, spread, table, verdict
+from common import Failed, find_program, median, number, process_cpu, run, run_json, spread, table, verdict
 from plot import bars
 
 TITLE = "What others take for a limit"
 TARGETS = ("bench/decision/bench-decision",)
 CLIENTS = 10_000  # different keys
-DECISIONS = {size: f"weir_request/one_rule/keys:{size}/zipf:0" for size in (1000, 100_000)}  # nginx's keys lie between
-BURST = 32
+SIZES = (1000, 100_000)  # nginx's keys lie between
 AIM = 100
 
 NGINX = """
@@ -175,10 +174,15 @@ def measure(context):
     rounds, seconds = (2, 1) if context.quick else (9, 1)
     figures = {"servers": {}, "weir": None}
     program = context.build / TARGETS[0]
-    sizes = (1000,) if context.quick else DECISIONS
-    decisions = google_benchmark(context, program, "gateways", "|".join(DECISIONS[size] for size in sizes),
-                                 3 if context.quick else 5, 0.02 if context.quick else 0.3)
-    figures["weir"] = {size: decisions[DECISIONS[size]] / BURST for size in sizes if DECISIONS[size] in decisions}
+    sizes = SIZES[:1] if context.quick else SIZES
+    decisions = run_json(program, "--contenders", "weir_one_rule", "--keys", ",".join(map(str, sizes)),
+                         "--rounds", 3 if context.quick else 5, "--seconds", 0.02 if context.quick else 0.3)
+    figures["weir"] = {}
+    for size in sizes:
+        times = [each["ns"] for each in decisions["runs"] if each["keys"] == size and each.get("drawn") == "uniform"]
+        if not times:
+            raise Failed(f"bench-decision: no turn with {size:,} keys adds up")
+        figures["weir"][size] = median(times)
     if not find_program("wrk"):
         context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")
         return figures

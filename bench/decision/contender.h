@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What decides, or passes for it: one interface for weir, the peers and the floors, so that one loop
+/// measures them all.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/program.h"
+#include "stream.h"
+
+namespace weir::bench {
+
+/// A turn whose counters do not add up. Its figures count for nothing, and the report says so.
+class Worthless : public std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+/// Made and finished by the main thread, used by the measuring thread in between.
+class Contender {
+ public:
+  Contender() = default;
+  virtual ~Contender() = default;
+  Contender(const Contender&) = delete;
+  Contender& operator=(const Contender&) = delete;
+
+  /// Requests are about to come: for the first time, after a pause, or from the beginning of a stream in
+  /// which every key comes once. Not timed.
+  virtual void begin() {}
+  /// Decides on a part of one of the workload's streams, burst by burst. Nothing but this is timed.
+  virtual void decide(Drawn drawn, std::size_t at, std::size_t count) = 0;
+  /// No requests come for a while.
+  virtual void pause() {}
+  /// How long decisions are to go on after begin() before they are timed. Some have threads that do their
+  /// part by the clock.
+  virtual Duration settles_in() const { return {}; }
+  /// Whether it may wait without using the processor, so that only the clock on the wall tells what it costs.
+  virtual bool waits() const { return false; }
+  /// After the last request: compares the counters with the number of requests, and adds what is worth
+  /// telling.
+  virtual void finish(Result& told) = 0;
+};
+
+void expect_counted(std::uint64_t counted, std::uint64_t expected, const char* what = "counted");
+
+/// A kind of contender: how it is called in the results, and of what.
+struct Kind {
+  std::string_view name;
+  std::vector<Drawn> streams;  ///< measured on each of these
+  std::unique_ptr<Contender> (*make)(Workload& workload);
+  bool dense = false;  ///< of one key, which needs no search; its floor is an array
+};
+
+std::vector<Kind> weir_kinds();
+std::vector<Kind> peer_kinds();
+
+/// Prefetched read-modify-writes of the lines that the streams' keys fall on, spread over `bytes_per_key`.
+std::unique_ptr<Contender> make_floor(Workload& workload, double bytes_per_key);
+/// Increments of an array's elements, one after the other.
+std::unique_ptr<Contender> make_array(Workload& workload);
+
+/// Bytes that a node takes for each key it has room for, and its key's request in each stream.
+double node_bytes_per_key();
+
+}  // namespace weir::bench

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ours: with the controller at work in real time, spans of 100 ms, so that flips, publications, drains and
+// the first touches after each flip are in the figures; with a controller that has published once and then
+// sleeps; and, span by span in virtual time, first touches alone.
+#include <array>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "contender.h"
+
+namespace weir::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Limits out of reach: what is measured admits. A day is for a node without a controller, whose window shall
+// not end.
+constexpr std::string_view user_rule = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+interval = "1s"
+)";
+constexpr std::string_view user_rule_of_a_day = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000000
+interval = "24h"
+)";
+constexpr std::string_view three_rules = R"([[rule]]
+name = "all"
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+interval = "1s"
+[[rule]]
+name = "items"
+key = ["path"]
+limit = 1000000000000
+interval = "1s"
+)";
+constexpr std::string_view dense_rule = R"([[rule]]
+name = "all"
+limit = 1000000000000
+interval = "1s"
+)";
+
+/// Of all requests so many in a million may be refused in a run that counts: a worker whose processor is
+/// taken away for longer than two spans refuses what it has at hand then.
+constexpr std::uint64_t refused_in_a_million = 1000;
+
+void expect_in_order(const Figures& figures, std::uint64_t requests, Result& told) {
+  std::uint64_t refused = 0;
+  for (const RuleFigures& rule : figures.rules) {
+    expect_counted(rule.offered, requests, "offered");
+    refused += rule.offered - rule.admitted;
+  }
+  if (refused > requests / 1'000'000 * refused_in_a_million)
+    expect_counted(requests - refused, requests, "admitted");
+  told["refused"] = refused;
+  told["overflowed"] = figures.overflowed;
+  told["spans"] = figures.spans;
+  told["overruns"] = figures.span_overruns;
+}
+
+std::vector<Key> keys_of(Worker& worker, const Stream& stream) {
+  std::vector<Key> keys;
+  keys.reserve(stream.all().size());
+  for (const PlainKey& key : stream.all()) keys.push_back(worker.key(0, key.name()));
+  return keys;
+}
+
+/// Who ends a node's spans.
+enum class Controller : std::uint8_t {
+  at_work,    ///< its thread
+  has_ended,  ///< nobody, once it has published
+};
+
+/// A node with one worker.
+class Node : public Contender {
+ public:
+  Node(const Workload& workload, std::string_view rules, Controller controller = Controller::at_work)
+      : controller_(controller), throttle_(make_throttle(rules, workload.keys() + 2, 1)) {
+    if (controller == Controller::at_work)
+      throttle_->start();
+    else
+      throttle_->advance({WallTime(std::chrono::system_clock::now().time_since_epoch()), monotonic_now()});
+  }
+  void begin() override { worker().online(); }
+  void pause() override { worker().offline(); }
+  Duration settles_in() const override { return controller_ == Controller::at_work ? 2 * span : Duration{}; }
+  void finish(Result& told) override {
+    told["memory"] = throttle_->memory();
+    throttle_->stop(1s);
+    expect_in_order(throttle_->figures(), requests_, told);
+  }
+
+ protected:
+  static constexpr Duration span = 100ms;
+  Worker& worker() noexcept { return throttle_->worker(0); }
+  void count(std::size_t requests) noexcept { requests_ += requests; }
+
+ private:
+  const Controller controller_;
+  std::unique_ptr<Throttle> throttle_;
+  std::uint64_t requests_ = 0;
+};
+
+/// Keys that the pipeline has at hand.
+class KeysAtHand : public Node {
+ public:
+  /// @param ahead  whether the worker is told of the next burst
+  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, bool ahead)
+      : Node(workload, rules, controller),
+        ahead_(ahead),
+        keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
+              keys_of(worker(), workload.stream(Drawn::zipf))} {}
+  void decide(Drawn drawn, std::size_t at, std::size_t some) override {
+    const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
+    each_burst(at, some, [&](std::size_t from, std::size_t few) {
+      if (ahead_) worker().prefetch(keys.subspan(from + few, few));
+      worker().admit_keys(keys.subspan(from, few), monotonic_now(), verdicts_);
+      worker().quiescent();
+    });
+    count(some);
+  }
+
+ private:
+  const bool ahead_;
+  const std::array<std::vector<Key>, 2> keys_;
+  std::array<Verdict, burst> verdicts_;
+};
+
+/// Whole requests, as a parser hands them over, matched against rules and their keys hashed: what
+/// admit_burst() adds to the above.
+class Requests final : public Node {
+ public:
+  Requests(Workload& workload, std::string_view rules) : Node(workload, rules), workload_(workload) {
+    for (std::size_t i = 0; i < burst; ++i) {
+      headers_[i].name = "x-user";
+      requests_[i].method = "GET";
+      requests_[i].target = "/items/17";
+      requests_[i].headers = std::span(&headers_[i], 1);
+    }
+  }
+  void decide(Drawn drawn, std::size_t at, std::size_t some) override {
+    const Stream& stream = workload_.stream(drawn);
+    each_burst(at, some, [&](std::size_t from, std::size_t few) {
+      const std::span<const PlainKey> keys = stream.part(from, few);
+      for (std::size_t i = 0; i < few; ++i) headers_[i].value = keys[i].name();
+      worker().admit_burst(std::span(requests_).first(few), monotonic_now(), decisions_, Detail::refusals);
+      worker().quiescent();
+    });
+    count(some);
+  }
+
+ private:
+  Workload& workload_;
+  std::array<Header, burst> headers_;
+  std::array<Request, burst> requests_;
+  std::array<Decision, burst> decisions_;
+};
+
+/// A node whose controller is driven by hand, in virtual time: every key is decided on once, then the span
+/// ends.
+class FirstTouches final : public Contender {
+ public:
+  /// @param strangers  every key is met for the first time ever, by a node that has been made for it; else
+  /// for the first time in its span
+  FirstTouches(Workload& workload, bool strangers)
+      : stream_(workload.stream(Drawn::once)), strangers_(strangers) {
+    make();
+  }
+  void begin() override {
+    if (strangers_) {
+      if (requests_ == 0) return;
+      drop();
+      make();
+      return;
+    }
+    // Both tables and the controller get to know the keys before anything is timed.
+    for (int known = requests_ == 0 ? 0 : 3; known < 3; ++known) {
+      decide(Drawn::once, 0, stream_.size());
+      end_span();
+    }
+    end_span();
+  }
+  void decide(Drawn, std::size_t at, std::size_t some) override {
+    const std::span<const Key> keys = keys_;
+    each_burst(at, some, [&](std::size_t from, std::size_t few) {
+      worker().prefetch(keys.subspan(from + few, few));
+      worker().admit_keys(keys.subspan(from, few), now().monotonic, verdicts_);
+      worker().quiescent();
+    });
+    requests_ += some;
+  }
+  void finish(Result& told) override {
+    told["memory"] = throttle_->memory();
+    drop();
+    told.update(figures_);
+  }
+
+ private:
+  void make() {
+    throttle_ = make_throttle(user_rule, stream_.size(), 1);
+    if (keys_.empty()) keys_ = keys_of(worker(), stream_);
+    throttle_->advance(now());
+    worker().online();
+    worker().quiescent();
+    requests_ = 0;
+  }
+  void drop() {
+    worker().offline();
+    throttle_->stop({});
+    expect_in_order(throttle_->figures(), requests_, figures_);
+    throttle_.reset();
+  }
+  Instant now() const { return {WallTime(1000s) + since_start_, MonotonicTime(1000s) + since_start_}; }
+  void end_span() {
+    since_start_ += 100ms;
+    for (int part = 0; part < 3; ++part) {  // flip, drain, decide
+      throttle_->advance(now());
+      worker().quiescent();
+    }
+  }
+  Worker& worker() noexcept { return throttle_->worker(0); }
+
+  const Stream& stream_;
+  const bool strangers_;
+  std::unique_ptr<Throttle> throttle_;
+  std::vector<Key> keys_;  // all nodes have the same hash
+  Duration since_start_{};
+  std::uint64_t requests_ = 0;
+  Result figures_;
+  std::array<Verdict, burst> verdicts_;
+};
+
+template <const std::string_view& rules, Controller controller = Controller::at_work, bool ahead = true>
+std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
+  return std::make_unique<KeysAtHand>(workload, rules, controller, ahead);
+}
+template <const std::string_view& rules>
+std::unique_ptr<Contender> requests(Workload& workload) {
+  return std::make_unique<Requests>(workload, rules);
+}
+template <bool strangers>
+std::unique_ptr<Contender> first_touches(Workload& workload) {
+  return std::make_unique<FirstTouches>(workload, strangers);
+}
+
+}  // namespace
+
+std::vector<Kind> weir_kinds() {
+  const std::vector<Drawn> drawn{Drawn::uniform, Drawn::zipf};
+  return {{"weir_key", drawn, keys_at_hand<user_rule>},
+          {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
+          {"weir_one_rule", drawn, requests<user_rule>},
+          {"weir_three_rules", drawn, requests<three_rules>},
+          {"weir_first_in_span", {Drawn::once}, first_touches<false>},
+          {"weir_stranger", {Drawn::once}, first_touches<true>},
+          {"weir_dense", {Drawn::uniform}, keys_at_hand<dense_rule, Controller::at_work, false>, true}};
+}
+
+double node_bytes_per_key() {
+  constexpr std::size_t keys = 100'000;
+  return static_cast<double>(make_throttle(user_rule, keys, 1)->memory()) / keys;
+}
+
+}  // namespace weir::bench
