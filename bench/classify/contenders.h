@@ -31,7 +31,7 @@ class OwnPath {
   ParsedRequest parsed_;
 };
 
-/// Layers by the library, HTTP by another's parser, then the same normal forms, key and hash as OwnPath's.
+/// Layers by the library, HTTP by another's parser, then the same normal forms and hash as OwnPath's.
 /// One request per frame is read: none of them tells where the next one begins without being asked again.
 class PeerPath {
  public:
@@ -43,7 +43,6 @@ class PeerPath {
  private:
   Wanted wanted_;
   Parse parse_;
-  KeyBytes key_;
 };
 
 #ifdef WEIR_BENCH_HTTP_PARSER
