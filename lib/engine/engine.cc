@@ -858,10 +858,10 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     leases.next.begin(next.ordinal + 1);
     const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
     const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
-    const std::uint64_t ahead = std::max(
+    const std::uint64_t early_claim = std::max(
         {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
          std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
-    write_lease(rule, slot, leases.next, ahead);
+    write_lease(rule, slot, leases.next, early_claim);
   }
 }
 

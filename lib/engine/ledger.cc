@@ -20,10 +20,11 @@ SlotIndex Ledger::find(std::uint64_t key) const noexcept {
 
 void Ledger::prefetch_detail(SlotIndex slot) const noexcept {
   if (slots_[slot].detail == no_index) return;
-  const auto* const lines = reinterpret_cast<const std::byte*>(&detail_at(slots_[slot].detail));
+  const KeyDetail& detail = detail_at(slots_[slot].detail);
   // As far as an answer of the store reaches.
-  for (std::size_t line = 0; line < offsetof(KeyDetail, refused); line += 64)
-    __builtin_prefetch(lines + line, 1);
+  const auto* const end = reinterpret_cast<const std::byte*>(&detail.refused);
+  for (const auto* line = reinterpret_cast<const std::byte*>(&detail); line < end; line += 64)
+    __builtin_prefetch(line, 1);
 }
 
 SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t nodes) {

@@ -83,7 +83,7 @@ BIO* make_bio(int socket) {
 
 struct TlsContext::State {
   struct Free {
-    void operator()(SSL_CTX* context) const noexcept { SSL_CTX_free(context); }
+    void operator()(SSL_CTX* owned) const noexcept { SSL_CTX_free(owned); }
   };
   std::unique_ptr<SSL_CTX, Free> context;
   std::string server_name;
@@ -91,7 +91,7 @@ struct TlsContext::State {
 
 struct TlsSession::State {
   struct Free {
-    void operator()(SSL* session) const noexcept { SSL_free(session); }
+    void operator()(SSL* owned) const noexcept { SSL_free(owned); }
   };
   std::unique_ptr<SSL, Free> session;
   std::string name;  // that the certificate must be made out to
