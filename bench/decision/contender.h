@@ -64,7 +64,7 @@ std::unique_ptr<Contender> make_floor(Workload& workload, double bytes_per_key);
 /// Increments of an array's elements, one after the other.
 std::unique_ptr<Contender> make_array(Workload& workload);
 
-/// Bytes that a node takes for each key it has room for, and its key's request in each stream.
+/// Bytes that a node takes for each key, once it has met them all and its controller knows them.
 double node_bytes_per_key();
 
 }  // namespace weir::bench

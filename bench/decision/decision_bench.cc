@@ -28,6 +28,7 @@ namespace {
 struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   std::vector<std::string> contenders;
+  unsigned repeats = 1;
   // Seven keys to a line of 64 bytes, five eighths of the places taken: what a worker's table touches in the
   // common case.
   double bytes_per_key = 64.0 / 7 * 8 / 5;
@@ -107,6 +108,7 @@ struct Turn {
   const Kind* kind;
   Workload* workload;
   double bytes_per_key;
+  unsigned repeats;
 };
 
 /// On the measuring thread.
@@ -122,25 +124,33 @@ void measure(const Turn& turn, Contender& contender, Contender& floor, Duration 
     walk(contender, turn.kind->streams.front()).steady(2 * contender.settles_in());
     contender.pause();
   }
-  for (const Drawn drawn : turn.kind->streams) {
-    Walk on_floor = walk(floor, drawn);
-    on_floor.around();
-    Walk on_contender = walk(contender, drawn);
-    double ns = 0;
-    const double floor_ns = on_floor.steady(time / 2);
-    if (once) {
-      ns = on_contender.anew(time);
-    } else {
-      contender.begin();
-      on_contender.steady(std::max<Duration>(contender.settles_in(), std::chrono::milliseconds{1}));
-      ns = on_contender.steady(time);
-      contender.pause();
+  struct Walks {
+    Drawn drawn;
+    Walk floor, contender;
+  };
+  std::vector<Walks> walks;
+  for (const Drawn drawn : turn.kind->streams)
+    walks.push_back({drawn, walk(floor, drawn), walk(contender, drawn)});
+  for (unsigned repeat = 0; repeat < turn.repeats; ++repeat) {
+    for (Walks& on : walks) {
+      on.floor.around();
+      const double floor_ns = on.floor.steady(time / 2);
+      double ns = 0;
+      if (once) {
+        ns = on.contender.anew(time);
+      } else {
+        contender.begin();
+        on.contender.steady(std::max<Duration>(contender.settles_in(), std::chrono::milliseconds{1}));
+        ns = on.contender.steady(time);
+        contender.pause();
+      }
+      figures.push_back(
+          {{"drawn", name_of(on.drawn)}, {"repeat", repeat}, {"ns", ns}, {"floor_ns", floor_ns}});
     }
-    figures.push_back({{"drawn", name_of(drawn)}, {"ns", ns}, {"floor_ns", floor_ns}});
   }
 }
 
-/// @return one run for each stream, or what was wrong
+/// @return a run for each stream and repeat, or what was wrong
 Result run(const Turn& turn, unsigned round, Duration time) {
   Result figures = Result::array();
   Result told = Result::object();
@@ -179,14 +189,14 @@ std::optional<double> memory_available() {
   return std::nullopt;
 }
 
-/// Of the turn that takes most: the streams, as others read them and as ours does; a node, with its keys'
-/// names and what the controller notes of them; and while it is made, the streams' orders.
+/// Of the turn that takes most: the streams, as others read them and as ours does; and a node, with room for
+/// what it needs more while its notes grow.
 double memory_needed(std::size_t keys, double node_bytes) {
-  constexpr double names_and_notes = 128;
+  constexpr double while_growing = 1.4;
   double streams = 0;
   for (const Drawn drawn : {Drawn::uniform, Drawn::zipf, Drawn::once})
     streams += static_cast<double>(Stream::length(keys, drawn)) * sizeof(PlainKey);
-  return 2 * streams + static_cast<double>(keys) * (node_bytes + names_and_notes);
+  return 2 * streams + static_cast<double>(keys) * node_bytes * while_growing;
 }
 
 Result run_all(const Options& options, const Effort& effort) {
@@ -208,7 +218,7 @@ Result run_all(const Options& options, const Effort& effort) {
     Workload workload(keys);
     std::vector<Turn> turns;
     for (const Kind& kind : kinds)
-      if (kind.dense == dense) turns.push_back({&kind, &workload, options.bytes_per_key});
+      if (kind.dense == dense) turns.push_back({&kind, &workload, options.bytes_per_key, options.repeats});
     in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
       for (Result& each : run(turn, round, effort.time())) runs.push_back(std::move(each));
     });
@@ -248,6 +258,10 @@ int main(int argc, char** argv) {
       .add_option("--contenders", options.contenders, "all when none is named")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
+  program.options()
+      .add_option("--repeats", options.repeats, "of floor and contender, one after the other, in each turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   program.options()
       .add_option("--floor-bytes-per-key", options.bytes_per_key, "the floor's lines, for each key")
       ->check(CLI::Range(1.0, 4096.0))

@@ -267,7 +267,12 @@ std::vector<Kind> weir_kinds() {
 
 double node_bytes_per_key() {
   constexpr std::size_t keys = 100'000;
-  return static_cast<double>(make_throttle(user_rule, keys, 1)->memory()) / keys;
+  Workload workload(keys);
+  FirstTouches node(workload, false);
+  node.begin();
+  Result told;
+  node.finish(told);
+  return told["memory"].get<double>() / keys;
 }
 
 }  // namespace weir::bench
