@@ -12,11 +12,12 @@
 // own, but where a contender waits for a lock. Every result is used, and counters are checked against the
 // number of requests at the end of each turn.
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "contender.h"
 #include "peers.h"

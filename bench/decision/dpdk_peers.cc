@@ -11,6 +11,8 @@
 #include <array>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "peers.h"
 #include "base/huge_array.h"

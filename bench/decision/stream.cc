@@ -2,7 +2,8 @@
 #include "stream.h"
 
 #include <bit>
-#include <stdexcept>
+#include <string>
+#include <tuple>
 
 #include "program/program.h"
 

@@ -4,7 +4,6 @@
 // sleeps; and, span by span in virtual time, first touches alone.
 #include <array>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "contender.h"
@@ -67,10 +66,12 @@ void expect_in_order(const Figures& figures, std::uint64_t requests, Result& tol
   told["overruns"] = figures.span_overruns;
 }
 
-std::vector<Key> keys_of(Worker& worker, const Stream& stream) {
+/// @param named  by the requests' names; else all are the key of a rule without dimensions
+std::vector<Key> keys_of(Worker& worker, const Stream& stream, bool named = true) {
   std::vector<Key> keys;
   keys.reserve(stream.all().size());
-  for (const PlainKey& key : stream.all()) keys.push_back(worker.key(0, key.name()));
+  for (const PlainKey& key : stream.all())
+    keys.push_back(worker.key(0, named ? key.name() : std::string_view()));
   return keys;
 }
 
@@ -113,16 +114,16 @@ class Node : public Contender {
 /// Keys that the pipeline has at hand.
 class KeysAtHand : public Node {
  public:
-  /// @param ahead  whether the worker is told of the next burst
-  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, bool ahead)
+  /// @param dense  all requests are of one key, which lies at hand; else the worker is told of the next burst
+  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, bool dense)
       : Node(workload, rules, controller),
-        ahead_(ahead),
-        keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
-              keys_of(worker(), workload.stream(Drawn::zipf))} {}
+        dense_(dense),
+        keys_{keys_of(worker(), workload.stream(Drawn::uniform), !dense),
+              keys_of(worker(), workload.stream(Drawn::zipf), !dense)} {}
   void decide(Drawn drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
-      if (ahead_) worker().prefetch(keys.subspan(from + few, few));
+      if (!dense_) worker().prefetch(keys.subspan(from + few, few));
       worker().admit_keys(keys.subspan(from, few), monotonic_now(), verdicts_);
       worker().quiescent();
     });
@@ -130,7 +131,7 @@ class KeysAtHand : public Node {
   }
 
  private:
-  const bool ahead_;
+  const bool dense_;
   const std::array<std::vector<Key>, 2> keys_;
   std::array<Verdict, burst> verdicts_;
 };
@@ -239,9 +240,9 @@ class FirstTouches final : public Contender {
   std::array<Verdict, burst> verdicts_;
 };
 
-template <const std::string_view& rules, Controller controller = Controller::at_work, bool ahead = true>
+template <const std::string_view& rules, Controller controller = Controller::at_work, bool dense = false>
 std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
-  return std::make_unique<KeysAtHand>(workload, rules, controller, ahead);
+  return std::make_unique<KeysAtHand>(workload, rules, controller, dense);
 }
 template <const std::string_view& rules>
 std::unique_ptr<Contender> requests(Workload& workload) {
@@ -262,7 +263,7 @@ std::vector<Kind> weir_kinds() {
           {"weir_three_rules", drawn, requests<three_rules>},
           {"weir_first_in_span", {Drawn::once}, first_touches<false>},
           {"weir_stranger", {Drawn::once}, first_touches<true>},
-          {"weir_dense", {Drawn::uniform}, keys_at_hand<dense_rule, Controller::at_work, false>, true}};
+          {"weir_dense", {Drawn::uniform}, keys_at_hand<dense_rule, Controller::at_work, true>, true}};
 }
 
 double node_bytes_per_key() {
