@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "peers.h"
 #include "base/huge_array.h"
+#include "peers.h"
 
 namespace weir::bench {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <array>
 
-#include "contender.h"
 #include "base/huge_array.h"
+#include "contender.h"
 
 namespace weir::bench {
 namespace {

@@ -304,18 +304,26 @@ void Controller::note_heavy(const CountedKey& counted, bool runs) {
       counted.cell->left_of(limit) > limit / 2)
     return;
   const std::uint16_t window = parts_.window_of_rule[counted.rule];
-  (runs ? heavy_next_ : heavy_)[window].emplace(counted.key, counted.rule);
+  heavy_next_[window].emplace(counted.key, counted.rule);
+  // Of the window before, whose last span this was.
+  if (!runs) heavy_[window].emplace(counted.key, counted.rule);
 }
 
 void Controller::renew_grants(std::size_t window) {
   for (std::size_t i = 0; i < grants_.size(); ++i) {
     if (parts_.window_of_rule[i] != window) continue;
     RuleGrant& grant = grants_[i];
-    grant.before = std::exchange(grant.reserve, 0);
+    if (parts_.pools[window].running_number() <= begun_[window]) {
+      // The clock has come back to a window that had begun: what was granted then may have been used, and who
+      // had no grant is forgotten.
+      std::swap(grant.reserve, grant.before);
+      grant.most = 0;
+      continue;
+    }
+    grant.before = grant.reserve;
     grant.allowance = parts_.engine.default_of(static_cast<RuleIndex>(i)).allowance;
-    // What was granted before the clock was set back may have been used.
-    const bool may = may_be_granted(parts_.rules[i]) && parts_.pools[window].runs_first();
-    grant.most = may ? standing_grant(grant.allowance, parts_.quiescence.workers()) : 0;
+    grant.most =
+        may_be_granted(parts_.rules[i]) ? standing_grant(grant.allowance, parts_.quiescence.workers()) : 0;
     grant.reserve = std::uint64_t{grant.most} * parts_.quiescence.workers();
   }
 }
@@ -393,12 +401,19 @@ void Controller::publish_keys(Publication& next, Instant now) {
     return number(rule) > begun_[window(rule)] ? number(rule) : begun_[window(rule)] + 1;
   };
 
+  // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
+  const auto was_ungranted = [&](std::uint64_t key, RuleIndex rule) {
+    if (before == nullptr || before->windows[window(rule)].running_number != number(rule)) return false;
+    const KeyState* known = before->find(key);
+    return known != nullptr && is_ungranted(*known);
+  };
+
   for (const KeyOverride& override : overrides_) {
     const RuleIndex rule = override.rule;
     const KeyTerms& usual = next.defaults[rule];
     const bool grantable = override.blocked_until == never && override.factor == usual.factor &&
                            override.allowance >= usual.allowance / 2 &&
-                           !heavy_[window(rule)].contains(override.key);
+                           !heavy_[window(rule)].contains(override.key) && !was_ungranted(override.key, rule);
     next.add_key({.key = override.key,
                   .terms = {override.allowance, override.factor},
                   .blocked_until = override.blocked_until,
@@ -415,7 +430,6 @@ void Controller::publish_keys(Publication& next, Instant now) {
   };
   for (const Keys& heavy : heavy_)
     for (const auto& [key, rule] : heavy) add(key, rule, ungranted_since(key, rule));
-  // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
   if (before != nullptr)
     before->for_each_key([&](const KeyState& state) {
       if (is_ungranted(state) && before->windows[window(state.rule)].running_number == number(state.rule))

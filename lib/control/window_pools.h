@@ -40,10 +40,8 @@ class WindowPools {
   const WindowTerms& terms() const noexcept { return terms_; }
   /// Whether `at` lies in the window that runs.
   bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
-  /// The number of the window that runs, and whether it is the first time that it does: not after the clock
-  /// was set back.
+  /// The number of the window that runs.
   std::uint64_t running_number() const noexcept { return running_number_; }
-  bool runs_first() const noexcept { return running_number_ == turns_; }
   AllowancePool& running() noexcept { return *pools_[0]; }
   const AllowancePool& ended() const noexcept { return *pools_[1]; }
 

@@ -83,11 +83,15 @@ void WorkerCore::take_up_publication() noexcept {
     const KeyFilter::Bits refused = grants_.refused.load(std::memory_order_relaxed);
     grants_.refused.store(0, std::memory_order_relaxed);
     refused_before_ |= refused;
+    // What it leaves behind is judged before the next publication that says so; unless it comes so late that
+    // the span has been judged without it: then with the next span.
+    judgement_due_ = !published->judged;
   }
-  if (published->judged) refused_before_ = 0;
+  if (published->judged && judgement_due_) refused_before_ = 0;
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
-    const bool other_table = std::exchange(table_, assigned) != assigned;
+    // Drained meanwhile, the same table is another one.
+    const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
     table_->began = published->began;
     windows_ = published->windows;
     table_->grant_turns.clear();
@@ -433,8 +437,7 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
     entry.fraction = key_terms.factor;
   else
     entry.blocked_until = std::max(blocked_by(state), early_block(pooled, key, terms, window));
-  // Where nobody has had any, all of the allowance may be drawn.
-  if (state == nullptr || state->ungranted_since > window.running_number) use_up_grant(place, key);
+  if (publication_->reserves_all(state, entry.rule, window.running_number)) use_up_grant(place, key);
 }
 
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.

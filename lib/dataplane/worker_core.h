@@ -221,6 +221,7 @@ class alignas(64) WorkerCore {
   // workers'.
   KeyFilter::Bits refused_ = 0;
   KeyFilter::Bits refused_before_ = 0;  // while it counted in its other table
+  bool judgement_due_ = false;          // of these
   bool any_ungranted_ = false;          // these, or the publication's
   bool online_ = false;
   bool pages_touched_ = false;

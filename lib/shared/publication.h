@@ -101,13 +101,18 @@ class Publication {
   /// The like, of keys refused in the span before, which has not been judged yet.
   KeyFilter::Bits refused = 0;
 
-  /// What may be drawn from a key's cell in a window. What is granted is not.
+  /// What may be drawn from a key's cell in a window: not what is granted, but half in any case.
   /// @param window     the number of the window that the cell is of
   /// @param state      find() of the key
   std::uint64_t drawable(std::uint64_t allowance, RuleIndex rule, const KeyState* state,
                          std::uint64_t window) const noexcept {
-    if (state != nullptr && state->ungranted_since <= window) return allowance;
-    return allowance - std::min(reserves[rule], allowance / 2);
+    return is_granted(state, window) ? allowance - std::min(reserves[rule], allowance / 2) : allowance;
+  }
+  /// Whether all that workers may have used of a key without drawing it is kept from being drawn: then who
+  /// does not use up his grant may draw the rest of it.
+  bool reserves_all(const KeyState* state, RuleIndex rule, std::uint64_t window) const noexcept {
+    const std::uint64_t allowance = state != nullptr ? state->terms.allowance : defaults[rule].allowance;
+    return is_granted(state, window) && reserves[rule] <= allowance / 2;
   }
 
   /// Keys that differ from their rules' defaults.
@@ -133,6 +138,9 @@ class Publication {
   }
 
  private:
+  static bool is_granted(const KeyState* state, std::uint64_t window) noexcept {
+    return state == nullptr || state->ungranted_since > window;
+  }
   static std::uint32_t mark_of(std::uint64_t generation) noexcept {
     // No two that follow each other are equal, and none is 0.
     return static_cast<std::uint32_t>(generation % 0xffffffff) + 1;
