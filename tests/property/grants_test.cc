@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Standing grants (shared/grant_table.h): whoever uses his part of a limit by right, whenever workers come,
+// go, sleep over windows or have what they used forgotten, no key gets more of a window than its limit,
+// nothing that was admitted is missing in the store, and what is set aside is not lost to who asks for it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Counters;
+using testing::CuttableStore;
+using testing::seed;
+
+Rule rule_of(const std::string& name, Algorithm algorithm, std::uint64_t limit) {
+  Rule rule;
+  rule.name = name;
+  rule.key = {{.kind = Dimension::Kind::header, .name = name}};
+  rule.limit = limit;
+  rule.interval = 1s;
+  rule.spans = 10;
+  rule.cooldown = 500ms;
+  rule.algorithm = algorithm;
+  rule.action = Action::drop;
+  rule.hold_back = 0;  // every span tells all, and nodes are not counted
+  return rule;
+}
+
+/// One node in virtual time whose workers report, sleep and go away one by one.
+class GrantedNode {
+ public:
+  GrantedNode(const std::vector<Rule>& rules, unsigned workers, std::uint32_t keys = 256)
+      : workers_(workers), online_(workers, true), admitted_(rules.size()) {
+    config_.node.keys = keys;
+    config_.rules = rules;
+    node_ = std::make_unique<NodeCore>(config_,
+                                       ThrottleOptions{.workers = workers, .hash_seed = seed(), .log = {}},
+                                       std::make_unique<CuttableStore>(counters, cut));
+    node_->advance(now);
+    for (unsigned i = 0; i < workers; ++i) node_->worker(i).online();
+  }
+
+  NodeCore& node() { return *node_; }
+  Worker& worker(unsigned index) { return node_->worker(index); }
+  unsigned workers() const { return workers_; }
+
+  bool admit(unsigned worker, RuleIndex rule, std::string_view value, std::uint32_t weight = 1) {
+    const bool admitted =
+        node_->worker(worker).admit_key(rule, value, weight, now.monotonic).verdict == Verdict::admit;
+    if (admitted) admitted_[rule] += std::uint64_t{weight} * config_.rules[rule].weight;
+    return admitted;
+  }
+  /// @return how many of so many requests of weight 1 were admitted
+  std::uint64_t ask(unsigned worker, RuleIndex rule, std::string_view value, std::uint64_t times) {
+    std::uint64_t admitted = 0;
+    for (std::uint64_t i = 0; i < times; ++i) admitted += admit(worker, rule, value);
+    return admitted;
+  }
+  /// The same by admit_keys().
+  std::uint64_t ask_at_once(unsigned worker, RuleIndex rule, std::string_view value, std::size_t times) {
+    const std::vector<Key> keys(times, node_->worker(worker).key(rule, value));
+    return ask_for(worker, keys);
+  }
+  std::uint64_t ask_for(unsigned worker, const std::vector<Key>& keys) {
+    std::vector<Verdict> verdicts(keys.size());
+    node_->worker(worker).admit_keys(keys, now.monotonic, verdicts);
+    std::uint64_t admitted = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (verdicts[i] != Verdict::admit) continue;
+      admitted += keys[i].weight;
+      admitted_[keys[i].rule()] += std::uint64_t{keys[i].weight} * config_.rules[keys[i].rule()].weight;
+    }
+    return admitted;
+  }
+  /// Requests that come under all rules.
+  void ask_all_rules(unsigned worker, const std::vector<Request>& requests) {
+    std::vector<Decision> decisions(requests.size());
+    if (requests.size() == 1)
+      decisions[0] = node_->worker(worker).admit(requests[0], now.monotonic);
+    else
+      node_->worker(worker).admit_burst(requests, now.monotonic, decisions);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (decisions[i].verdict != Verdict::admit) continue;
+      for (std::size_t rule = 0; rule < admitted_.size(); ++rule)
+        admitted_[rule] += std::uint64_t{std::max(requests[i].weight, 1U)} * config_.rules[rule].weight;
+    }
+  }
+
+  void report(unsigned worker) {
+    if (online_[worker]) node_->worker(worker).quiescent();
+  }
+  void report_all() {
+    for (unsigned i = 0; i < workers_; ++i) report(i);
+  }
+  void go(unsigned worker) {
+    node_->worker(worker).offline();
+    online_[worker] = false;
+  }
+  void come(unsigned worker) {
+    node_->worker(worker).online();
+    online_[worker] = true;
+  }
+  bool is_online(unsigned worker) const { return online_[worker]; }
+
+  void round() { node_->advance(now); }
+  /// A span, or several, as they go where everybody reports in time.
+  void pass(Duration by) {
+    now = now + by;
+    for (int i = 0; i < 2; ++i) {
+      round();
+      report_all();
+    }
+    round();
+  }
+  /// To just after the beginning of the next second.
+  void pass_second() {
+    const auto since = now.wall.time_since_epoch() % 1s;
+    pass(1s - since + 1ms);
+  }
+
+  std::uint64_t stored(const std::string& name) const {
+    return stored(name, now.wall.time_since_epoch() / 1s);
+  }
+  std::uint64_t stored(const std::string& name, Ordinal ordinal) const {
+    const auto found = counters.find({name, ordinal});
+    return found == counters.end() ? 0 : found->second;
+  }
+
+  void stop() {
+    cut = false;
+    for (unsigned i = 0; i < workers_; ++i) go(i);
+    EXPECT_TRUE(node_->finish(now, 1s));
+  }
+  /// After stop(): per rule, the store holds what was admitted; per key and window no more than the limit.
+  void expect_sound() const {
+    std::vector<std::uint64_t> stored(admitted_.size());
+    for (const auto& [counter, count] : counters) {
+      if (counter.first.find("|~") != std::string::npos && !counter.first.ends_with("|~")) continue;
+      for (std::size_t rule = 0; rule < stored.size(); ++rule) {
+        const std::string& name = config_.rules[rule].name;
+        if (counter.first != name && !counter.first.starts_with(name + "|")) continue;
+        stored[rule] += count;
+        if (counter.first == name + "|~") continue;  // many keys' counts
+        EXPECT_LE(count, config_.rules[rule].limit) << counter.first << ":" << counter.second;
+      }
+    }
+    for (std::size_t rule = 0; rule < stored.size(); ++rule)
+      EXPECT_EQ(stored[rule], admitted_[rule]) << config_.rules[rule].name;
+  }
+
+  Counters counters;
+  bool cut = false;
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+
+ private:
+  unsigned workers_;
+  std::vector<bool> online_;
+  std::vector<std::uint64_t> admitted_;  // weight, by rule
+  Config config_;
+  std::unique_ptr<NodeCore> node_;
+};
+
+// Everything at once, at random.
+
+struct Storm {
+  std::uint32_t keys;  // that the node is made for
+  std::size_t users;   // that there are
+  bool crowd;          // many of them only once
+};
+
+class GrantStorm : public ::testing::TestWithParam<int> {};
+
+TEST_P(GrantStorm, AdmitsNobodyMoreThanHisLimitAndLosesNothing) {
+  const std::uint64_t storm_seed = seed() + static_cast<std::uint64_t>(GetParam());
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()) + ", storm " + std::to_string(GetParam()));
+  std::mt19937_64 random(storm_seed);
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  const auto one_in = [&](std::uint64_t n) { return below(n) == 0; };
+
+  const auto workers = static_cast<unsigned>(1 + below(4));
+  const auto limit = [&]() -> std::uint64_t {
+    const std::array<std::uint64_t, 6> limits{64 * workers - 1, 64 * workers, 64 * workers + 1,
+                                              128 * workers,    1000,         20'000};
+    return limits[below(limits.size())];
+  };
+  std::vector<Rule> rules{
+      rule_of("user", Algorithm::fixed_window, limit()), rule_of("tenant", Algorithm::cooldown, limit()),
+      rule_of("part", Algorithm::shed, limit()), rule_of("all", Algorithm::fixed_window, 20'000)};
+  rules[3].key.clear();  // dense
+  rules[0].interval = 200ms;
+  rules[0].spans = static_cast<std::uint32_t>(2 + below(10));
+  rules[1].interval = one_in(2) ? 200ms : 300ms;
+  rules[1].cooldown = std::chrono::milliseconds(1 + below(400));
+  rules[2].interval = 400ms;
+  rules[below(3)].weight = static_cast<std::uint32_t>(1 + below(7));
+  rules[3].interval = 200ms;
+  const bool small = one_in(2);
+  GrantedNode node(rules, workers, small ? 16 : 256);
+
+  std::vector<std::string> names;
+  for (int i = 0; i < (small ? 200 : 40); ++i) names.push_back("k" + std::to_string(i));
+  const auto somebody = [&]() -> const std::string& {
+    // A few ask for most.
+    return one_in(3) ? names[below(names.size())] : names[below(4)];
+  };
+  Duration set_back{};
+  std::vector<int> asleep(workers);
+  for (int step = 0; step < 3000; ++step) {
+    const auto worker = static_cast<unsigned>(below(workers));
+    if (node.is_online(worker)) {
+      const auto rule = static_cast<RuleIndex>(below(3));
+      switch (below(6)) {
+        case 0:
+          node.ask(worker, rule, somebody(), 1 + below(40));
+          break;
+        case 1:
+          node.admit(worker, rule, somebody(), static_cast<std::uint32_t>(1 + below(one_in(10) ? 3000 : 5)));
+          break;
+        case 2: {
+          std::vector<Key> keys(1 + below(80));
+          const bool alike = one_in(2);
+          const std::string& one = somebody();
+          for (Key& key : keys) {
+            key = node.worker(worker).key(alike ? rule : static_cast<RuleIndex>(below(3)),
+                                          alike ? one : somebody());
+            key.weight = one_in(20) ? 0 : one_in(5) ? static_cast<std::uint32_t>(1 + below(9)) : 1;
+          }
+          node.ask_for(worker, keys);
+          break;
+        }
+        case 3:
+          node.worker(worker).admit_key(rule, somebody(), 0, node.now.monotonic);
+          break;
+        default: {
+          std::vector<std::array<Header, 3>> headers(1 + below(60));
+          std::vector<Request> requests(headers.size());
+          for (std::size_t i = 0; i < requests.size(); ++i) {
+            headers[i] = {Header{"user", somebody()}, Header{"tenant", somebody()},
+                          Header{"part", somebody()}};
+            requests[i].headers = headers[i];
+            requests[i].weight = one_in(8) ? static_cast<std::uint32_t>(below(6)) : 0;
+          }
+          node.ask_all_rules(worker, requests);
+        }
+      }
+    }
+    if (one_in(3)) node.now = node.now + Duration(below(20'000'000));
+    if (one_in(100)) node.now = node.now + Duration(below(1'500'000'000));
+    // Never further back than one window: what is older is forgotten, as it always was.
+    if (one_in(60)) {
+      const Duration by = set_back == Duration{} ? Duration(below(150'000'000)) : -set_back;
+      set_back += by;
+      node.now.wall -= by;
+    }
+    if (one_in(2)) node.round();
+    for (unsigned i = 0; i < workers; ++i) {
+      if (one_in(200)) asleep[i] = static_cast<int>(below(200));
+      if (asleep[i] > 0) {
+        --asleep[i];
+      } else if (one_in(2)) {
+        node.report(i);
+      }
+      if (one_in(150)) node.is_online(i) ? node.go(i) : node.come(i);
+    }
+    if (one_in(500)) node.cut = !node.cut;
+  }
+  node.stop();
+  node.expect_sound();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GrantStorm, ::testing::Range(0, 24));
+
+// Nothing is lost to who asks for it.
+
+class GrantedAlone : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(GrantedAlone, AWorkerGetsExactlyTheLimitOfAFixedWindowHoweverItAsks) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  const std::uint64_t limit = GetParam();
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 1);
+  std::mt19937_64 random(seed() + limit);
+  for (int window = 0; window < 60; ++window) {
+    const std::uint64_t demand = random() % 3 == 0 ? limit + random() % limit : random() % (limit + 2);
+    std::uint64_t admitted = 0;
+    switch (random() % 4) {
+      case 0:  // at once, after nothing for a while
+        node.pass(std::chrono::seconds(random() % 4));
+        admitted = node.ask_at_once(0, 0, "ann", demand);
+        break;
+      case 1:  // at once, in the middle
+        node.pass(std::chrono::milliseconds(random() % 900));
+        admitted = node.ask(0, 0, "ann", demand);
+        break;
+      case 2: {  // over all spans, by turns
+        std::uint64_t asked = 0;
+        for (int span = 0; span < 9; ++span) {
+          const std::uint64_t part = std::min(demand - asked, demand / 7 + random() % 5);
+          asked += part;
+          admitted += random() % 2 == 0 ? node.ask(0, 0, "ann", part) : node.ask_at_once(0, 0, "ann", part);
+          if (random() % 3 == 0) node.worker(0).admit_key(0, "ann", 0, node.now.monotonic);
+          node.pass(100ms);
+        }
+        admitted += node.ask(0, 0, "ann", demand - asked);
+        break;
+      }
+      default: {  // some, then much later the rest
+        const std::uint64_t some = demand == 0 ? 0 : random() % demand;
+        admitted = node.ask(0, 0, "ann", some);
+        node.pass(std::chrono::milliseconds(random() % 900));
+        admitted += node.ask_at_once(0, 0, "ann", demand - some);
+      }
+    }
+    EXPECT_EQ(admitted, std::min(limit, demand)) << "window " << window << ", demand " << demand;
+    node.pass_second();
+  }
+  node.stop();
+  node.expect_sound();
+}
+
+INSTANTIATE_TEST_SUITE_P(Limits, GrantedAlone, ::testing::Values(63, 64, 65, 127, 128, 1000, 20'000, 131'073),
+                         [](const auto& tested) { return std::to_string(tested.param); });
+
+TEST(Grants, AWorkerThatWasAwayHasItsGrantAnew) {
+  constexpr std::uint64_t limit = 1000;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 1);
+  for (int window = 0; window < 8; ++window) {
+    EXPECT_EQ(node.ask(0, 0, "ann", limit + 10), limit) << window;
+    node.go(0);
+    // In some windows it is given the same table again.
+    node.pass(100ms);
+    if (window % 2 == 0) node.pass(100ms);
+    node.pass_second();
+    node.come(0);
+  }
+  node.stop();
+  node.expect_sound();
+}
+
+TEST(Grants, WorkersThatAllAskGetTheWholeLimitFromTheSecondWindowOn) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  for (const unsigned workers : {2U, 3U, 4U}) {
+    for (const std::uint64_t limit : {64ULL * workers, 64ULL * workers + 63, 1000ULL, 20'000ULL}) {
+      GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, workers);
+      for (int window = 0; window < 5; ++window) {
+        std::uint64_t admitted = 0;
+        for (int span = 0; span < 9; ++span) {
+          for (unsigned i = 0; i < workers; ++i) admitted += node.ask(i, 0, "ann", limit / 4);
+          node.pass(100ms);
+        }
+        // In the first nobody knows of the demand, but who has a grant asks for it here.
+        EXPECT_EQ(admitted, limit) << workers << " workers, window " << window;
+        node.pass_second();
+      }
+      node.stop();
+      node.expect_sound();
+    }
+  }
+}
+
+TEST(Grants, AKeyInSteadyDemandLosesNothingToWorkersThatDoNotAsk) {
+  constexpr std::uint64_t limit = 1280;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 4);
+  for (int window = 0; window < 5; ++window) {
+    std::uint64_t admitted = 0;
+    for (int span = 0; span < 9; ++span) {
+      admitted += node.ask(0, 0, "ann", limit / 4);
+      node.pass(100ms);
+    }
+    if (window == 0)
+      EXPECT_GE(admitted, limit - limit / 64);
+    else
+      EXPECT_EQ(admitted, limit) << window;
+    node.pass_second();
+  }
+  node.stop();
+  node.expect_sound();
+}
+
+// What a key may not have.
+
+TEST(Grants, ABlockedKeyIsNotAdmittedAcrossTheEndsOfSpansAndWindows) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  constexpr std::uint64_t limit = 640;
+  Rule rule = rule_of("user", Algorithm::cooldown, limit);
+  rule.cooldown = 1500ms;
+  for (const unsigned workers : {1U, 2U, 4U}) {
+    std::mt19937_64 random(seed() + workers);
+    GrantedNode node({rule}, workers);
+    for (int block = 0; block < 20; ++block) {
+      node.pass_second();
+      node.pass(std::chrono::milliseconds(random() % 950));
+      const auto exceeding = static_cast<unsigned>(random() % workers);
+      if (workers > 1) node.ask((exceeding + 1) % workers, 0, "ann", random() % 4);
+      node.ask_at_once(exceeding, 0, "ann", limit * 2);
+      const MonotonicTime refused = node.now.monotonic;
+      EXPECT_FALSE(node.admit(exceeding, 0, "ann"));
+      // Until it is judged the others may use what they have; he who refused admits nothing.
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(node.ask(exceeding, 0, "ann", 2) + node.ask_at_once(exceeding, 0, "ann", 3), 0U);
+        if (i == 0) node.now = node.now + Duration(random() % 120'000'000);
+        node.round();
+        EXPECT_EQ(node.ask(exceeding, 0, "ann", 2) + node.ask_at_once(exceeding, 0, "ann", 3), 0U);
+        node.report(exceeding);
+        EXPECT_EQ(node.ask(exceeding, 0, "ann", 2) + node.ask_at_once(exceeding, 0, "ann", 3), 0U);
+        node.report_all();
+      }
+      node.pass(100ms);
+      node.pass(1ms);
+      while (node.now.monotonic < refused + rule.cooldown) {
+        for (unsigned i = 0; i < workers; ++i)
+          EXPECT_EQ(node.ask(i, 0, "ann", 2) + node.ask_at_once(i, 0, "ann", 3), 0U)
+              << "worker " << i << ", " << (node.now.monotonic - refused) / 1ms << " ms after";
+        node.pass(std::chrono::milliseconds(1 + random() % 90));
+      }
+      node.pass(110ms);
+      EXPECT_TRUE(node.admit(exceeding, 0, "ann"));
+    }
+    node.stop();
+    node.expect_sound();
+  }
+}
+
+TEST(Grants, NothingIsAdmittedOutOfThemWhileARuleIsClosed) {
+  constexpr std::uint64_t limit = 1000;
+  std::vector<Rule> rules{rule_of("user", Algorithm::fixed_window, limit),
+                          rule_of("tenant", Algorithm::cooldown, limit),
+                          rule_of("part", Algorithm::shed, limit)};
+  for (Rule& rule : rules) rule.on_store_failure = OnStoreFailure::closed;
+  GrantedNode node(rules, 2);
+  for (int window = 0; window < 4; ++window) {
+    for (RuleIndex rule = 0; rule < 3; ++rule)
+      for (unsigned worker = 0; worker < 2; ++worker) EXPECT_EQ(node.ask(worker, rule, "ann", 3), 3U);
+    node.cut = true;
+    for (int i = 0; i < 30; ++i) node.pass(50ms);
+    for (int i = 0; i < 30; ++i) {
+      for (RuleIndex rule = 0; rule < 3; ++rule)
+        for (unsigned worker = 0; worker < 2; ++worker)
+          EXPECT_EQ(
+              node.ask(worker, rule, "ann", 2) + node.ask_at_once(worker, rule, "bob" + std::to_string(i), 3),
+              0U)
+              << rules[rule].name;
+      node.pass(50ms);
+    }
+    node.cut = false;
+    for (int i = 0; i < 30; ++i) node.pass(50ms);
+  }
+  node.stop();
+  node.expect_sound();
+}
+
+// A key that had no grants when a window began, so that all of its allowance could be drawn, has none for
+// worker that comes to that window later, whatever the clock did meanwhile.
+TEST(Grants, AWindowThatTheClockReturnsToGrantsNothingAnew) {
+  constexpr std::uint64_t limit = 1280;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 2);
+  // Heavy, so that all of the next window's allowance can be drawn.
+  for (int span = 0; span < 9; ++span) {
+    node.ask(0, 0, "ann", limit / 4);
+    node.pass(100ms);
+  }
+  node.go(1);
+  node.pass_second();
+  EXPECT_EQ(node.ask(0, 0, "ann", limit * 2), limit);
+  node.now.wall -= 100ms;
+  node.pass(1ms);
+  node.now.wall += 100ms;
+  node.pass(1ms);
+  node.come(1);
+  EXPECT_EQ(node.ask(1, 0, "ann", limit), 0U);
+  node.stop();
+  node.expect_sound();
+}
+
+// Others' counts make the key's terms differ from the usual ones, by little. When its block ends in the
+// middle of a window, what was drawn meanwhile is all that there was to draw, grants included.
+TEST(Grants, AKeyThatWasBlockedWhenAWindowBeganIsNotGrantedInTheSame) {
+  constexpr std::uint64_t limit = 1280;
+  Rule rule = rule_of("user", Algorithm::cooldown, limit);
+  rule.cooldown = 255ms;
+  GrantedNode node({rule}, 2);
+  const Ordinal first = node.now.wall.time_since_epoch() / 1s;
+  node.counters[{"user|ann", first}] = 5;
+  node.counters[{"user|ann", first + 1}] = 5;
+  node.ask(0, 0, "ann", 1);
+  for (int i = 0; i < 9; ++i) node.pass(100ms);  // to 1000.9 s
+  node.ask(0, 0, "ann", limit * 2);              // refused: blocked until 1001.155 s
+  node.pass(100ms);
+  node.pass(1ms);
+  ASSERT_FALSE(node.admit(0, 0, "ann"));
+  node.pass(100ms);
+  node.pass(60ms);  // 1001.161 s: it has ended, and nobody has been told
+  std::uint64_t admitted = node.ask(0, 0, "ann", limit);
+  for (int i = 0; i < 7; ++i) {
+    node.pass(100ms);
+    for (unsigned worker = 0; worker < 2; ++worker) admitted += node.ask(worker, 0, "ann", limit / 8);
+  }
+  EXPECT_LE(admitted, limit);
+  node.stop();
+  EXPECT_LE(node.stored("user|ann", first + 1), limit + 5);
+}
+
+}  // namespace
+}  // namespace weir
