@@ -464,7 +464,7 @@ TEST(Grants, NothingIsAdmittedOutOfThemWhileARuleIsClosed) {
   node.expect_sound();
 }
 
-// A key that had no grants when a window began, so that all of its allowance could be drawn, has none for
+// A key that had no grants when a window began, so that all of its allowance could be drawn, has none for a
 // worker that comes to that window later, whatever the clock did meanwhile.
 TEST(Grants, AWindowThatTheClockReturnsToGrantsNothingAnew) {
   constexpr std::uint64_t limit = 1280;
@@ -485,37 +485,6 @@ TEST(Grants, AWindowThatTheClockReturnsToGrantsNothingAnew) {
   EXPECT_EQ(node.ask(1, 0, "ann", limit), 0U);
   node.stop();
   node.expect_sound();
-}
-
-// Others' counts make the key's terms differ from the usual ones: by much in one window, so that it is
-// blocked when little was drawn here, and by little in the next. When its block ends in the middle of that
-// one, what was drawn meanwhile is all that there was to draw, what is granted as a rule included.
-TEST(Grants, AKeyThatWasBlockedWhenAWindowBeganIsNotGrantedLaterInTheSame) {
-  constexpr std::uint64_t limit = 1280;
-  constexpr std::uint64_t others = 5;
-  Rule rule = rule_of("user", Algorithm::cooldown, limit);
-  rule.cooldown = 355ms;
-  GrantedNode node({rule}, 2);
-  const Ordinal first = node.now.wall.time_since_epoch() / 1s;
-  node.counters[{"user|ann", first}] = limit - 100;
-  node.counters[{"user|ann", first + 1}] = others;
-  node.ask(0, 0, "ann", 1);
-  for (int i = 0; i < 8; ++i) node.pass(100ms);  // to 1000.8 s
-  node.ask(0, 0, "ann", 200);                    // refused: blocked until 1001.155 s
-  node.pass(100ms);
-  node.pass(100ms);
-  node.pass(1ms);
-  ASSERT_FALSE(node.admit(0, 0, "ann"));
-  node.pass(100ms);
-  node.pass(60ms);  // 1001.161 s: it has ended, and nobody has been told
-  std::uint64_t admitted = node.ask(0, 0, "ann", limit);
-  for (int i = 0; i < 7; ++i) {
-    node.pass(100ms);
-    for (unsigned worker = 0; worker < 2; ++worker) admitted += node.ask(worker, 0, "ann", limit / 8);
-  }
-  EXPECT_LE(admitted, limit - others);
-  node.stop();
-  EXPECT_LE(node.stored("user|ann", first + 1), limit);
 }
 
 }  // namespace
