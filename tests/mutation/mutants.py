@@ -331,8 +331,79 @@ MUTANTS = [
     worker(
         "a burst's keys are decided upon without their rules' weight",
         "Keys.AreDecidedUponAsOneAfterTheOther",
-        "const std::uint64_t weight = rule_weight * key.weight;",
-        "const std::uint64_t weight = key.weight;",
+        "const std::uint64_t weight = rule_weight * key.weight;\n    const SpanTable::Place",
+        "const std::uint64_t weight = key.weight;\n    const SpanTable::Place",
+    ),
+    # Grants.
+    worker(
+        "what is left of a grant is lost once more is asked",
+        "Grant.WhatIsLeftOfItBecomesCreditOnceMoreIsAsked",
+        "if (used < grant.most) table_->add_credit(place, grant.most - used);",
+        "",
+    ),
+    worker(
+        "a grant goes on beside the credit that was made of it",
+        "Grant.WhatIsLeftOfItBecomesCreditOnceMoreIsAsked",
+        "const std::uint32_t used = grants_.close(granted, grant.window);",
+        "const std::uint32_t used = grants_.used(granted, grant.window);",
+    ),
+    worker(
+        "a window's grants are written over before they have been seen",
+        "Grant.OfAWindowIsNotLostWhenTheWorkerMissesSome",
+        "if (!std::exchange(renewed, true)) window = GrantWindow(++turn);",
+        "window = GrantWindow(static_cast<std::uint32_t>(running));",
+    ),
+    worker(
+        "a window that the clock comes back to is granted again",
+        "Grant.OfAWindowThatTheClockComesBackToIsNotGivenTwice",
+        "if (running <= latest) since = std::max(since, running + 1);",
+        "",
+    ),
+    worker(
+        "a grant is used in a window that is over",
+        "Grant.IsNotUsedInAWindowThatIsOver",
+        "clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;",
+        "clock.holds = turn % 2 == 0 && running >= clock.since;",
+    ),
+    worker(
+        "grants are used while they are emptied",
+        "Grant.IsLeftAloneWhileItIsEmptiedAndUntilTheNextWindow",
+        "clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;",
+        "clock.holds = clock.number == running && running >= clock.since;",
+    ),
+    worker(
+        "a key that was refused is admitted out of grants before that is judged",
+        "Grant.OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged",
+        "refused_ = publication_->refused | refused_before_",
+        "refused_ = refused_before_",
+    ),
+    worker(
+        "a request that another rule refuses uses its grant",
+        "Grant.OfNoRuleIsUsedForARequestThatAnotherRuleRefuses",
+        "if (refused && here.grant != GrantTable::nowhere) {",
+        "if (false) {",
+    ),
+    worker(
+        "what is granted may be drawn too",
+        "Grant.AllWorkersTogetherNeverAdmitMoreThanTheLimit",
+        "return is_granted(state, window) ? allowance - std::min(reserves[rule], allowance / 2) : allowance;",
+        "return allowance;",
+        file="lib/shared/publication.h",
+        units=WORKER,
+    ),
+    whole(
+        "the clock comes back to a window, and all is granted again",
+        "Grants.AWindowThatTheClockReturnsToGrantsNothingAnew",
+        "if (parts_.pools[window].running_number() <= begun_[window]) {",
+        "if (false) {",
+        file="lib/control/controller.cc",
+    ),
+    worker(
+        "a table that was drained meanwhile is taken for the same",
+        "Grants.AWorkerThatWasAwayHasItsGrantAnew",
+        "std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();",
+        "std::exchange(table_, assigned) != assigned;",
+        program="property",
     ),
     # Buckets, logs and windows in the worker's hands.
     worker(
@@ -400,8 +471,8 @@ MUTANTS = [
     worker(
         "a cell gives one more than the allowance",
         "StrictWorker.AdmitsWhatIsLeasedAndNothingOfItself",
-        "if (already > allowance || allowance - already < need) return 0;",
-        "if (already > allowance || allowance - already + 1 < need) return 0;",
+        "if (remains < need) return 0;",
+        "if (remains + 1 < need) return 0;",
         file="lib/shared/allowance_pool.cc",
     ),
     worker(

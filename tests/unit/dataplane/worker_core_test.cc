@@ -702,6 +702,14 @@ TEST(Grant, WhatIsLeftOfItBecomesCreditOnceMoreIsAsked) {
   }
 }
 
+TEST(Grant, IsNotUsedBesideTheCreditThatWasMadeOfIt) {
+  Granted plane({window_of(1000)}, 8);
+  EXPECT_TRUE(plane.admits(0, "ann", 5));
+  EXPECT_TRUE(plane.admits(0, "ann", 5));  // more than is left: 3 become credit
+  EXPECT_EQ(plane.admitted_of(2000), 990);
+  EXPECT_EQ(plane.harvest(0, 0), 5U);
+}
+
 TEST(Grant, AllWorkersTogetherNeverAdmitMoreThanTheLimit) {
   for (const unsigned workers : {2U, 3U, 5U}) {
     Granted plane({window_of(1000)}, 3, workers);
@@ -775,18 +783,25 @@ TEST(Grant, IsLeftAloneWhileItIsEmptiedAndUntilTheNextWindow) {
   plane.publish(1);
   EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.harvest(0, 0), 1U);
-  plane.grants[0]->clear();
-  plane.grant_turn = 2;
-  plane.tables[0].close();
-  plane.publish(0);
-  EXPECT_TRUE(plane.admits());
-  EXPECT_EQ(plane.grants[0]->held(), 0U);
+  // Nor in a window that begins meanwhile.
   plane.tables[1].close();
-  plane.tables[0].close();
   plane.begin_window(1);
   plane.cores[0]->quiescent();
   EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.tables[1].size(), 1U);
+  plane.grants[0]->clear();
+  plane.tables[1].close();
+  plane.published.back()->grant_turn_of_worker = {2};
+  plane.published.back()->generation += 1;
+  plane.cores[0]->quiescent();
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.grants[0]->held(), 0U);
+  plane.tables[1].close();
+  plane.begin_window(2);
+  plane.cores[0]->quiescent();
+  EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.grants[0]->held(), 1U);
+  EXPECT_EQ(plane.tables[1].size(), 0U);
 }
 
 TEST(Grant, IsNotOfAKeyThatIsToBeLookedAt) {
@@ -828,11 +843,11 @@ TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
 }
 
 TEST(Grant, OfNoRuleIsUsedForARequestThatAnotherRuleRefuses) {
-  Granted plane({window_of(2), rule_of("all", 1000, {by_header("tenant")})}, 8);
+  Granted plane({rule_of("all", 1000, {by_header("tenant")}), window_of(2)}, 8);
   auto next = std::make_unique<Publication>(*plane.published.back());
   next->generation += 1;
-  next->grants[0] = 0;
-  next->reserves[0] = 0;
+  next->grants[1] = 0;
+  next->reserves[1] = 0;
   plane.slot.publish(next.get());
   plane.published.push_back(std::move(next));
   plane.cores[0]->quiescent();
@@ -843,7 +858,7 @@ TEST(Grant, OfNoRuleIsUsedForARequestThatAnotherRuleRefuses) {
   for (int i = 0; i < 5; ++i)
     admitted += plane.cores[0]->admit(request, MonotonicTime(1ms)).verdict == Verdict::admit;
   EXPECT_EQ(admitted, 2);
-  const std::optional<CountedKey> tenant = plane.tables[0].find(plane.key(1, request));
+  const std::optional<CountedKey> tenant = plane.tables[0].find(plane.key(0, request));
   ASSERT_TRUE(tenant.has_value());
   EXPECT_EQ(plane.harvest(0, 0) + tenant->admitted, 2U);
   EXPECT_EQ(tenant->offered - tenant->admitted, 3U);
