@@ -343,7 +343,7 @@ MUTANTS = [
     ),
     worker(
         "a grant goes on beside the credit that was made of it",
-        "Grant.WhatIsLeftOfItBecomesCreditOnceMoreIsAsked",
+        "Grant.IsNotUsedBesideTheCreditThatWasMadeOfIt",
         "const std::uint32_t used = grants_.close(granted, grant.window);",
         "const std::uint32_t used = grants_.used(granted, grant.window);",
     ),
