@@ -90,6 +90,8 @@ void RteHash::admit(std::span<const PlainKey> keys) {
   }
   rte_hash_lookup_with_hash_bulk(table_->hash, pointers.data(), hashes.data(),
                                  static_cast<std::uint32_t>(keys.size()), places.data());
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (places[i] >= 0) __builtin_prefetch(&table_->counts[static_cast<std::size_t>(places[i])], 1);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (places[i] < 0) places[i] = rte_hash_add_key_with_hash(table_->hash, pointers[i], hashes[i]);
     if (places[i] < 0) throw std::runtime_error("rte_hash is full");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ constexpr std::size_t taken_together = 256;
 // A worker's grants are emptied when there is little room left and half of them are idle; not soon again: it
 // costs a window without them.
 constexpr std::uint32_t drains_between_emptying = 64;
+constexpr std::uint64_t windows_between_emptying = 8;
+// Of so many keys nothing is set aside: a publication names each of them.
+constexpr std::size_t most_heavy = 16384;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -141,7 +145,7 @@ void Controller::flip(Instant now) {
     heavy_[window] = std::exchange(heavy_next_[window], {});
   }
   refused_ = 0;
-  // Relaxed: a refusal that comes later is found where the key is looked up.
+  // Relaxed: what is refused later, other workers may still admit out of their grants until it is judged.
   for (const auto& grants : parts_.grants) refused_ |= grants->refused.load(std::memory_order_relaxed);
 
   flipped_ = now;
@@ -288,10 +292,21 @@ void Controller::empty_grants(WorkerState& worker, GrantTable& grants, std::uint
     grants.clear();
     ++worker.grant_turn;
     worker.drains_since_emptied = 0;
+    worker.emptied_in_window = slowest_window();
   } else if (grants.crowded() && active < grants.held() / 2 &&
-             worker.drains_since_emptied >= drains_between_emptying) {
+             worker.drains_since_emptied >= drains_between_emptying &&
+             slowest_window() >= worker.emptied_in_window + windows_between_emptying) {
     ++worker.grant_turn;
   }
+}
+
+// The number of the window that has turned least often.
+std::uint64_t Controller::slowest_window() const noexcept {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t rule = 0; rule < grants_.size(); ++rule)
+    if (may_be_granted(parts_.rules[rule]))
+      least = std::min(least, parts_.pools[parts_.window_of_rule[rule]].running_number());
+  return least;
 }
 
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
@@ -304,9 +319,12 @@ void Controller::note_heavy(const CountedKey& counted, bool runs) {
       counted.cell->left_of(limit) > limit / 2)
     return;
   const std::uint16_t window = parts_.window_of_rule[counted.rule];
-  heavy_next_[window].emplace(counted.key, counted.rule);
+  const auto add_to = [&](Keys& keys) {
+    if (keys.size() < most_heavy) keys.emplace(counted.key, counted.rule);
+  };
+  add_to(heavy_next_[window]);
   // Of the window before, whose last span this was.
-  if (!runs) heavy_[window].emplace(counted.key, counted.rule);
+  if (!runs) add_to(heavy_[window]);
 }
 
 void Controller::renew_grants(std::size_t window) {
@@ -372,12 +390,13 @@ void Controller::publish_grants(Publication& next) {
   for (const WorkerState& worker : workers_) next.grant_turn_of_worker.push_back(worker.grant_turn);
   next.grants.clear();
   next.reserves.clear();
+  next.reserves_before.clear();
   for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
     const RuleGrant& grant = grants_[rule];
     const bool holds = next.defaults[rule].allowance >= grant.allowance / 2;
     next.grants.push_back(holds ? grant.most : 0);
-    // A worker that still counts for the window before reads this too.
-    next.reserves.push_back(std::max(grant.reserve, grant.before));
+    next.reserves.push_back(grant.reserve);
+    next.reserves_before.push_back(grant.before);
   }
 }
 

@@ -92,6 +92,7 @@ class Controller {
     std::uint64_t flip = 0;        // the number of the flip that gave it its table
     std::uint32_t grant_turn = 0;  // Publication::grant_turn_of_worker
     std::uint32_t drains_since_emptied = 0;
+    std::uint64_t emptied_in_window = 0;
   };
   /// What a rule's keys are granted in the window that runs.
   struct RuleGrant {
@@ -108,6 +109,7 @@ class Controller {
   void drain(std::size_t worker);
   void harvest(std::size_t worker);
   void empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
+  std::uint64_t slowest_window() const noexcept;
   void note_heavy(const CountedKey& counted, bool runs);
   void renew_grants(std::size_t window);
   void publish_grants(Publication& next);

@@ -264,6 +264,10 @@ void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
 std::size_t WorkerCore::use_grants(std::span<const Key> keys, std::span<Verdict> verdicts,
                                    std::array<std::uint8_t, burst_size>& others) noexcept {
   const GrantTable::Lines lines = grants_.lines();
+  // All lines are asked for before any is waited for.
+  std::array<GrantTable::Place, burst_size> places;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    places[i] = rule_grants_[keys[i].rule_].most > 0 ? lines.locate(keys[i].hash_) : GrantTable::nowhere;
   RuleIndex rule = no_rule;
   std::uint64_t rule_weight = 0;
   Grant grant;
@@ -279,15 +283,15 @@ std::size_t WorkerCore::use_grants(std::span<const Key> keys, std::span<Verdict>
     }
     others[left] = static_cast<std::uint8_t>(i);
     verdicts[i] = Verdict::admit;
-    if (grant.most == 0) {
+    if (places[i] == GrantTable::nowhere) {
       ++left;
       continue;
     }
     const std::uint64_t weight = rule_weight * key.weight;
     // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-    const bool taken =
-        weight - 1 < grant.most && lines.use(key.hash_, static_cast<std::uint32_t>(weight), grant.most,
-                                             grant.window, [&] { return !is_ungranted(key.hash_); });
+    const bool taken = weight - 1 < grant.most && places[i] != GrantTable::nowhere &&
+                       lines.use(places[i], static_cast<std::uint32_t>(weight), grant.most, grant.window,
+                                 [&] { return !is_ungranted(key.hash_); });
     admitted += taken;
     left += !taken;
   }
@@ -397,7 +401,8 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
 KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
                               const WindowState& window) const noexcept {
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
-  terms.allowance = publication_->drawable(terms.allowance, rule, state, window.running_number);
+  terms.allowance =
+      publication_->drawable(terms.allowance, state, rule, plane_.terms[rule].window, window.running_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
   if (plane_.terms[rule].algorithm == Algorithm::sliding_window && window.ended != nullptr &&
       !publication_->windows[plane_.terms[rule].window].settled)
@@ -437,7 +442,8 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
     entry.fraction = key_terms.factor;
   else
     entry.blocked_until = std::max(blocked_by(state), early_block(pooled, key, terms, window));
-  if (publication_->reserves_all(state, entry.rule, window.running_number)) use_up_grant(place, key);
+  if (publication_->reserves_all(state, entry.rule, terms.window, window.running_number))
+    use_up_grant(place, key);
 }
 
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.
@@ -569,7 +575,7 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
     case Algorithm::cooldown:
       if (now < touched.blocked_until) return false;
       if (draw_window(touched, weight)) return true;
-      refuse(touched, planned, terms, now);
+      refuse(touched, planned, weight, now);
       return false;
     case Algorithm::shed:
       return !sheds(touched, planned, weight) && draw_window(touched, weight);
@@ -657,11 +663,17 @@ bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
   return static_cast<unsigned __int128>(admitted + weight) > due >> 32;
 }
 
-// The first request refused for want of allowance is the exceeding (algorithm.md §3, step 2).
-void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, const RuleTerms& terms,
+// The first request refused for want of allowance is the exceeding (algorithm.md §3, step 2); but as long as
+// no more is refused than other workers may have granted and not used, the limit may not have been reached.
+void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                         MonotonicTime now) noexcept {
   SpanEntry* entry = touched.entry;
   if (entry == nullptr) return;  // counted under a shared name: no block can follow
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  const WindowState& window = windows_[terms.window];
+  const std::uint64_t reserve = publication_->reserve_of(publication_->find(planned.key), planned.rule,
+                                                         terms.window, window.running_number);
+  if (entry->refused + weight <= reserve - reserve / plane_.quiescence.workers()) return;
   const Duration length = terms.block.length(planned.key);
   if (entry->refused_at == never) entry->refused_at = now;
   entry->blocked_until = now + length;

@@ -189,8 +189,7 @@ class alignas(64) WorkerCore {
   bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                    MonotonicTime now) noexcept;
   bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
-  void refuse(Touched& touched, const PlannedKey& planned, const RuleTerms& terms,
-              MonotonicTime now) noexcept;
+  void refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) noexcept;
   void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
 
   Decision peek(const PlannedKey& planned, std::span<const std::byte> name, MonotonicTime now) noexcept;

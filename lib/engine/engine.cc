@@ -148,6 +148,8 @@ void Engine::count(const SpanCount& count) {
   } else {
     if (ordinal == slot.previous_ordinal()) {
       KeyPast& past = ledger_.past(slot);
+      // A light key of which nothing was to be read when its interval ended.
+      if (past.offered > 0 && rule.reads && ordinal == rule.reads_ordinal) await_read(rule, slot);
       past.offered += count.offered;
       past.admitted += count.admitted;
     }
@@ -440,13 +442,13 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
 
   if (rule.debt && next.ordinal != rule.span.ordinal) pay_debts(rule, next.ordinal);
   forget_idle(rule, next, now.monotonic);
-  if (next.ordinal != rule.span.ordinal) await_reads(rule);
+  if (next.ordinal != rule.span.ordinal) await_reads(rule, next.ordinal);
   rule.span = next;
 }
 
 // An interval ends: the keys that the store was told of are to be read one span later. Of the others nobody
 // need know anything, so that not all keys are looked at in this one moment.
-void Engine::await_reads(RuleState& rule) {
+void Engine::await_reads(RuleState& rule, Ordinal next) {
   const auto index = static_cast<RuleIndex>(&rule - rules_.data());
   // A log is exact on each node by itself; claims are a lease's own business.
   rule.reads = rule.algorithm != Algorithm::sliding_log && rule.algorithm != Algorithm::strict;
@@ -457,8 +459,8 @@ void Engine::await_reads(RuleState& rule) {
     KeySlot& slot = ledger_[rule.told[i]];
     if (slot.key == 0 || slot.rule != index || !slot.told)
       continue;  // forgotten, or back in another interval
-    // Counted in the interval that begins, by a worker that was early.
-    if (slot.current.ordinal > rule.span.ordinal) rule.told[kept++] = rule.told[i];
+    // Its interval has yet to end: a worker was early, or the clock has been set back.
+    if (slot.current.ordinal >= next) rule.told[kept++] = rule.told[i];
     if (rule.reads && slot.current.ordinal == rule.span.ordinal) await_read(rule, slot);
   }
   rule.told.resize(kept);

@@ -188,7 +188,7 @@ class Engine {
   void pay_debts(const RuleState& rule, Ordinal next);
   void note_told(KeySlot& slot, Ordinal ordinal);
   void await_read(RuleState& rule, KeySlot& slot);
-  void await_reads(RuleState& rule);
+  void await_reads(RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   bool ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept;

@@ -18,6 +18,11 @@
 /// window counts as nothing used. (A half that is exactly 32 turns old would be taken for the running one:
 /// then less is granted, and nothing is counted wrongly.)
 ///
+/// Two keys of one line that share 32 bits of their hash are taken for one by the common decision, as in
+/// shared/span_table.h; where they are of rules whose windows differ, what was used of the one may be
+/// forgotten for the other's. Among a million keys there is such a pair in a thousand runs, and nobody who
+/// does not know the hash's key can make one.
+///
 /// Protocol. The worker alone writes lines, holders and names, at any time; the controller reads them at any
 /// time. A lane is taken once, by a release store of its tag after its holder is written, and given up by
 /// nobody: only the whole table is emptied, by the controller, while the worker is known not to use it. What
@@ -98,17 +103,11 @@ class alignas(64) GrantTable {
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.
   class Lines;
-  Lines lines() noexcept;
+  Lines lines() const noexcept;
 
   /// The place of the key, or of one that shares its line and 32 bits of its hash; or nowhere.
   /// @param key  here as everywhere: a hash whose low 32 bits are not 0
-  Place locate(std::uint64_t key) const noexcept {
-    for (std::size_t line = home(key, homes_), last = line + probed_lines;; ++line) {
-      if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
-        return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
-      if (!is_full(lines_[line]) || line + 1 == last) return nowhere;
-    }
-  }
+  Place locate(std::uint64_t key) const noexcept;
   /// Whether the place is this key's. Touches more than its line.
   bool holds(Place place, std::uint64_t key) const noexcept { return holders_[place].key_high == key >> 32; }
   /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
@@ -241,21 +240,25 @@ class alignas(64) GrantTable {
 
 class GrantTable::Lines {
  public:
-  /// The common decision in one: finds the key and uses `weight` of its grant, if it is that much.
+  /// As GrantTable::locate().
+  Place locate(std::uint64_t key) const noexcept {
+    std::size_t line = home(key, homes);
+    unsigned lanes = lanes_with(lines[line], tag_of(key));
+    for (const std::size_t last = line + probed_lines - 1; lanes == 0;) [[unlikely]] {
+        if (!is_full(lines[line]) || line == last) return nowhere;
+        lanes = lanes_with(lines[++line], tag_of(key));
+      }
+    return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+  }
+  /// The common decision: uses `weight` of a key's grant, if it is that much.
   /// @param weight   1 … grant
   /// @param grant    what the worker may admit of the key in the window, all in all
   /// @param allowed  called where the grant would do: whether it may be used
   /// @return whether it has been
   template <typename Allowed>
-  bool use(std::uint64_t key, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window,
+  bool use(Place place, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window,
            Allowed&& allowed) const noexcept {
-    std::size_t line = home(key, homes);
-    unsigned lanes = lanes_with(lines[line], tag_of(key));
-    for (const std::size_t last = line + probed_lines - 1; lanes == 0;) [[unlikely]] {
-        if (!is_full(lines[line]) || line == last) return false;
-        lanes = lanes_with(lines[++line], tag_of(key));
-      }
-    std::atomic<std::uint32_t>& used = lines[line].used[__builtin_ctz(lanes)];
+    std::atomic<std::uint32_t>& used = lines[place / keys_per_line].used[place % keys_per_line];
     const std::uint32_t before = used.load(std::memory_order_relaxed);
     const std::uint32_t after = part_of(before, window) + (weight << window.shift);
     if (after > grant << window.shift || !allowed()) [[unlikely]]
@@ -272,7 +275,11 @@ class GrantTable::Lines {
   std::size_t homes;
 };
 
-inline GrantTable::Lines GrantTable::lines() noexcept { return Lines(lines_.data(), homes_); }
+inline GrantTable::Lines GrantTable::lines() const noexcept {
+  return Lines(const_cast<Line*>(lines_.data()), homes_);
+}
+
+inline GrantTable::Place GrantTable::locate(std::uint64_t key) const noexcept { return lines().locate(key); }
 
 template <typename Visitor>
 std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept {

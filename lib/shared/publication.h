@@ -71,6 +71,7 @@ class Publication {
   std::vector<std::uint32_t> grants;
   /// What all workers' grants come to at most, by rule: not to be drawn from cells of keys that are granted.
   std::vector<std::uint64_t> reserves;
+  std::vector<std::uint64_t> reserves_before;  ///< in the window before, which a worker may still count for
   /// Odd: the worker is to leave its grants alone; they are emptied before the next even one.
   std::vector<std::uint32_t> grant_turn_of_worker;
   /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
@@ -101,18 +102,28 @@ class Publication {
   /// The like, of keys refused in the span before, which has not been judged yet.
   KeyFilter::Bits refused = 0;
 
-  /// What may be drawn from a key's cell in a window: not what is granted, but half in any case.
-  /// @param window     the number of the window that the cell is of
-  /// @param state      find() of the key
-  std::uint64_t drawable(std::uint64_t allowance, RuleIndex rule, const KeyState* state,
-                         std::uint64_t window) const noexcept {
-    return is_granted(state, window) ? allowance - std::min(reserves[rule], allowance / 2) : allowance;
+  /// What workers may have used of a key in a window without drawing it, all together; 0: nobody had a grant.
+  /// @param state   find() of the key
+  /// @param window  of the rule: index into `windows`
+  /// @param number  of the window that the worker counts for, as WindowState::running_number
+  std::uint64_t reserve_of(const KeyState* state, RuleIndex rule, std::uint16_t window,
+                           std::uint64_t number) const noexcept {
+    if (state != nullptr && state->ungranted_since <= number) return 0;
+    return number == windows[window].running_number ? reserves[rule]
+                                                    : std::max(reserves[rule], reserves_before[rule]);
   }
-  /// Whether all that workers may have used of a key without drawing it is kept from being drawn: then who
-  /// does not use up his grant may draw the rest of it.
-  bool reserves_all(const KeyState* state, RuleIndex rule, std::uint64_t window) const noexcept {
+  /// What of an allowance may be drawn from the key's cell: not what is granted, but half in any case.
+  std::uint64_t drawable(std::uint64_t allowance, const KeyState* state, RuleIndex rule, std::uint16_t window,
+                         std::uint64_t number) const noexcept {
+    return allowance - std::min(reserve_of(state, rule, window, number), allowance / 2);
+  }
+  /// Whether there are grants of the key, and all that they come to is kept from being drawn: then who does
+  /// not use up his own may draw the rest of it.
+  bool reserves_all(const KeyState* state, RuleIndex rule, std::uint16_t window,
+                    std::uint64_t number) const noexcept {
     const std::uint64_t allowance = state != nullptr ? state->terms.allowance : defaults[rule].allowance;
-    return is_granted(state, window) && reserves[rule] <= allowance / 2;
+    const std::uint64_t reserve = reserve_of(state, rule, window, number);
+    return reserve > 0 && reserve <= allowance / 2;
   }
 
   /// Keys that differ from their rules' defaults.
@@ -138,9 +149,6 @@ class Publication {
   }
 
  private:
-  static bool is_granted(const KeyState* state, std::uint64_t window) noexcept {
-    return state == nullptr || state->ungranted_since > window;
-  }
   static std::uint32_t mark_of(std::uint64_t generation) noexcept {
     // No two that follow each other are equal, and none is 0.
     return static_cast<std::uint32_t>(generation % 0xffffffff) + 1;

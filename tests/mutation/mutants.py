@@ -383,10 +383,17 @@ MUTANTS = [
         "if (refused && here.grant != GrantTable::nowhere) {",
         "if (false) {",
     ),
+    whole(
+        "who is refused what others were granted is taken to have exceeded the limit",
+        "Grants.ABurstBelowTheLimitRefusesNothingInTheNextWindow",
+        "if (entry->refused + weight <= reserve - reserve / plane_.quiescence.workers()) return;",
+        "",
+        file="lib/dataplane/worker_core.cc",
+    ),
     worker(
         "what is granted may be drawn too",
         "Grant.AllWorkersTogetherNeverAdmitMoreThanTheLimit",
-        "return is_granted(state, window) ? allowance - std::min(reserves[rule], allowance / 2) : allowance;",
+        "return allowance - std::min(reserve_of(state, rule, window, number), allowance / 2);",
         "return allowance;",
         file="lib/shared/publication.h",
         units=WORKER,

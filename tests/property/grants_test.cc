@@ -392,6 +392,30 @@ TEST(Grants, AKeyInSteadyDemandLosesNothingToWorkersThatDoNotAsk) {
   node.expect_sound();
 }
 
+// One worker gets all of a key's requests; what the others were granted of it nobody uses. To be refused that
+// is not to have exceeded the limit.
+TEST(Grants, AnHonestBurstOnOneWorkerBlocksNobody) {
+  Rule rule = rule_of("user", Algorithm::cooldown, 1280);
+  rule.cooldown = 1500ms;
+  GrantedNode node({rule}, 4);
+  node.pass_second();
+  EXPECT_GE(node.ask(0, 0, "ann", 1270), 1280U - 1280 / 64);
+  node.ask(0, 0, "ann", 5);  // the refused ones, once again
+  node.pass_second();
+  EXPECT_EQ(node.ask(0, 0, "ann", 10), 10U);
+}
+
+TEST(Grants, ABurstBelowTheLimitRefusesNothingInTheNextWindow) {
+  GrantedNode node({rule_of("user", Algorithm::cooldown, 1280)}, 4);
+  node.pass_second();
+  node.pass(950ms);
+  node.ask(0, 0, "ann", 1270);
+  node.now = node.now + 60ms;
+  node.round();
+  node.report_all();
+  EXPECT_EQ(node.ask(0, 0, "ann", 10), 10U);
+}
+
 // What a key may not have.
 
 TEST(Grants, ABlockedKeyIsNotAdmittedAcrossTheEndsOfSpansAndWindows) {

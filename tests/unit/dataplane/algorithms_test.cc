@@ -94,6 +94,7 @@ struct Plane {
     next->table_of_worker = table_of_worker;
     next->grants.assign(rules.size(), 0);
     next->reserves.assign(rules.size(), 0);
+    next->reserves_before.assign(rules.size(), 0);
     next->grant_turn_of_worker.assign(cores.size(), 0);
     next->reset_keys(states.size());
     for (const KeyState& state : states) next->add_key(state);

@@ -86,6 +86,7 @@ struct Plane {
     next->table_of_worker.assign(cores.size(), table);
     next->grants.assign(rules.size(), grant);
     next->reserves.assign(rules.size(), grant * cores.size());
+    next->reserves_before.assign(rules.size(), 0);
     next->grant_turn_of_worker.assign(cores.size(), grant_turn);
     next->refused = refused;
     next->reset_keys(states.size());

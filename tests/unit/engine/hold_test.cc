@@ -338,5 +338,55 @@ TEST(HoldBack, AKeyThatTheStoreHasToldNothingOfForAnIntervalTakesNoMoreMemoryTha
   EXPECT_EQ(stored, counted + 300);
 }
 
+TEST(HoldBack, AStragglerThatMakesALightKeyHeavyHasItsIntervalRead) {
+  Rule rule = rule_of(1000);
+  rule.hold_back = 0.01;
+  rule.algorithm = Algorithm::fixed_window;
+  EngineNode node(std::vector<Rule>{rule});
+  Counters counters;
+  Duration at;
+  for (at = 100ms; at <= 2000ms; at += 100ms) {
+    node.step(at);
+    node.sync(counters, at + 5ms);
+    for (Ordinal second = 1000; second < 1005; ++second) counters.try_emplace({"~nodes", second}, 1);
+  }
+  node.count(2900ms, 3);
+  for (; at <= 3000ms; at += 100ms) {
+    node.step(at);
+    node.sync(counters, at + 5ms);
+  }
+  node.count(3000ms, 1);    // one worker is in the next interval already
+  node.count(2900ms, 900);  // another one was not
+  bool read = false;
+  for (const auto& write : node.step(3100ms))
+    read |= write.first == std::pair<std::string, Ordinal>{"login|a", 1002} && write.second == 0;
+  EXPECT_TRUE(read);
+}
+
+TEST(Debt, AClockSetBackOverABorderForgetsNone) {
+  Rule rule = rule_of(100);
+  rule.algorithm = Algorithm::fixed_window;
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters;
+  Duration at;
+  for (at = 100ms; at <= 1000ms; at += 100ms) node.step(at);
+  const auto step = [&](Duration now) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  };
+  node.count(1000ms, 60);
+  step(1100ms);
+  step(950ms);  // set back
+  step(1000ms);
+  step(1100ms);
+  counters[{"login|a", 1001}] += 100;  // others
+  node.count(1100ms, 5);
+  for (at = 1200ms; at <= 2200ms; at += 100ms) step(at);
+  std::uint64_t debt = 0;
+  node.engine.for_each_key([&](const KeyView& key) { debt = key.detail.debt; });
+  EXPECT_EQ(debt, 65U);
+}
+
 }  // namespace
 }  // namespace weir::testing

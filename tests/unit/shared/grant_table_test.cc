@@ -76,18 +76,17 @@ TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
   const GrantWindow window(9);
   const auto allowed = [] { return true; };
-  EXPECT_FALSE(table.lines().use(8, 1, 3, window, allowed));  // no such key
-  EXPECT_TRUE(table.lines().use(7, 2, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(7, 2, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(7, 1, 3, window, [] { return false; }));
-  EXPECT_TRUE(table.lines().use(7, 1, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(7, 1, 3, window, allowed));
+  EXPECT_TRUE(table.lines().use(place, 2, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(place, 2, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(place, 1, 3, window, [] { return false; }));
+  EXPECT_TRUE(table.lines().use(place, 1, 3, window, allowed));
+  EXPECT_FALSE(table.lines().use(place, 1, 3, window, allowed));
   EXPECT_EQ(table.used(place, window), 3U);
   // The largest grant there is, and a closed one.
-  EXPECT_TRUE(table.lines().use(7, GrantTable::most, GrantTable::most, GrantWindow(10), allowed));
-  EXPECT_FALSE(table.lines().use(7, 1, GrantTable::most, GrantWindow(10), allowed));
+  EXPECT_TRUE(table.lines().use(place, GrantTable::most, GrantTable::most, GrantWindow(10), allowed));
+  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(10), allowed));
   table.close(place, GrantWindow(11));
-  EXPECT_FALSE(table.lines().use(7, 1, GrantTable::most, GrantWindow(11), allowed));
+  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(11), allowed));
 }
 
 TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
