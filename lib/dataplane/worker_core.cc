@@ -2,6 +2,7 @@
 #include "dataplane/worker_core.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <memory>
 
@@ -571,6 +572,20 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
   if (touched.grant != GrantTable::nowhere) return true;
   if (!window_is_known(terms.window)) [[unlikely]]
     return false;
+  if (!draw(touched, planned, weight, terms, now)) return false;
+  // The processor may have been taken away between the look and the draw, for so long that the pool serves
+  // another window by now. Acquire: pairs with the fence in AllowancePool::clear(); who has drawn from a
+  // cleared cell sees that its window is over.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (window_is_known(terms.window)) [[likely]]
+    return true;
+  if (touched.entry != nullptr) take_credit(touched.place);
+  touched.drawn = 0;
+  return false;
+}
+
+bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
+                      const RuleTerms& terms, MonotonicTime now) noexcept {
   switch (terms.algorithm) {
     case Algorithm::cooldown:
       if (now < touched.blocked_until) return false;

@@ -182,6 +182,8 @@ class alignas(64) WorkerCore {
   bool window_is_known(std::uint16_t window) const noexcept;
   bool may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                  MonotonicTime now) noexcept;
+  bool draw(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
+            MonotonicTime now) noexcept;
   std::uint64_t take_credit(SpanTable::Place place) noexcept;
   bool draw_window(Touched& touched, std::uint64_t weight) noexcept;
   void charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept;

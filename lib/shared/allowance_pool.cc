@@ -66,6 +66,8 @@ bool AllowancePool::crowded() const noexcept {
 }
 
 void AllowancePool::clear() noexcept {
+  // Release: who draws from a cleared cell sees the publications from before; see WorkerCore::may_admit().
+  std::atomic_thread_fence(std::memory_order_release);
   const auto wipe = [](AllowanceCell* cells, std::size_t count) {
     for (AllowanceCell* cell = cells; cell != cells + count; ++cell) {
       cell->key.store(0, std::memory_order_relaxed);
