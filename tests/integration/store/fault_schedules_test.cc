@@ -194,6 +194,16 @@ class Schedule {
     nodes_[node] = std::make_unique<WatchedStore>(url_, config_);
   }
 
+  /// Waits for one failure more. To be down is not enough, where nothing may be under way: a connection that
+  /// has just been made is not up before its first answer has been read, which may lie there. A failure after
+  /// the network is severed tells that all of that is over: an attempt to connect has been turned away, or a
+  /// connection has ended, whose answers are read before its end is. (The first one told may be older.)
+  static bool has_failed_since(WatchedStore& node) {
+    const std::uint64_t failures = node.figures().failures;
+    return node.wait_until(
+        [failures](const StoreFigures& figures) { return !figures.up && figures.failures > failures; });
+  }
+
   void wipe() {
     if (story_ == Story::wiped) {
       // Nothing is under way then, in either direction: what has been acknowledged is lost, what has not is
@@ -201,7 +211,7 @@ class Schedule {
       network_.sever(door_);
       EXPECT_TRUE(network_.settle(door_)) << "the server does not take what is late";
       for (auto& node : nodes_)
-        if (!node->wait_until([](const StoreFigures& figures) { return !figures.up; })) return;
+        if (!has_failed_since(*node) || !has_failed_since(*node)) return;
     }
     client_.command({"FLUSHDB"});
     for (std::size_t node = 0; node < nodes; ++node) {
