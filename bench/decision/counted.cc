@@ -6,6 +6,7 @@
 //   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
 //   dense        a key of a rule without dimensions
+//   prefetch     a key that is about to be decided upon: asking for its line, no more
 //   three_rules  a whole request under three rules, matched and hashed; all keys granted or ready
 // Everything to be counted happens inside counted_work(), in virtual time and without a second thread; prints
 // "items N". See tests/instructions.
@@ -55,6 +56,7 @@ struct Work {
   Worker& worker;
   std::vector<Key> keys;
   std::vector<Request> requests;
+  bool only_prefetch = false;
 };
 
 Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
@@ -78,7 +80,10 @@ std::uint64_t decide(Work& work, MonotonicTime now) {
 
 // Called by name from outside: see tests/instructions.
 extern "C" [[gnu::noinline]] std::uint64_t counted_work(Work& work, MonotonicTime now) {
-  return decide(work, now);
+  if (!work.only_prefetch) return decide(work, now);
+  for (std::size_t i = 0; i < work.keys.size(); i += burst)
+    work.worker.prefetch(std::span(work.keys).subspan(i, burst));
+  return work.keys.size();
 }
 
 int main(int argc, char** argv) {
@@ -109,7 +114,7 @@ int main(int argc, char** argv) {
       request.headers = std::span(&headers[i], 1);
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
-             what == "blocked" || sprays) {
+             what == "blocked" || what == "prefetch" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
       work.keys.push_back(
@@ -118,7 +123,8 @@ int main(int argc, char** argv) {
     if (what == "ready" || what == "first_touch")
       for (Key& key : work.keys) key.weight = 4096;
   } else {
-    std::fprintf(stderr, "usage: %s granted|ready|first_touch|sprayed|blocked|dense|three_rules\n", argv[0]);
+    std::fprintf(stderr, "usage: %s granted|ready|first_touch|sprayed|blocked|dense|prefetch|three_rules\n",
+                 argv[0]);
     return 2;
   }
 
@@ -140,6 +146,7 @@ int main(int argc, char** argv) {
   if (what != "first_touch") decide(work, at(now).monotonic);
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
+  work.only_prefetch = what == "prefetch";
   const std::uint64_t admitted = counted_work(work, at(now).monotonic);
   if (admitted != (what == "blocked" ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "shared/heaviness.h"
 
 namespace weir {
@@ -244,7 +245,7 @@ void Controller::drain(std::size_t index) {
                        .admitted = counted.admitted,
                        .refused_at = counted.refused_at};
     if (counted.credit != 0) {
-      if (counted.cell != nullptr) __builtin_prefetch(counted.cell, 1);
+      if (counted.cell != nullptr) prefetch_to_write(counted.cell);
       credits[unused++] = {counted.key, counted.credit, counted.allowance, counted.cell, counted.rule};
     }
     if (count == counts.size()) take_some();

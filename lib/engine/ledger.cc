@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/ledger.h"
+#include "base/prefetch.h"
 
 #include <cassert>
 #include <cstddef>
@@ -24,7 +25,7 @@ void Ledger::prefetch_detail(SlotIndex slot) const noexcept {
   // As far as an answer of the store reaches.
   const auto* const end = reinterpret_cast<const std::byte*>(&detail.refused);
   for (const auto* line = reinterpret_cast<const std::byte*>(&detail); line < end; line += 64)
-    __builtin_prefetch(line, 1);
+    prefetch_to_write(line);
 }
 
 SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t nodes) {

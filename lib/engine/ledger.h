@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/huge_array.h"
+#include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "engine/demand.h"
 #include "engine/lease.h"
@@ -185,7 +186,7 @@ class Ledger {
   SlotIndex find(std::uint64_t key) const noexcept;
   /// For keys that will be looked for soon, far apart in time: has what find() reads first brought near;
   /// the slot of what is then found, most probably the key's; and that slot's detail.
-  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&index_[home(key)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_read(&index_[home(key)]); }
   SlotIndex prefetch_slot(std::uint64_t key) const noexcept {
     std::size_t i = home(key);
     while (!index_[i].is_free() && index_[i].tag != tag_of(key)) i = next(i);
@@ -193,7 +194,7 @@ class Ledger {
     prefetch_slot(index_[i].slot());
     return index_[i].slot();
   }
-  void prefetch_slot(SlotIndex slot) const noexcept { __builtin_prefetch(&slots_[slot], 1); }
+  void prefetch_slot(SlotIndex slot) const noexcept { prefetch_to_write(&slots_[slot]); }
   void prefetch_detail(SlotIndex slot) const noexcept;
   void prefetch_name(SlotIndex slot) const noexcept { names_.prefetch(pasts_[slot].name); }
   /// What an answer of the store changes of a key.
@@ -207,7 +208,7 @@ class Ledger {
     prefetch_detail(slot);
     prefetch_past(slot);
   }
-  void prefetch_past(SlotIndex slot) const noexcept { __builtin_prefetch(&pasts_[slot], 1); }
+  void prefetch_past(SlotIndex slot) const noexcept { prefetch_to_write(&pasts_[slot]); }
 
   /// A fresh slot for a key that has none, or `none` when all are taken. @pre key != 0
   SlotIndex insert(std::uint64_t key, std::string_view name, std::uint32_t nodes);

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace weir {
 
 class NamePool {
@@ -31,7 +33,7 @@ class NamePool {
   /// Valid until it is removed.
   std::string_view text(Name name) const noexcept;
 
-  void prefetch(Name name) const noexcept { __builtin_prefetch(at(name)); }
+  void prefetch(Name name) const noexcept { prefetch_to_read(at(name)); }
 
   std::size_t memory() const noexcept { return chunks_.size() * units_of_chunk * unit; }
 

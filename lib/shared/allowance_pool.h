@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 
+#include "base/prefetch.h"
 #include "weir/time.h"
 
 namespace weir {
@@ -93,7 +94,7 @@ class AllowancePool {
       if (cells_[i].key.load(std::memory_order_relaxed) != 0) visit(cells_[i]);
     for (std::size_t i = 0; i <= sketch_mask_; ++i) visit(sketch_[i]);
   }
-  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&cells_[home(key)], 1); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&cells_[home(key)]); }
 
   /// Whether so many cells are taken that keys may soon find none, as far as a sample tells. Any thread.
   bool crowded() const noexcept;

@@ -42,6 +42,7 @@
 #include <span>
 
 #include "base/huge_array.h"
+#include "base/prefetch.h"
 #include "shared/key_filter.h"
 #include "weir/rule.h"
 
@@ -98,7 +99,7 @@ class alignas(64) GrantTable {
 
   /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used.
   void touch_pages() noexcept;
-  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&lines_[home(key, homes_)], 1); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "shared/allowance_pool.h"
 #include "shared/key_filter.h"
@@ -139,7 +140,7 @@ class Publication {
   /// @pre fewer keys than made room for, each once
   void add_key(const KeyState& state) noexcept;
   /// The key's entry, or nullptr: then its rule's default holds.
-  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&keys_[key & mask_]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_read(&keys_[key & mask_]); }
   const KeyState* find(std::uint64_t key) const noexcept {
     for (std::size_t i = key & mask_;; i = (i + 1) & mask_) {
       const KeyState& state = keys_[i];

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "base/huge_array.h"
+#include "base/prefetch.h"
 #include "shared/allowance_pool.h"
 #include "weir/rule.h"
 #include "weir/time.h"
@@ -109,8 +110,8 @@ class alignas(64) SpanTable {
   /// counts here.
   void touch_pages() noexcept;
 
-  void prefetch(std::uint64_t key) const noexcept { __builtin_prefetch(&lines_[home(key, homes_)], 1); }
-  void prefetch_entry(Place place) const noexcept { __builtin_prefetch(&entries_[entry_of(place)], 1); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
+  void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[entry_of(place)]); }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.
@@ -289,7 +290,7 @@ class alignas(64) SpanTable {
     return place / lanes_per_line * keys_per_line + lane_of(place);
   }
   void prefetch_both(Place place) const noexcept {
-    __builtin_prefetch(&line_of(place), 1);
+    prefetch_to_write(&line_of(place));
     prefetch_entry(place);
   }
   bool has_room_for(std::span<const std::byte> name) const noexcept;

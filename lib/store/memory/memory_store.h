@@ -17,6 +17,7 @@
 
 #include "base/huge_array.h"
 #include "base/keyed_hash.h"
+#include "base/prefetch.h"
 #include "store/store.h"
 
 namespace weir {
@@ -85,7 +86,7 @@ class MemoryCounters {
     Counter* find(const Digest128& name) noexcept;
     /// The same, made where there is none.
     Counter& make(const Digest128& name);
-    void prefetch(const Digest128& name) const noexcept { __builtin_prefetch(&counters_[home(name)], 1); }
+    void prefetch(const Digest128& name) const noexcept { prefetch_to_write(&counters_[home(name)]); }
     std::size_t living(Death now) const noexcept;
     /// Places for an interval with as many counters as this one.
     std::size_t fitting_places() const noexcept { return used_ + used_ / 2 + used_ / 8 + 1; }
