@@ -128,7 +128,9 @@ void WorkerCore::take_up_grants() noexcept {
   }
   for (std::size_t rule = 0; rule < rule_grants_.size(); ++rule) {
     const GrantClock& clock = grant_clocks_[plane_.terms[rule].window];
-    rule_grants_[rule] = {clock.holds ? publication_->grants[rule] : 0, clock.window};
+    Grant& grant = rule_grants_[rule];
+    grant.most = clock.holds ? publication_->grants[rule] : 0;
+    grant.window = clock.window;
   }
   any_ungranted_ = refused_ != 0 || publication_->ungranted_keys() > 0;
 }
@@ -245,7 +247,20 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
 
 void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
   if (publication_ == nullptr) return;
-  for (const Key& key : keys) prefetch_line(key.hash_, key.rule_);
+  const GrantTable::Lines grants = grants_.lines();
+  const SpanTable::Lines entries = table_->lines();
+  RuleIndex rule = no_rule;
+  bool by_grants = false;
+  for (const Key& key : keys) {
+    if (key.rule_ != rule) [[unlikely]] {
+      rule = key.rule_;
+      by_grants = rule_grants_[rule].most > 0 && !rule_grants_[rule].entries_first;
+    }
+    if (by_grants)
+      grants.prefetch(key.hash_);
+    else
+      entries.prefetch(key.hash_);
+  }
 }
 
 void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
@@ -260,101 +275,156 @@ void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
   admit_keys_of_burst(keys, now, verdicts);
 }
 
-// Admits out of grants what they are enough for. A loop of its own: what it needs fits into registers.
-// @return how many keys are left, named in `others`
-std::size_t WorkerCore::use_grants(std::span<const Key> keys, std::span<Verdict> verdicts,
-                                   std::array<std::uint8_t, burst_size>& others) noexcept {
-  const GrantTable::Lines lines = grants_.lines();
-  // All lines are asked for before any is waited for.
-  std::array<GrantTable::Place, burst_size> places;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    places[i] = rule_grants_[keys[i].rule_].most > 0 ? lines.locate(keys[i].hash_) : GrantTable::nowhere;
-  RuleIndex rule = no_rule;
-  std::uint64_t rule_weight = 0;
-  Grant grant;
-  std::uint64_t admitted = 0;
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Key& key = keys[i];
-    if (key.rule_ != rule) [[unlikely]] {
-      if (admitted > 0) count_granted(rule, std::exchange(admitted, 0));
-      rule = key.rule_;
-      rule_weight = plane_.terms[rule].weight;
-      grant = rule_grants_[rule];
-    }
-    others[left] = static_cast<std::uint8_t>(i);
-    verdicts[i] = Verdict::admit;
-    if (places[i] == GrantTable::nowhere) {
-      ++left;
-      continue;
-    }
-    const std::uint64_t weight = rule_weight * key.weight;
-    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-    const bool taken = weight - 1 < grant.most && places[i] != GrantTable::nowhere &&
-                       lines.use(places[i], static_cast<std::uint32_t>(weight), grant.most, grant.window,
-                                 [&] { return !is_ungranted(key.hash_); });
-    admitted += taken;
-    left += !taken;
-  }
-  if (admitted > 0) count_granted(rule, admitted);
-  return left;
-}
+// A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
+// left: what it needs fits into registers, and all lines are asked for before any is waited for.
+struct WorkerCore::Run {
+  explicit Run(std::span<const Key> some) noexcept : keys(some), rule(some[0].rule_) {}
+  std::size_t admitted() const noexcept { return keys.size() - left; }
 
-void WorkerCore::count_granted(RuleIndex rule, std::uint64_t requests) noexcept {
-  count_admitted(rule, requests);
-  table_->counted_beside = true;
-}
+  std::span<const Key> keys;
+  RuleIndex rule;
+  std::size_t left = 0;                            // keys that no stage has admitted …
+  std::array<std::uint8_t, burst_size> at;         // … and which
+  std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the run
+};
+
+/// Which keys a stage looks at: at first all that are there, then those that are left.
+enum class WorkerCore::Stage : std::uint8_t { first, second };
 
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                                      std::span<Verdict> verdicts) noexcept {
-  struct Closer {
-    std::uint32_t index;
-    SpanTable::Place place;
-  };
-  std::array<Closer, burst_size> closer;  // those that need a closer look
-  std::size_t count = 0;
-  std::array<std::uint8_t, burst_size> others;
-  const std::size_t left = use_grants(keys, verdicts, others);
-  // Keys of one rule come together as a rule: its weight is looked up, and its counters written, once for
-  // all.
-  RuleIndex rule = no_rule;
-  std::uint64_t rule_weight = 0;
-  std::uint64_t admitted = 0;
-  const SpanTable::Lines lines = table_->lines();
-  const std::uint32_t generation = generation_;
-  for (std::size_t i = 0; i < left; ++i) {
-    const Key& key = keys[others[i]];
-    if (key.rule_ != rule) [[unlikely]] {
-      if (admitted > 0) count_admitted(rule, std::exchange(admitted, 0));
-      rule = key.rule_;
-      rule_weight = plane_.terms[rule].weight;
-    }
-    bool taken;
+  std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
+  while (!keys.empty()) {
+    std::size_t count = 1;
+    while (count < keys.size() && keys[count].rule_ == keys[0].rule_) ++count;
+    Run run(keys.first(count));
+    admit_run(run);
+    if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
+    if (run.left > 0) look_closely(run, now, verdicts);
+    keys = keys.subspan(count);
+    verdicts = verdicts.subspan(count);
+  }
+}
+
+void WorkerCore::admit_run(Run& run) noexcept {
+  if (plane_.terms[run.rule].dense) return take_dense(run);
+  Grant& grant = rule_grants_[run.rule];
+  if (grant.most == 0) return take_from_entries<Stage::first>(run);
+  // Where nearly all keys have used up their grants, looking there first would be in vain. Else it is first,
+  // as it is the grants' lines that have been asked for.
+  const std::size_t few = run.keys.size() / 8;
+  if (grant.entries_first) {
+    take_from_entries<Stage::first>(run);
+    grant.entries_first = run.left <= few;
+    if (run.left > 0) use_grants<Stage::second>(run);
+  } else {
+    use_grants<Stage::first>(run);
+    grant.entries_first = run.admitted() <= few;
+    if (run.left > 0) take_from_entries<Stage::second>(run);
+  }
+}
+
+template <WorkerCore::Stage stage>
+void WorkerCore::use_grants(Run& run) noexcept {
+  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
+  if (any_ungranted_)
+    use_grants<stage, true>(run);
+  else
+    use_grants<stage, false>(run);
+  if (run.left < count) table_->counted_beside = true;
+}
+
+template <WorkerCore::Stage stage, bool some_ungranted>
+void WorkerCore::use_grants(Run& run) noexcept {
+  const GrantTable::Lines lines = grants_.lines();
+  const GrantWindow window = rule_grants_[run.rule].window;
+  const std::uint32_t most = rule_grants_[run.rule].most;
+  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  const Key* const keys = run.keys.data();
+  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
+  const auto at = [&](std::size_t i) { return stage == Stage::first ? i : run.at[i]; };
+  std::array<GrantTable::Place, burst_size> places;
+  for (std::size_t i = 0; i < count; ++i) places[i] = lines.locate(keys[at(i)].hash_);
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Key& key = keys[at(i)];
     const std::uint64_t weight = rule_weight * key.weight;
+    run.at[left] = static_cast<std::uint8_t>(at(i));
+    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+    if (places[i] == GrantTable::nowhere || weight - 1 >= most || (some_ungranted && is_ungranted(key.hash_)))
+        [[unlikely]] {
+      ++left;
+      continue;
+    }
+    left += !lines.use(places[i], static_cast<std::uint32_t>(weight), most, window);
+  }
+  run.left = left;
+}
+
+template <WorkerCore::Stage stage>
+void WorkerCore::take_from_entries(Run& run) noexcept {
+  const SpanTable::Lines lines = table_->lines();
+  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  const std::uint32_t generation = generation_;
+  const Key* const keys = run.keys.data();
+  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = stage == Stage::first ? i : run.at[i];
+    bool taken;
     const SpanTable::Place place =
-        key.dense_ ? lines.take(table_->place_of_rule(rule), key.hash_, weight, generation, taken)
-                   : lines.locate_and_take(key.hash_, weight, generation, taken);
-    admitted += taken;
+        lines.locate_and_take(keys[at].hash_, rule_weight * keys[at].weight, generation, taken);
     if (taken) [[likely]]
       continue;
-    closer[count++] = {others[i], place};
-    prefetch_beyond_line(key.hash_, place, rule);
+    run.place[at] = place;
+    run.at[left++] = static_cast<std::uint8_t>(at);
   }
-  if (admitted > 0) count_admitted(rule, admitted);
+  run.left = left;
+}
 
-  for (std::size_t i = 0; i < count; ++i) {
-    const Key& key = keys[closer[i].index];
+// Keys of a rule without dimensions: nearly always the one that is the rule's own, and enough ready for all.
+void WorkerCore::take_dense(Run& run) noexcept {
+  const SpanTable::Place own = table_->place_of_rule(run.rule);
+  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  std::uint64_t weight = 0;
+  std::uint32_t other = 0;
+  for (const Key& key : run.keys) {
+    weight += key.weight;
+    other |= (key.weight == 0) | !key.dense_;
+  }
+  if (other == 0 && table_->has_ready(own, rule_keys_[run.rule], rule_weight * weight, generation_))
+      [[likely]] {
+    table_->take_ready(own, rule_weight * weight);
+    return;
+  }
+  const SpanTable::Lines lines = table_->lines();
+  for (std::size_t i = 0; i < run.keys.size(); ++i) {
+    const Key& key = run.keys[i];
+    bool taken;
+    const SpanTable::Place place =
+        key.dense_ ? lines.take(own, key.hash_, rule_weight * key.weight, generation_, taken)
+                   : lines.locate_and_take(key.hash_, rule_weight * key.weight, generation_, taken);
+    if (taken) continue;
+    run.place[i] = place;
+    run.at[run.left++] = static_cast<std::uint8_t>(i);
+  }
+}
+
+void WorkerCore::look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+  for (std::size_t i = 0; i < run.left; ++i)
+    prefetch_beyond_line(run.keys[run.at[i]].hash_, run.place[run.at[i]], run.rule);
+  for (std::size_t i = 0; i < run.left; ++i) {
+    const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];
     plan.count = 1;
-    plan.keys[0] = {key.hash_, closer[i].place, key.rule_, key.dense_};
+    plan.keys[0] = {key.hash_, run.place[run.at[i]], key.rule_, key.dense_};
     const auto name_of = [&](RuleIndex) {
       key_bytes_.clear();
       if (!key.dense_) key_bytes_.add_text(key.value);
       return key_bytes_.bytes();
     };
-    verdicts[closer[i].index] = key.weight == 0
-                                    ? peek(plan.keys[0], name_of(key.rule_), now).verdict
-                                    : decide(plan, key.weight, now, Detail::verdicts, name_of).verdict;
+    verdicts[run.at[i]] = key.weight == 0 ? peek(plan.keys[0], name_of(key.rule_), now).verdict
+                                          : decide(plan, key.weight, now, Detail::verdicts, name_of).verdict;
   }
 }
 

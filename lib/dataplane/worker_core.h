@@ -109,8 +109,11 @@ class alignas(64) WorkerCore {
   /// What a worker may admit of each of a rule's keys without asking, and how that is told in its grants.
   struct Grant {
     std::uint32_t most = 0;
+    bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
     GrantWindow window;
   };
+  struct Run;
+  enum class Stage : std::uint8_t;
 
   /// Which windows this worker has used its grants in. It counts them itself, because it may miss some: a
   /// half of a lane must not be used again before the controller has seen it, which it has when it hands over
@@ -155,11 +158,17 @@ class alignas(64) WorkerCore {
   Decision decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                           NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
-  std::size_t use_grants(std::span<const Key> keys, std::span<Verdict> verdicts,
-                         std::array<std::uint8_t, burst_size>& others) noexcept;
-  void count_granted(RuleIndex rule, std::uint64_t requests) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                            std::span<Verdict> verdicts) noexcept;
+  void admit_run(Run& run) noexcept;
+  template <Stage stage>
+  void use_grants(Run& run) noexcept;
+  template <Stage stage, bool some_ungranted>
+  void use_grants(Run& run) noexcept;
+  template <Stage stage>
+  void take_from_entries(Run& run) noexcept;
+  void take_dense(Run& run) noexcept;
+  void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
 
   template <typename NameOf>

@@ -45,8 +45,8 @@ GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
     while (line.tags[lane].load(std::memory_order_relaxed) != 0) ++lane;
     const Place place = place_at(at, lane);
     if (!name.empty()) std::memcpy(&names_[offset], name.data(), name.size());
-    holders_[place] = {static_cast<std::uint32_t>(key >> 32), offset, static_cast<std::uint16_t>(name.size()),
-                       rule};
+    holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), offset,
+                                 static_cast<std::uint16_t>(name.size()), rule};
     // Release: who sees the tag sees whose it is.
     line.tags[lane].store(tag_of(key), std::memory_order_release);
     // What follows only says where to look, and how much room there is: relaxed.
@@ -65,11 +65,12 @@ void GrantTable::clear() noexcept {
   for (std::size_t line = 0; line < lines_.size(); ++line)
     for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
       lines_[line].tags[lane].store(0, std::memory_order_relaxed);
-      lines_[line].used[lane].store(0, std::memory_order_relaxed);
+      for (std::atomic<std::uint16_t>& half : lines_[line].used[lane])
+        half.store(0, std::memory_order_relaxed);
     }
   for (std::size_t group = 0; group < in_use_.size(); ++group)
     in_use_[group].store(0, std::memory_order_relaxed);
-  std::fill_n(seen_.data(), seen_.size(), 0);
+  std::fill_n(seen_.data(), seen_.size(), std::array<std::uint16_t, 2>{});
   names_used_.store(0, std::memory_order_relaxed);
   held_.store(0, std::memory_order_relaxed);
 }

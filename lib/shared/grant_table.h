@@ -16,7 +16,8 @@
 /// may not have taken yet. The worker numbers the windows that it uses its grants in: the number's lowest bit
 /// says which half of the lane is a window's, and the half begins with the next four; whatever is of another
 /// window counts as nothing used. (A half that is exactly 32 turns old would be taken for the running one:
-/// then less is granted, and nothing is counted wrongly.)
+/// then less is granted, and nothing is counted wrongly.) Halves are words of their own: so the common
+/// decision neither shifts nor masks.
 ///
 /// Two keys of one line that share 32 bits of their hash are taken for one by the common decision, as in
 /// shared/span_table.h; where they are of rules whose windows differ, what was used of the one may be
@@ -35,6 +36,7 @@
 #include <emmintrin.h>
 #endif
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -48,18 +50,14 @@
 
 namespace weir {
 
-/// How lanes tell a window: by the worker's number of it. Where the half that is the window's lies in a word,
-/// and what it begins with.
+/// How lanes tell a window: by the worker's number of it. Which half is the window's, and what it begins
+/// with.
 struct GrantWindow {
-  std::uint32_t shift = 0;
-  std::uint32_t half = 0xffff;
+  std::uint32_t half = 0;
   std::uint32_t stamp = 0;
 
   GrantWindow() noexcept = default;
-  explicit GrantWindow(std::uint32_t number) noexcept
-      : shift((number & 1) * 16),
-        half(std::uint32_t{0xffff} << shift),
-        stamp((number >> 1 & 0xf) << (shift + 12)) {}
+  explicit GrantWindow(std::uint32_t number) noexcept : half(number & 1), stamp((number >> 1 & 0xf) << 12) {}
 };
 
 /// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, and a key
@@ -110,28 +108,29 @@ class alignas(64) GrantTable {
   /// @param key  here as everywhere: a hash whose low 32 bits are not 0
   Place locate(std::uint64_t key) const noexcept;
   /// Whether the place is this key's. Touches more than its line.
-  bool holds(Place place, std::uint64_t key) const noexcept { return holders_[place].key_high == key >> 32; }
+  bool holds(Place place, std::uint64_t key) const noexcept {
+    return holders_[index_of(place)].key_high == key >> 32;
+  }
   /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
   Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
 
   /// What has been used in the window; more than any grant once the place is closed.
   std::uint32_t used(Place place, const GrantWindow& window) const noexcept {
-    return used_in(word(place).load(std::memory_order_relaxed), window);
+    return used_in(half(place, window).load(std::memory_order_relaxed), window);
   }
   /// Uses so much of the grant. @pre used() + weight is at most `most`
   void use(Place place, std::uint32_t weight, const GrantWindow& window) noexcept {
-    std::atomic<std::uint32_t>& used = word(place);
-    const std::uint32_t before = used.load(std::memory_order_relaxed);
-    used.store(with(before, window, used_in(before, window) + weight), std::memory_order_relaxed);
+    std::atomic<std::uint16_t>& half = this->half(place, window);
+    const std::uint32_t used = used_in(half.load(std::memory_order_relaxed), window);
+    half.store(of_window(used + weight, window), std::memory_order_relaxed);
   }
   /// Nothing more is admitted out of the grant in this window. @return what had been used
   /// @pre is not closed
   std::uint32_t close(Place place, const GrantWindow& window) noexcept {
-    std::atomic<std::uint32_t>& used = word(place);
-    const std::uint32_t before = used.load(std::memory_order_relaxed);
-    const std::uint32_t count = used_in(before, window);
-    used.store(with(before, window, count | closed), std::memory_order_relaxed);
-    return count;
+    std::atomic<std::uint16_t>& half = this->half(place, window);
+    const std::uint32_t used = used_in(half.load(std::memory_order_relaxed), window);
+    half.store(of_window(used | closed, window), std::memory_order_relaxed);
+    return used;
   }
 
   /// Keys that the worker has refused since it took up its span table. Written by the worker, read by the
@@ -164,11 +163,13 @@ class alignas(64) GrantTable {
   static constexpr std::size_t name_bytes_per_key = 40;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
-  static constexpr std::uint32_t stamps = 0xf000f000;
+  static constexpr std::uint32_t stamps = 0xf000;
+  // Numbers of a line's places, which are so the numbers of its words; the second eight are no places.
+  static constexpr std::size_t words_per_line = 16;
 
   struct alignas(64) Line {
     std::atomic<std::uint32_t> tags[keys_per_line];  ///< 0: free
-    std::atomic<std::uint32_t> used[keys_per_line];
+    std::atomic<std::uint16_t> used[keys_per_line][2];
   };
   static_assert(sizeof(Line) == 64);
   /// Written once, before the tag.
@@ -183,19 +184,13 @@ class alignas(64) GrantTable {
   static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
   }
-  /// The part of a word that is the window's, less its stamp, in place; 0 where it is of another window.
-  static std::uint32_t part_of(std::uint32_t word, const GrantWindow& window) noexcept {
-    const std::uint32_t part = (word ^ window.stamp) & window.half;
-    return (part & stamps) == 0 ? part : 0;
+  /// What a half says of the window: nothing used where it is of another one.
+  static std::uint32_t used_in(std::uint32_t half, const GrantWindow& window) noexcept {
+    const std::uint32_t used = half ^ window.stamp;
+    return (used & stamps) == 0 ? used : 0;
   }
-  static std::uint32_t used_in(std::uint32_t word, const GrantWindow& window) noexcept {
-    return part_of(word, window) >> window.shift;
-  }
-  static std::uint32_t with_part(std::uint32_t word, const GrantWindow& window, std::uint32_t part) noexcept {
-    return (word & ~window.half) | window.stamp | part;
-  }
-  static std::uint32_t with(std::uint32_t word, const GrantWindow& window, std::uint32_t used) noexcept {
-    return with_part(word, window, used << window.shift);
+  static std::uint16_t of_window(std::uint32_t used, const GrantWindow& window) noexcept {
+    return static_cast<std::uint16_t>(used | window.stamp);
   }
   /// One bit for each of the line's keys with this tag; without branches. The worker's own: whatever it reads
   /// here nobody else writes.
@@ -219,13 +214,17 @@ class alignas(64) GrantTable {
     return line.tags[keys_per_line - 1].load(std::memory_order_relaxed) != 0;
   }
   static Place place_at(std::size_t line, std::size_t lane) noexcept {
-    return static_cast<Place>(line * keys_per_line + lane);
+    return static_cast<Place>(line * words_per_line + lane);
   }
-  std::atomic<std::uint32_t>& word(Place place) noexcept {
-    return lines_[place / keys_per_line].used[place % keys_per_line];
+  /// Where what belongs to a place lies beside the lines.
+  static std::size_t index_of(Place place) noexcept {
+    return place / words_per_line * keys_per_line + place % words_per_line;
   }
-  const std::atomic<std::uint32_t>& word(Place place) const noexcept {
-    return lines_[place / keys_per_line].used[place % keys_per_line];
+  const std::atomic<std::uint16_t>& half(Place place, const GrantWindow& window) const noexcept {
+    return lines_[place / words_per_line].used[place % words_per_line][window.half];
+  }
+  std::atomic<std::uint16_t>& half(Place place, const GrantWindow& window) noexcept {
+    return lines_[place / words_per_line].used[place % words_per_line][window.half];
   }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
 
@@ -234,13 +233,14 @@ class alignas(64) GrantTable {
   HugeArray<Holder> holders_;
   HugeArray<std::byte> names_;
   HugeArray<std::atomic<std::uint64_t>> in_use_;  // a bit for each line that holds a key. The worker writes
-  HugeArray<std::uint32_t> seen_;                 // by place, of what is used. The controller's
+  HugeArray<std::array<std::uint16_t, 2>> seen_;  // of what is used. The controller's
   alignas(64) std::atomic<std::uint32_t> held_{0};
   std::atomic<std::uint32_t> names_used_{0};
 };
 
 class GrantTable::Lines {
  public:
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// As GrantTable::locate().
   Place locate(std::uint64_t key) const noexcept {
     std::size_t line = home(key, homes);
@@ -251,26 +251,28 @@ class GrantTable::Lines {
       }
     return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
   }
-  /// The common decision: uses `weight` of a key's grant, if it is that much.
-  /// @param weight   1 … grant
-  /// @param grant    what the worker may admit of the key in the window, all in all
-  /// @param allowed  called where the grant would do: whether it may be used
+  /// The common decision: uses `weight` of a key's grant, if it is that much. Without a branch on that, which
+  /// could not be foreseen.
+  /// @param weight  1 … grant
+  /// @param grant   what the worker may admit of the key in the window, all in all
   /// @return whether it has been
-  template <typename Allowed>
-  bool use(Place place, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window,
-           Allowed&& allowed) const noexcept {
-    std::atomic<std::uint32_t>& used = lines[place / keys_per_line].used[place % keys_per_line];
-    const std::uint32_t before = used.load(std::memory_order_relaxed);
-    const std::uint32_t after = part_of(before, window) + (weight << window.shift);
-    if (after > grant << window.shift || !allowed()) [[unlikely]]
-      return false;
-    used.store(with_part(before, window, after), std::memory_order_relaxed);
-    return true;
+  bool use(Place place, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) const noexcept {
+    std::atomic<std::uint16_t>& half = this->half(place, window);
+    const std::uint32_t before = half.load(std::memory_order_relaxed);
+    const std::uint32_t used = used_in(before, window) + weight;
+    const std::uint32_t too_much = 0U - ((grant - used) >> 31);  // all bits or none
+    const std::uint32_t after = used | window.stamp;
+    half.store(static_cast<std::uint16_t>(after ^ ((after ^ before) & too_much)), std::memory_order_relaxed);
+    return too_much == 0;
   }
 
  private:
   friend class GrantTable;
   Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+  /// As GrantTable::half(), without taking the place's number apart.
+  std::atomic<std::uint16_t>& half(Place place, const GrantWindow& window) const noexcept {
+    return (&lines[0].used[0][window.half])[std::size_t{place} * 2];
+  }
 
   Line* lines;
   std::size_t homes;
@@ -291,18 +293,21 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
       const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(used));
       const Line& line = lines_[at];
       for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
-        const Place place = place_at(at, lane);
-        const std::uint32_t now = line.used[lane].load(std::memory_order_relaxed);
-        if (now == seen_[place]) continue;
+        const std::size_t index = at * keys_per_line + lane;
+        const std::uint16_t halves[2] = {line.used[lane][0].load(std::memory_order_relaxed),
+                                         line.used[lane][1].load(std::memory_order_relaxed)};
+        std::array<std::uint16_t, 2>& seen = seen_[index];
+        if (halves[0] == seen[0] && halves[1] == seen[1]) continue;
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
-        const Holder& holder = holders_[place];
+        const Holder& holder = holders_[index];
         const GrantWindow& window = windows[holder.rule];
-        if (((now ^ window.stamp) & window.half & stamps) != 0) continue;
+        const std::uint16_t now = halves[window.half];
+        if (((now ^ window.stamp) & stamps) != 0) continue;
         const std::uint32_t count = used_in(now, window) & most;
-        const std::uint32_t before = used_in(seen_[place], window) & most;
-        seen_[place] = with(seen_[place], window, used_in(now, window));
+        const std::uint32_t before = used_in(seen[window.half], window) & most;
+        seen[window.half] = now;
         if (count == before) continue;
         ++visited;
         visit(GrantUse{.key = std::uint64_t{holder.key_high} << 32 | tag,

@@ -323,6 +323,7 @@ class alignas(64) SpanTable {
 
 class SpanTable::Lines {
  public:
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// The common decision in one: finds the key, and takes `weight` of what is ready under the publication, if
   /// it is that much.
   /// @param taken  whether; else look further

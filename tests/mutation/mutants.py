@@ -331,8 +331,20 @@ MUTANTS = [
     worker(
         "a burst's keys are decided upon without their rules' weight",
         "Keys.AreDecidedUponAsOneAfterTheOther",
-        "const std::uint64_t weight = rule_weight * key.weight;\n    const SpanTable::Place",
-        "const std::uint64_t weight = key.weight;\n    const SpanTable::Place",
+        "rule_weight * keys[at].weight, generation",
+        "0 * rule_weight + keys[at].weight, generation",
+    ),
+    worker(
+        "a burst's keys use their grants without their rules' weight",
+        "Grant.ABurstOfKeysUsesItWithTheirRulesWeight",
+        "const std::uint64_t weight = rule_weight * key.weight;\n    run.at",
+        "const std::uint64_t weight = 0 * rule_weight + key.weight;\n    run.at",
+    ),
+    worker(
+        "a burst's keys are admitted out of grants, and the span is taken for empty",
+        "Grant*",
+        "if (run.left < count) table_->counted_beside = true;",
+        "if (run.left > count) table_->counted_beside = true;",
     ),
     # Grants.
     worker(

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -689,6 +690,66 @@ TEST(Grant, AdmitsWithoutEntryOrCell) {
   EXPECT_EQ(plane.harvest(0, 0), 8U);
   EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 8U);
   EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 8U);
+}
+
+TEST(Grant, ABurstOfKeysUsesItWithTheirRulesWeight) {
+  Rule heavy = window_of(1000);
+  heavy.name = "heavy";
+  heavy.weight = 3;
+  Granted plane({window_of(1000), heavy}, 8);
+  std::vector<Key> keys;
+  for (const RuleIndex rule : {0, 0, 1, 0, 1, 1}) keys.push_back(plane.cores[0]->key(rule, "ann"));
+  std::vector<Verdict> verdicts(keys.size(), Verdict::block);
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 6);
+  // Two of the three of weight 3 fit into 8.
+  EXPECT_EQ(plane.tables[0].size(), 1U);
+  EXPECT_EQ(plane.tables[0].find(plane.key_of("ann", 1))->admitted, 3U);
+  EXPECT_EQ(plane.harvest(0, 0), 3U + 6U);
+  EXPECT_FALSE(plane.tables[0].empty());
+}
+
+TEST(Grant, ABurstOfKeysThatUseNothingElseMakesTheSpanCount) {
+  Granted plane({window_of(1000)}, 8);
+  const Key key = plane.cores[0]->key(0, "ann");
+  ASSERT_TRUE(plane.admits());  // has its place now
+  plane.publish(1);
+  ASSERT_TRUE(plane.tables[1].empty());
+  Verdict verdict{};
+  plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), {&verdict, 1});
+  EXPECT_FALSE(plane.tables[1].empty());
+}
+
+// Bursts go by the grants first, and by the entries first where hardly any grant is left.
+TEST(Grant, BurstsAdmitAllThatThereIsAndNoMoreWhicheverIsLookedAtFirst) {
+  std::mt19937_64 random(12);
+  Granted plane({window_of(100)}, 8);
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back("user" + std::to_string(i));
+  std::map<std::string_view, std::uint64_t> offered;
+  std::map<std::string_view, std::uint64_t> admitted;
+  for (int burst = 0; burst < 400; ++burst) {
+    std::vector<Key> keys;
+    // Who comes moves on: from those who have used up theirs to such as have not begun.
+    for (std::size_t i = random() % 32; i < 32; ++i)
+      keys.push_back(
+          plane.cores[0]->key(0, names[(static_cast<std::size_t>(burst) / 20 + random() % 8) % 40]));
+    std::vector<Verdict> verdicts(keys.size());
+    plane.cores[0]->prefetch_keys(keys);
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      ++offered[keys[i].value];
+      admitted[keys[i].value] += verdicts[i] == Verdict::admit;
+    }
+  }
+  std::uint64_t all = 0;
+  for (const auto& [name, count] : offered) {
+    EXPECT_EQ(admitted[name], std::min<std::uint64_t>(count, 100)) << name << " of " << count;
+    all += admitted[name];
+  }
+  std::uint64_t counted = plane.harvest(0, 0);
+  plane.tables[0].for_each([&](const CountedKey& entry) { counted += entry.admitted; });
+  EXPECT_EQ(counted, all);
 }
 
 TEST(Grant, WhatIsLeftOfItBecomesCreditOnceMoreIsAsked) {

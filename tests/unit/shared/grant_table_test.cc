@@ -75,18 +75,16 @@ TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
   GrantTable table(64);
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
   const GrantWindow window(9);
-  const auto allowed = [] { return true; };
-  EXPECT_TRUE(table.lines().use(place, 2, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(place, 2, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(place, 1, 3, window, [] { return false; }));
-  EXPECT_TRUE(table.lines().use(place, 1, 3, window, allowed));
-  EXPECT_FALSE(table.lines().use(place, 1, 3, window, allowed));
+  EXPECT_TRUE(table.lines().use(place, 2, 3, window));
+  EXPECT_FALSE(table.lines().use(place, 2, 3, window));
+  EXPECT_TRUE(table.lines().use(place, 1, 3, window));
+  EXPECT_FALSE(table.lines().use(place, 1, 3, window));
   EXPECT_EQ(table.used(place, window), 3U);
   // The largest grant there is, and a closed one.
-  EXPECT_TRUE(table.lines().use(place, GrantTable::most, GrantTable::most, GrantWindow(10), allowed));
-  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(10), allowed));
+  EXPECT_TRUE(table.lines().use(place, GrantTable::most, GrantTable::most, GrantWindow(10)));
+  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(10)));
   table.close(place, GrantWindow(11));
-  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(11), allowed));
+  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(11)));
 }
 
 TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
