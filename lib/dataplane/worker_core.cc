@@ -44,6 +44,8 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   grant_clocks_.resize(windows);
   rule_grants_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
+    rule_grants_[rule].weight = plane.terms[rule].weight;
+  for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
 }
 
@@ -175,19 +177,13 @@ void WorkerCore::prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept
     table_->prefetch(key);
 }
 
-// Finds the keys' places, whose lines have come meanwhile, and has all that they will need beyond these lines
-// on its way.
+// Finds the keys' places, whose lines have come meanwhile.
 void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
   if (publication_ == nullptr) return;  // then the tables are the controller's
   for (std::size_t i = 0; i < plan.count; ++i) {
     PlannedKey& planned = plan.keys[i];
-    const RuleTerms& terms = plane_.terms[planned.rule];
-    if (find_grant(planned, terms.weight * multiplier)) continue;
-    if (!planned.dense) planned.place = table_->locate(planned.key);
-    if (planned.place != SpanTable::nowhere &&
-        table_->has_ready(planned.place, planned.key, terms.weight * multiplier, generation_))
-      continue;
-    prefetch_beyond_line(planned.key, planned.place, planned.rule);
+    if (!find_grant(planned, rule_grants_[planned.rule].weight * multiplier) && !planned.dense)
+      planned.place = table_->locate(planned.key);
   }
 }
 
@@ -202,6 +198,16 @@ bool WorkerCore::find_grant(PlannedKey& planned, std::uint64_t weight) const noe
     return false;
   planned.grant = place;
   return true;
+}
+
+// Has all that keys will need beyond their lines on its way.
+void WorkerCore::prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept {
+  if (publication_ == nullptr) return;
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const PlannedKey& planned = plan.keys[i];
+    if (planned.grant == GrantTable::nowhere && !has_ready(planned, multiplier))
+      prefetch_beyond_line(planned.key, planned.place, planned.rule);
+  }
 }
 
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
@@ -232,7 +238,11 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
       prefetch(plans_[i]);
     }
     for (std::size_t i = 0; i < count; ++i) look_up(plans_[i], times(requests[i]));
-    for (std::size_t i = 0; i < count; ++i) {
+    std::size_t next = 0;
+    for (; next < count && take_ready(plans_[next], times(requests[next])); ++next)
+      decisions[next] = admitted(plans_[next], times(requests[next]), now, detail);
+    for (std::size_t i = next; i < count; ++i) prefetch_beyond_lines(plans_[i], times(requests[i]));
+    for (std::size_t i = next; i < count; ++i) {
       decisions[i] = decide(plans_[i], times(requests[i]), now, detail, [&](RuleIndex rule) {
         // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
         plane_.classifier.match(requests[i], scratch_);
@@ -339,7 +349,7 @@ void WorkerCore::use_grants(Run& run) noexcept {
   const GrantTable::Lines lines = grants_.lines();
   const GrantWindow window = rule_grants_[run.rule].window;
   const std::uint32_t most = rule_grants_[run.rule].most;
-  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
   const Key* const keys = run.keys.data();
   const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
   const auto at = [&](std::size_t i) { return stage == Stage::first ? i : run.at[i]; };
@@ -364,7 +374,7 @@ void WorkerCore::use_grants(Run& run) noexcept {
 template <WorkerCore::Stage stage>
 void WorkerCore::take_from_entries(Run& run) noexcept {
   const SpanTable::Lines lines = table_->lines();
-  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
   const std::uint32_t generation = generation_;
   const Key* const keys = run.keys.data();
   const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
@@ -385,7 +395,7 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
 // Keys of a rule without dimensions: nearly always the one that is the rule's own, and enough ready for all.
 void WorkerCore::take_dense(Run& run) noexcept {
   const SpanTable::Place own = table_->place_of_rule(run.rule);
-  const std::uint64_t rule_weight = plane_.terms[run.rule].weight;
+  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
   std::uint64_t weight = 0;
   std::uint32_t other = 0;
   for (const Key& key : run.keys) {
@@ -893,30 +903,21 @@ Duration WorkerCore::reset_after(const Touched& touched, const RuleTerms& terms,
   return rest;
 }
 
-// The common case, by the keys' lines alone: all have enough ready.
+// The common case, by the keys' lines alone: all have enough ready. What is used of a grant may have been
+// counted at once, so nothing is taken before all are known to have enough.
 bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept {
+  if (publication_ == nullptr) return plan.count == 0;
   for (std::size_t i = 0; i < plan.count; ++i) {
-    const PlannedKey& planned = plan.keys[i];
-    const bool granted = planned.grant != GrantTable::nowhere;
-    if (!granted && planned.place == SpanTable::nowhere) return false;
+    if (!has_ready(plan.keys[i], multiplier)) return false;
     // Two keys that look alike are told apart by who looks closer.
     for (std::size_t earlier = 0; earlier < i; ++earlier)
-      if (plan.keys[earlier].grant == planned.grant && (granted || plan.keys[earlier].place == planned.place))
+      if (plan.keys[earlier].grant == plan.keys[i].grant && plan.keys[earlier].place == plan.keys[i].place)
           [[unlikely]]
         return false;
-    if (granted) {
-      // An earlier request of the burst may have used it.
-      if (plane_.terms[planned.rule].weight * multiplier > left_of(rule_grants_[planned.rule], planned.grant))
-        return false;
-      continue;
-    }
-    if (!table_->has_ready(planned.place, planned.key, plane_.terms[planned.rule].weight * multiplier,
-                           generation_))
-      return false;
   }
   for (std::size_t i = 0; i < plan.count; ++i) {
     const PlannedKey& planned = plan.keys[i];
-    const std::uint64_t weight = plane_.terms[planned.rule].weight * multiplier;
+    const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;
     if (planned.grant != GrantTable::nowhere)
       use_grant(planned.grant, planned.rule, weight);
     else
@@ -926,21 +927,37 @@ bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept
   return true;
 }
 
+bool WorkerCore::has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept {
+  const Grant& grant = rule_grants_[planned.rule];
+  const std::uint64_t weight = grant.weight * multiplier;
+  // An earlier request of the burst may have used it since it was found.
+  if (planned.grant != GrantTable::nowhere) return weight <= left_of(grant, planned.grant);
+  return planned.place != SpanTable::nowhere &&
+         table_->has_ready(planned.place, planned.key, weight, generation_);
+}
+
 template <typename NameOf>
 Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                             NameOf&& name_of) noexcept {
   if (plan.count == 0 || publication_ == nullptr) return {};
-  if (!take_ready(plan, multiplier)) return decide_closely(plan, multiplier, now, detail, name_of);
+  return take_ready(plan, multiplier) ? admitted(plan, multiplier, now, detail)
+                                      : decide_closely(plan, multiplier, now, detail, name_of);
+}
+
+// What is to be told of a request that take_ready() has admitted.
+Decision WorkerCore::admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
+                              Detail detail) const noexcept {
   Decision decision;
-  const RuleTerms& terms = plane_.terms[plan.keys[0].rule];
-  const std::uint64_t weight = terms.weight * multiplier;
+  if (plan.count == 0) return decision;
+  const PlannedKey& first = plan.keys[0];
+  const std::uint64_t weight = rule_grants_[first.rule].weight * multiplier;
   if (detail == Detail::full)
-    tell(decision, plan.keys[0],
-         plan.keys[0].grant != GrantTable::nowhere ? granted(plan.keys[0])
-                                                   : touched_at(plan.keys[0].place, terms),
+    tell(decision, first,
+         first.grant != GrantTable::nowhere ? granted(first)
+                                            : touched_at(first.place, plane_.terms[first.rule]),
          weight, now);
   else
-    name_rule(decision, plan.keys[0].rule, weight);
+    name_rule(decision, first.rule, weight);
   return decision;
 }
 

@@ -106,8 +106,10 @@ class alignas(64) WorkerCore {
     MonotonicTime blocked_until = never;
   };
 
-  /// What a worker may admit of each of a rule's keys without asking, and how that is told in its grants.
+  /// What the common decision needs of a rule: its weight, what a worker may admit of each of its keys
+  /// without asking, and how that is told in its grants.
   struct Grant {
+    std::uint64_t weight = 1;  // of the rule
     std::uint32_t most = 0;
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
     GrantWindow window;
@@ -150,6 +152,7 @@ class alignas(64) WorkerCore {
   void plan(const Request& request, Plan& plan) noexcept;
   void prefetch(const Plan& plan) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
+  void prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept;
   void look_up(Plan& plan, std::uint64_t multiplier) const noexcept;
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
@@ -170,6 +173,9 @@ class alignas(64) WorkerCore {
   void take_dense(Run& run) noexcept;
   void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
+  bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
+  Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
+                    Detail detail) const noexcept;
 
   template <typename NameOf>
   Touched touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
