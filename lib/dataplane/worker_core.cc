@@ -940,8 +940,34 @@ template <typename NameOf>
 Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                             NameOf&& name_of) noexcept {
   if (plan.count == 0 || publication_ == nullptr) return {};
-  return take_ready(plan, multiplier) ? admitted(plan, multiplier, now, detail)
-                                      : decide_closely(plan, multiplier, now, detail, name_of);
+  if (take_ready(plan, multiplier)) return admitted(plan, multiplier, now, detail);
+  if (plan.count == 1 && is_known_blocked(plan.keys[0], now))
+    return refused(plan.keys[0], multiplier, now, detail);
+  return decide_closely(plan, multiplier, now, detail, name_of);
+}
+
+// Whether the key's entry alone refuses it: what a flood asks for, again and again.
+bool WorkerCore::is_known_blocked(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&
+         planned.place != SpanTable::nowhere && table_->is_settled(planned.place, planned.key, generation_) &&
+         now < table_->entry(planned.place).blocked_until;
+}
+
+// What decide_closely() comes to for such a key. @pre is_known_blocked()
+Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
+                             Detail detail) noexcept {
+  const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;
+  table_->entry(planned.place).refused += weight;
+  counters_[planned.rule].offered.add(1);
+  counters_[planned.rule].blocked.add(1);
+  Decision decision;
+  decision.verdict = Verdict::block;
+  if (detail == Detail::verdicts)
+    name_rule(decision, planned.rule, weight);
+  else
+    tell(decision, planned, touched_at(planned.place, plane_.terms[planned.rule]), weight, now);
+  return decision;
 }
 
 // What is to be told of a request that take_ready() has admitted.

@@ -157,6 +157,9 @@ class alignas(64) WorkerCore {
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                   NameOf&& name_of) noexcept;
+  bool is_known_blocked(const PlannedKey& planned, MonotonicTime now) const noexcept;
+  Decision refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
+                   Detail detail) noexcept;
   template <typename NameOf>
   Decision decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                           NameOf&& name_of) noexcept;

@@ -152,6 +152,12 @@ class alignas(64) SpanTable {
     line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(weight);
   }
 
+  /// Whether the key is open, and what its entry says of it holds under the publication.
+  bool is_settled(Place place, std::uint64_t key, std::uint32_t generation) const noexcept {
+    const Line& line = line_of(place);
+    return line.generation == generation && (line.open & ~line.stale & bit(place)) != 0 && holds(place, key);
+  }
+
   /// Begins a closer look at an open key: its credit is no longer ready but aside, and its line holds for
   /// this publication: keys of it whose terms may have changed since are stale.
   /// @param still_holds  called with the generation that the line was for, and the low bits of a key's hash

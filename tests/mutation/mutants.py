@@ -341,6 +341,32 @@ MUTANTS = [
         "const std::uint64_t weight = 0 * rule_weight + key.weight;\n    run.at",
     ),
     worker(
+        "a key known to be blocked stays so when its block has ended",
+        "Worker.ObeysABlockUntilItEnds",
+        "now < table_->entry(planned.place).blocked_until;",
+        "now < table_->entry(planned.place).blocked_until + Duration{1};",
+    ),
+    worker(
+        "a key known to be blocked is refused by a rule that only observes",
+        "Observe.*",
+        "terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&",
+        "terms.algorithm == Algorithm::cooldown &&",
+    ),
+    worker(
+        "what an entry says of a block is believed after the publication has changed it",
+        "Worker.ObeysAPardonThoughItsNeighboursInTheTableHaveTakenUpThePublicationBefore",
+        "(line.open & ~line.stale & bit(place)) != 0 && holds(place, key)",
+        "(line.open & bit(place)) != 0 && holds(place, key)",
+        file="lib/shared/span_table.h",
+        units=WORKER,
+    ),
+    worker(
+        "a flood of a blocked key is not counted as refused",
+        "Worker.*",
+        "table_->entry(planned.place).refused += weight;",
+        "table_->entry(planned.place).refused += 0 * weight;",
+    ),
+    worker(
         "a burst's keys are admitted out of grants, and the span is taken for empty",
         "Grant*",
         "if (run.left < count) table_->counted_beside = true;",

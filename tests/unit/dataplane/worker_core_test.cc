@@ -206,6 +206,24 @@ TEST(Worker, ObeysABlockUntilItEnds) {
   EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(3s)).verdict, Verdict::admit);
 }
 
+TEST(Worker, ObeysAPardonThoughItsNeighboursInTheTableHaveTakenUpThePublicationBefore) {
+  Plane plane({rule_of("user", 100)}, 1, 8);
+  const auto admit = [&](const std::string& user) {
+    return plane.cores[0]->admit_key(0, user, 1, MonotonicTime(1ms)).verdict;
+  };
+  KeyBytes bytes;
+  bytes.clear();
+  bytes.add_text("ann");
+  const std::uint64_t ann = plane.cores[0]->key_of(0, bytes.bytes());
+  plane.publish(0, {{.key = ann, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
+  for (int i = 0; i < 30; ++i) admit("user" + std::to_string(i));
+  EXPECT_EQ(admit("ann"), Verdict::block);
+  EXPECT_EQ(admit("ann"), Verdict::block);
+  plane.publish(0);
+  for (int i = 0; i < 30; ++i) admit("user" + std::to_string(i));
+  EXPECT_EQ(admit("ann"), Verdict::admit);
+}
+
 TEST(Worker, TakesUpALoweredAllowanceWithinTheSpan) {
   Plane plane({rule_of("all", 100)});
   for (int i = 0; i < 10; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
