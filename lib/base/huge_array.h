@@ -17,6 +17,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/pages.h"
+
 namespace weir {
 
 /// A fixed number of T, each beginning as zero bytes. Throws std::bad_alloc when there is no memory.
@@ -68,6 +70,15 @@ class HugeArray {
   void touch_pages() noexcept {
     volatile std::byte* const bytes = reinterpret_cast<std::byte*>(data_);
     for (std::size_t at = 0; at < mapped_; at += small_page) bytes[at] = bytes[at];
+  }
+  /// Has what nobody has touched yet lie on the NUMA node of the calling thread, whoever touches it. Advice.
+  void prefer_this_node() noexcept {
+    if (data_ != nullptr) weir::prefer_this_node(data_, mapped_);
+  }
+  /// Has the kernel provide the pages of the elements from `from` on and before `to`. Any thread; others may
+  /// write there meanwhile. @return false: it cannot, see base/pages.h
+  bool provide(std::size_t from, std::size_t to) noexcept {
+    return provide_pages(data_ + from, (to - from) * sizeof(T));
   }
 
  private:

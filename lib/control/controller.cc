@@ -284,6 +284,7 @@ void Controller::harvest(std::size_t index) {
     take_some();
   }
   empty_grants(workers_[index], grants, active);
+  grants.provide_for_names();
 }
 
 void Controller::empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {

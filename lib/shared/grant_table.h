@@ -29,22 +29,30 @@
 /// nobody: only the whole table is emptied, by the controller, while the worker is known not to use it. What
 /// is used is one word, its order relaxed: it is all there is to see. The controller keeps what it has seen
 /// and counts differences; it takes a window's differences after the worker has reported that it left the
-/// span, so that they are complete when the window is over.
+/// span, so that they are complete when the window is over. It also has pages for further names provided
+/// (shared/filling_bytes.h).
+///
+/// Bytes of a key where there are as many as the table is for, three of four places taken: its share of the
+/// lines 10.7, its hash's other half and where its name is 10.7, rule and length 2.7, what has been seen 5.3;
+/// and its name.
 #pragma once
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
+#include "shared/filling_bytes.h"
 #include "shared/key_filter.h"
 #include "weir/rule.h"
 
@@ -95,7 +103,8 @@ class alignas(64) GrantTable {
 
   // The worker:
 
-  /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used.
+  /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used; of
+  /// the names what the first span's keys need.
   void touch_pages() noexcept;
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
 
@@ -147,19 +156,22 @@ class alignas(64) GrantTable {
   std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept;
   /// Whether new keys may soon find no room.
   bool crowded() const noexcept {
-    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 ||
-           names_used_.load(std::memory_order_relaxed) > names_.size() / 8 * 7;
+    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 || names_.used() > names_.size() / 8 * 7;
   }
+  /// Has pages provided for the names of a span's new keys. While the worker counts; once it has been online.
+  void provide_for_names() noexcept;
   /// Places taken. Any thread.
   std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
   /// Forgets all, counts too. While the worker is known not to use the table.
   void clear() noexcept;
 
+  /// Of names, what has been provided so far.
   std::size_t memory() const noexcept;
 
  private:
   static constexpr std::size_t keys_per_line = 8;
-  static constexpr std::size_t probed_lines = 4;
+  // With as many keys as the table is for, one in 20,000 finds all of these full.
+  static constexpr std::size_t probed_lines = 12;
   static constexpr std::size_t name_bytes_per_key = 40;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
@@ -175,10 +187,23 @@ class alignas(64) GrantTable {
   /// Written once, before the tag.
   struct Holder {
     std::uint32_t key_high;
-    std::uint32_t name_offset;
-    std::uint16_t name_length;
-    RuleIndex rule;
+    FillingBytes::Offset name;
   };
+  /// And so is this: its rule, and its name's length; that of a long one lies before the name.
+  class Label {
+   public:
+    static constexpr std::size_t long_name = 63;
+    Label(RuleIndex rule, std::size_t length) noexcept
+        : bits_(static_cast<std::uint16_t>(rule | std::min(length, long_name) << rule_bits)) {}
+    RuleIndex rule() const noexcept { return bits_ & ((1U << rule_bits) - 1); }
+    std::size_t length() const noexcept { return bits_ >> rule_bits; }
+
+   private:
+    static constexpr unsigned rule_bits = 10;
+    static_assert(max_rules <= std::size_t{1} << rule_bits);
+    std::uint16_t bits_;
+  };
+  using NameLength = std::uint16_t;
 
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
   static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
@@ -227,15 +252,24 @@ class alignas(64) GrantTable {
     return lines_[place / words_per_line].used[place % words_per_line][window.half];
   }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
+  /// @param index  index_of() the place
+  std::span<const std::byte> name_at(std::size_t index) const noexcept {
+    const std::byte* const name = names_.at(holders_[index].name);
+    if (labels_[index].length() < Label::long_name) return {name, labels_[index].length()};
+    NameLength length;
+    std::memcpy(&length, name, sizeof length);
+    return {name + sizeof length, length};
+  }
+  std::size_t names_ahead() const noexcept;
 
   std::size_t homes_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
   HugeArray<Holder> holders_;
-  HugeArray<std::byte> names_;
+  HugeArray<Label> labels_;
+  FillingBytes names_;
   HugeArray<std::atomic<std::uint64_t>> in_use_;  // a bit for each line that holds a key. The worker writes
   HugeArray<std::array<std::uint16_t, 2>> seen_;  // of what is used. The controller's
   alignas(64) std::atomic<std::uint32_t> held_{0};
-  std::atomic<std::uint32_t> names_used_{0};
 };
 
 class GrantTable::Lines {
@@ -301,8 +335,8 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
-        const Holder& holder = holders_[index];
-        const GrantWindow& window = windows[holder.rule];
+        const RuleIndex rule = labels_[index].rule();
+        const GrantWindow& window = windows[rule];
         const std::uint16_t now = halves[window.half];
         if (((now ^ window.stamp) & stamps) != 0) continue;
         const std::uint32_t count = used_in(now, window) & most;
@@ -310,9 +344,9 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         seen[window.half] = now;
         if (count == before) continue;
         ++visited;
-        visit(GrantUse{.key = std::uint64_t{holder.key_high} << 32 | tag,
-                       .rule = holder.rule,
-                       .name = {names_.data() + holder.name_offset, holder.name_length},
+        visit(GrantUse{.key = std::uint64_t{holders_[index].key_high} << 32 | tag,
+                       .rule = rule,
+                       .name = name_at(index),
                        .admitted = count - before});
       }
     }

@@ -69,6 +69,10 @@ FORBIDDEN_WORDS = re.compile(
 # What base takes from elsewhere than the standard library, and why.
 IN_BASE = {
     ("lib/base/huge_array.h", "sys/mman.h"): "huge pages are the kernel's to give, and every room's tables want them",
+    **{
+        ("lib/base/pages.cc", header): "pages are provided by the kernel ahead of those who must not wait for it"
+        for header in ("sched.h", "sys/mman.h", "sys/syscall.h", "unistd.h")
+    },
 }
 
 # Where one of these words stands in set-up code, which runs before the first request, and why.

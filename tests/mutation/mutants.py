@@ -379,6 +379,14 @@ MUTANTS = [
         "if (used < grant.most) table_->add_credit(place, grant.most - used);",
         "",
     ),
+    shared(
+        "a worker writes names where no pages have been provided",
+        "FillingBytes.WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom",
+        "return provided_.load(std::memory_order_relaxed) - used() >= bytes;",
+        "return bytes_.size() - used() >= bytes;",
+        file="lib/shared/filling_bytes.h",
+        units=["tests/unit/shared/filling_bytes_test.cc"],
+    ),
     worker(
         "a grant goes on beside the credit that was made of it",
         "Grant.IsNotUsedBesideTheCreditThatWasMadeOfIt",

@@ -150,6 +150,72 @@ TEST(GrantTable, WithoutRoomThereIsNoPlaceAndNobodyLosesHis) {
   for (const auto& [key, name] : held) EXPECT_EQ(found.count(name), 1U);
 }
 
+TEST(GrantTable, TellsNamesOfAnyLengthAndRulesOfAnyNumber) {
+  GrantTable table(64);
+  const std::size_t lengths[] = {0, 1, 62, 63, 64, 300};
+  const std::vector<GrantWindow> windows(max_rules, GrantWindow(1));
+  std::map<std::string, RuleIndex> held;
+  for (std::uint64_t i = 0; i < std::size(lengths); ++i) {
+    const std::string name(lengths[i], static_cast<char>('a' + i));
+    held[name] = static_cast<RuleIndex>(i % 2 == 0 ? i : max_rules - 1 - i);
+    table.use(table.insert(i << 60 | (i + 1), held[name], bytes(name)), 1, GrantWindow(1));
+  }
+  std::size_t told = 0;
+  table.harvest(windows, [&](const GrantUse& use) {
+    const std::string name(reinterpret_cast<const char*>(use.name.data()), use.name.size());
+    ASSERT_EQ(held.count(name), 1U) << name;
+    EXPECT_EQ(use.rule, held[name]) << name;
+    EXPECT_EQ(use.key >> 60, (use.key & 0xff) - 1);
+    ++told;
+  });
+  EXPECT_EQ(told, held.size());
+}
+
+TEST(GrantTable, OfAsManyKeysAsItWasMadeForNearlyAllFindAPlace) {
+  std::mt19937_64 random(17);
+  for (const std::uint32_t keys : {1000U, 65'536U, 1'000'000U}) {
+    GrantTable table(keys);
+    std::uint32_t without = 0;
+    for (std::uint32_t i = 0; i < keys; ++i)
+      without += table.insert(random() | 1, 0, bytes("203.0.113.7")) == GrantTable::nowhere;
+    EXPECT_LE(without, keys / 10'000) << keys;
+    EXPECT_FALSE(table.crowded() && without == 0) << keys;
+  }
+}
+
+TEST(GrantTable, RoomForNamesIsProvidedAheadOfTheWorker) {
+  std::mt19937_64 random(19);
+  constexpr std::uint32_t keys = 1'000'000;
+  GrantTable table(keys);
+  table.touch_pages();
+  const std::size_t at_first = table.memory();
+  std::uint32_t without = 0;
+  // As many as may ever be here, with names as long as a node is made for.
+  for (std::uint32_t span = 0; span < 10; ++span) {
+    for (std::uint32_t i = 0; i < keys / 10; ++i)
+      without += table.insert(random() | 1, 0, bytes(std::string(38, 'n'))) == GrantTable::nowhere;
+    table.provide_for_names();
+  }
+  EXPECT_LE(without, keys / 1000);
+  if (can_provide_pages()) {
+    EXPECT_GT(table.memory(), at_first);
+  }
+}
+
+TEST(GrantTable, ShortNamesTakeLittleMemory) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  std::mt19937_64 random(23);
+  constexpr std::uint32_t keys = 1'000'000;
+  GrantTable table(keys);
+  table.touch_pages();
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    table.insert(random() | 1, 0, bytes("203.0.113.7"));
+    if (i % 100'000 == 0) table.provide_for_names();
+  }
+  // All but the names is 29.4 bytes of each.
+  EXPECT_LE(table.memory(), std::size_t{46} * keys);
+}
+
 TEST(GrantTable, OnceEmptiedItIsAsNew) {
   GrantTable table(64);
   for (std::uint64_t key = 1; key <= 64; ++key)

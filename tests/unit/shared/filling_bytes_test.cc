@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "shared/filling_bytes.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <vector>
+
+namespace weir {
+namespace {
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+/// Of these bytes, those whose pages are there.
+std::size_t resident(const std::byte* begin, std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  std::vector<unsigned char> there((bytes + page - 1) / page);
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(begin), bytes, there.data()), 0);
+  std::size_t count = 0;
+  for (const unsigned char each : there) count += each & 1;
+  return count * page;
+}
+
+TEST(FillingBytes, UntilItsPagesAreTouchedThereIsRoomForAll) {
+  FillingBytes bytes(1000);
+  EXPECT_TRUE(bytes.has_room_for(1000));
+  EXPECT_EQ(bytes.take(600), 0U);
+  EXPECT_EQ(bytes.take(300), 600U);
+  EXPECT_TRUE(bytes.has_room_for(100));
+  EXPECT_FALSE(bytes.has_room_for(101));
+  bytes.keep(600);
+  EXPECT_EQ(bytes.take(1), 600U);
+}
+
+TEST(FillingBytes, WhatHasBeenProvidedIsThereAndCanBeUsed) {
+  FillingBytes bytes(40 * mebibyte);
+  bytes.touch_pages(5 * mebibyte);
+  ASSERT_TRUE(bytes.has_room_for(5 * mebibyte));
+  EXPECT_GE(resident(bytes.at(0), bytes.size()), 5 * mebibyte);
+  const FillingBytes::Offset taken = bytes.take(5 * mebibyte);
+  std::memset(bytes.at(taken), 1, 5 * mebibyte);
+}
+
+TEST(FillingBytes, WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  FillingBytes bytes(40 * mebibyte);
+  bytes.touch_pages(5 * mebibyte);
+  EXPECT_LE(bytes.provided(), 7 * mebibyte);
+  EXPECT_FALSE(bytes.has_room_for(8 * mebibyte));
+  EXPECT_LE(resident(bytes.at(0), bytes.size()), 7 * mebibyte);
+}
+
+TEST(FillingBytes, MoreIsProvidedAheadOfWhatIsUsedUntilThereIsNoMore) {
+  FillingBytes bytes(10 * mebibyte);
+  bytes.touch_pages(mebibyte);
+  for (unsigned taken = 0; taken < 10; ++taken) {
+    bytes.provide_ahead(mebibyte);
+    ASSERT_TRUE(bytes.has_room_for(mebibyte)) << taken;
+    std::memset(bytes.at(bytes.take(mebibyte)), 1, mebibyte);
+  }
+  bytes.provide_ahead(mebibyte);
+  EXPECT_FALSE(bytes.has_room_for(1));
+  for (std::size_t at = 0; at < bytes.size(); at += 1000)
+    ASSERT_EQ(*bytes.at(static_cast<FillingBytes::Offset>(at)), std::byte{1}) << at;
+}
+
+TEST(FillingBytes, OfNothingThereIsNoRoom) {
+  FillingBytes bytes(0);
+  bytes.touch_pages(100);
+  bytes.provide_ahead(100);
+  EXPECT_FALSE(bytes.has_room_for(1));
+  EXPECT_TRUE(bytes.has_room_for(0));
+}
+
+}  // namespace
+}  // namespace weir
