@@ -29,10 +29,10 @@ constexpr std::uint32_t ledger_keys_per_reserved = 16;
 constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t taken_together = 256;
-// A worker's grants are emptied when there is little room left and half of them are idle; not soon again: it
-// costs a window without them.
-constexpr std::uint32_t drains_between_emptying = 64;
-constexpr std::uint64_t windows_between_emptying = 8;
+// A worker's idle keys lose their places among its grants when there is little room left and half of them are
+// idle; not soon again: for two spans the worker uses no grants then.
+constexpr std::uint32_t drains_between_forgetting = 64;
+constexpr std::uint64_t windows_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
@@ -267,6 +267,7 @@ void Controller::harvest(std::size_t index) {
   GrantTable& grants = *parts_.grants[index];
   std::uint32_t active = 0;
   if (!table.grant_turns.empty()) {
+    workers_[index].turns_used = table.grant_turns;
     for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
       grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
     std::array<SpanCount, drained_together> counts;
@@ -283,21 +284,25 @@ void Controller::harvest(std::size_t index) {
     });
     take_some();
   }
-  empty_grants(workers_[index], grants, active);
+  forget_idle_grants(workers_[index], grants, active);
   grants.provide_for_names();
 }
 
-void Controller::empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {
-  ++worker.drains_since_emptied;
+void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {
+  ++worker.drains_since_forgetting;
   if (worker.grant_turn % 2 != 0) {
     // Told at the drain before this one: by now the worker knows.
-    grants.clear();
+    if (worker.turns_used.empty()) return;
+    turns_of_rules_.clear();
+    for (std::size_t rule = 0; rule < grants_.size(); ++rule)
+      turns_of_rules_.push_back(worker.turns_used[parts_.window_of_rule[rule]]);
+    grants.forget_idle(turns_of_rules_);
     ++worker.grant_turn;
-    worker.drains_since_emptied = 0;
-    worker.emptied_in_window = slowest_window();
+    worker.drains_since_forgetting = 0;
+    worker.forgot_in_window = slowest_window();
   } else if (grants.crowded() && active < grants.held() / 2 &&
-             worker.drains_since_emptied >= drains_between_emptying &&
-             slowest_window() >= worker.emptied_in_window + windows_between_emptying) {
+             worker.drains_since_forgetting >= drains_between_forgetting &&
+             slowest_window() >= worker.forgot_in_window + windows_between_forgetting) {
     ++worker.grant_turn;
   }
 }

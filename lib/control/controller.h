@@ -86,13 +86,14 @@ class Controller {
 
  private:
   struct WorkerState {
-    std::uint8_t table = 0;        // where it counts, once it has taken up the latest publication
-    bool draining = false;         // its other table still holds the counts of a span that has ended
-    std::uint64_t flip_token = 0;  // the grace period after which that table is ours
-    std::uint64_t flip = 0;        // the number of the flip that gave it its table
-    std::uint32_t grant_turn = 0;  // Publication::grant_turn_of_worker
-    std::uint32_t drains_since_emptied = 0;
-    std::uint64_t emptied_in_window = 0;
+    std::uint8_t table = 0;                 // where it counts, once it has taken up the latest publication
+    bool draining = false;                  // its other table still holds the counts of a span that has ended
+    std::uint64_t flip_token = 0;           // the grace period after which that table is ours
+    std::uint64_t flip = 0;                 // the number of the flip that gave it its table
+    std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
+    std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
+    std::uint32_t drains_since_forgetting = 0;
+    std::uint64_t forgot_in_window = 0;
   };
   /// What a rule's keys are granted in the window that runs.
   struct RuleGrant {
@@ -108,7 +109,7 @@ class Controller {
   void drain_passed(Instant now);
   void drain(std::size_t worker);
   void harvest(std::size_t worker);
-  void empty_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
+  void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
   std::uint64_t slowest_window() const noexcept;
   void note_heavy(const CountedKey& counted, bool runs);
   void renew_grants(std::size_t window);
@@ -131,11 +132,12 @@ class Controller {
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   std::vector<WorkerState> workers_;
-  std::vector<RuleGrant> grants_;           // by rule
-  std::vector<GrantWindow> grant_windows_;  // by rule; while harvesting
-  std::vector<Keys> heavy_;                 // by window: not granted in the one that runs, …
-  std::vector<Keys> heavy_next_;            // …nor in the next one
-  std::vector<std::uint64_t> begun_;        // by window: the latest that has ever been published
+  std::vector<RuleGrant> grants_;              // by rule
+  std::vector<GrantWindow> grant_windows_;     // by rule; while harvesting
+  std::vector<std::uint32_t> turns_of_rules_;  // while idle keys' grants are forgotten
+  std::vector<Keys> heavy_;                    // by window: not granted in the one that runs, …
+  std::vector<Keys> heavy_next_;               // …nor in the next one
+  std::vector<std::uint64_t> begun_;           // by window: the latest that has ever been published
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
   std::vector<KeyOverride> overrides_;

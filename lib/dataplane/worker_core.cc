@@ -119,14 +119,11 @@ void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) no
 
 void WorkerCore::take_up_grants() noexcept {
   refused_ = publication_->refused | refused_before_ | grants_.refused.load(std::memory_order_relaxed);
-  const std::uint32_t turn = publication_->grant_turn_of_worker[index_];
-  const bool emptied = std::exchange(grant_turn_, turn) != turn;
+  const bool left_alone = publication_->grant_turn_of_worker[index_] % 2 != 0;
   for (std::size_t window = 0; window < windows_.size(); ++window) {
     GrantClock& clock = grant_clocks_[window];
     const std::uint64_t running = publication_->windows[window].running_number;
-    // What it used in the window that runs has been forgotten.
-    if (emptied) clock.since = std::max(clock.since, running + 1);
-    clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;
+    clock.holds = !left_alone && clock.number == running && running >= clock.since;
   }
   for (std::size_t rule = 0; rule < rule_grants_.size(); ++rule) {
     const GrantClock& clock = grant_clocks_[plane_.terms[rule].window];

@@ -122,8 +122,8 @@ class alignas(64) WorkerCore {
   /// the other table.
   struct GrantClock {
     GrantWindow window;
-    bool holds = false;    // not where this worker has forgotten what it used, or is in a window that is over
-    bool renewed = false;  // since the table was taken up
+    bool holds = false;        // not where what it used is not known, or in a window that is over
+    bool renewed = false;      // since the table was taken up
     std::uint32_t turn = 0;    // of `window`
     std::uint64_t number = 0;  // WindowState::running_number that it stands for
     std::uint64_t latest = 0;  // the largest of them
@@ -235,7 +235,6 @@ class alignas(64) WorkerCore {
   std::vector<WindowState> windows_;
   std::vector<GrantClock> grant_clocks_;  // by window
   std::vector<Grant> rule_grants_;        // under the publication
-  std::uint32_t grant_turn_ = 0;          // of the publication
   // Keys that it has refused and that have not been judged yet, and what the publication says of other
   // workers'.
   KeyFilter::Bits refused_ = 0;

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/huge_array.h"
 
@@ -26,17 +27,29 @@ class FillingBytes {
  public:
   using Offset = std::uint32_t;
 
-  /// Reserves addresses for so many; until touch_pages() pages come as they are touched.
+  /// Reserves addresses for so many; until begin() pages come as they are touched.
   explicit FillingBytes(std::size_t size) : bytes_(size), provided_(size) {}
+  /// While nobody uses the other one.
+  FillingBytes(FillingBytes&& other) noexcept
+      : bytes_(std::move(other.bytes_)), used_(other.used()), provided_(other.provided()) {}
 
-  /// The worker, before anything else: provides the first of them, all the others may come later.
-  void touch_pages(std::size_t ahead) noexcept {
+  /// Has the pages lie on the NUMA node of the calling thread, the worker's, as far as nobody has touched
+  /// them.
+  void prefer_this_node() noexcept { bytes_.prefer_this_node(); }
+  /// Provides the first of them; all the others may come later. While nobody else uses them.
+  void begin(std::size_t ahead) noexcept {
     if (bytes_.size() == 0) return;
-    bytes_.prefer_this_node();
-    if (!can_provide_pages()) return bytes_.touch_pages();
     // Relaxed here as everywhere: a number, and the pages are the kernel's.
+    provided_.store(bytes_.size(), std::memory_order_relaxed);
+    if (!can_provide_pages()) return bytes_.touch_pages();
     provided_.store(0, std::memory_order_relaxed);
     provide_ahead(ahead);
+  }
+  /// Forgets all and gives the memory back, until begin(). While nobody else uses it.
+  void release() noexcept {
+    keep(0);
+    provided_.store(0, std::memory_order_relaxed);
+    bytes_.release();
   }
   /// The controller: has so many beyond those that are used provided, as far as there are as many.
   void provide_ahead(std::size_t ahead) noexcept {
@@ -67,7 +80,7 @@ class FillingBytes {
   // Any thread:
 
   Offset used() const noexcept { return used_.load(std::memory_order_relaxed); }
-  /// What takes memory, unless nobody has called touch_pages().
+  /// What takes memory; until begin(): what may.
   std::size_t provided() const noexcept { return provided_.load(std::memory_order_relaxed); }
 
  private:

@@ -2,6 +2,8 @@
 #include "shared/grant_table.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 namespace weir {
@@ -24,83 +26,136 @@ GrantTable::GrantTable(std::uint32_t keys)
       lines_(homes_ + probed_lines - 1),
       holders_(lines_.size() * keys_per_line),
       labels_(holders_.size()),
-      names_(std::size_t{keys} * name_bytes_per_key),
       in_use_((lines_.size() + 63) / 64),
-      seen_(holders_.size()) {}
+      seen_(holders_.size()),
+      names_{FillingBytes(std::size_t{keys} * name_bytes_per_key),
+             FillingBytes(std::size_t{keys} * name_bytes_per_key)} {
+  names_[1].release();
+}
 
 void GrantTable::touch_pages() noexcept {
   lines_.touch_pages();
   holders_.touch_pages();
   labels_.touch_pages();
   in_use_.touch_pages();
-  names_.touch_pages(names_ahead());
+  for (FillingBytes& names : names_) names.prefer_this_node();
+  names_[naming_].begin(names_ahead());
 }
 
 // A quarter of what all names may take: as short as names mostly are, all keys may come within one span. Once
 // there are some, no more than the keys to come will need if their names are half as long again.
 std::size_t GrantTable::names_ahead() const noexcept {
-  const std::size_t quarter = names_.size() / 4;
+  const std::size_t quarter = names().size() / 4;
   if (held() == 0) return quarter;
-  const std::size_t keys = names_.size() / name_bytes_per_key;
+  const std::size_t keys = names().size() / name_bytes_per_key;
   const std::size_t to_come = std::max(keys - std::min<std::size_t>(keys, held()), keys / 64);
-  return std::min(quarter, to_come * (names_.used() / held() + 1) * 3 / 2);
+  return std::min(quarter, to_come * (names().used() / held() + 1) * 3 / 2);
 }
 
 void GrantTable::provide_for_names() noexcept {
-  if (held() > 0) names_.provide_ahead(names_ahead());
+  if (held() > 0) names_[naming_].provide_ahead(names_ahead());
 }
 
 GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
                                      std::span<const std::byte> name) noexcept {
-  const bool is_long = name.size() >= Label::long_name;
-  const std::size_t bytes = name.size() + (is_long ? sizeof(NameLength) : 0);
-  if (!names_.has_room_for(bytes) || name.size() > UINT16_MAX) return nowhere;
+  FillingBytes& names = names_[naming_];
+  if (!names.has_room_for(bytes_of(name.size())) || name.size() > UINT16_MAX) return nowhere;
   for (std::size_t at = home(key, homes_), last = at + probed_lines; at < last; ++at) {
     Line& line = lines_[at];
     if (is_full(line)) continue;
-    std::size_t lane = 0;
-    while (line.tags[lane].load(std::memory_order_relaxed) != 0) ++lane;
-    const Place place = place_at(at, lane);
-    const FillingBytes::Offset offset = names_.take(bytes);
-    std::byte* recorded = names_.at(offset);
-    if (is_long) {
-      const auto length = static_cast<NameLength>(name.size());
-      std::memcpy(recorded, &length, sizeof length);
-      recorded += sizeof length;
-    }
-    if (!name.empty()) std::memcpy(recorded, name.data(), name.size());
-    holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), offset};
+    const Place place = place_at(at, free_lane(line));
+    holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), record(name, names)};
     labels_[index_of(place)] = Label(rule, name.size());
     // Release: who sees the tag sees whose it is.
-    line.tags[lane].store(tag_of(key), std::memory_order_release);
+    line.tags[place % words_per_line].store(tag_of(key), std::memory_order_release);
     // What follows only says where to look, and how much room there is: relaxed.
-    held_.store(held_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    std::atomic<std::uint64_t>& group = in_use_[at / 64];
-    group.store(group.load(std::memory_order_relaxed) | std::uint64_t{1} << at % 64,
-                std::memory_order_relaxed);
+    note_held(at);
     return place;
   }
   return nowhere;
 }
 
-void GrantTable::clear() noexcept {
+// Room that a name takes.
+std::size_t GrantTable::bytes_of(std::size_t length) noexcept {
+  return length + (length < Label::long_name ? 0 : sizeof(NameLength));
+}
+
+// @pre there is room
+FillingBytes::Offset GrantTable::record(std::span<const std::byte> name, FillingBytes& names) noexcept {
+  const FillingBytes::Offset offset = names.take(bytes_of(name.size()));
+  std::byte* at = names.at(offset);
+  if (name.size() >= Label::long_name) {
+    const auto length = static_cast<NameLength>(name.size());
+    std::memcpy(at, &length, sizeof length);
+    at += sizeof length;
+  }
+  if (!name.empty()) std::memcpy(at, name.data(), name.size());
+  return offset;
+}
+
+void GrantTable::note_held(std::size_t line) noexcept {
+  held_.store(held() + 1, std::memory_order_relaxed);
+  std::atomic<std::uint64_t>& group = in_use_[line / 64];
+  group.store(group.load(std::memory_order_relaxed) | std::uint64_t{1} << line % 64,
+              std::memory_order_relaxed);
+}
+
+// Line after line is emptied, and the keys that stay are put where they would be if they had come now: into
+// the line where they were or one before it, which have room by then.
+void GrantTable::forget_idle(std::span<const std::uint32_t> turns) noexcept {
+  FillingBytes& kept = names_[naming_ ^ 1];
+  kept.begin(names().used());
+  if (!kept.has_room_for(names().used())) return kept.release();  // there is no memory now
   // Nobody else looks: relaxed.
-  for (std::size_t line = 0; line < lines_.size(); ++line)
-    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
-      lines_[line].tags[lane].store(0, std::memory_order_relaxed);
-      for (std::atomic<std::uint16_t>& half : lines_[line].used[lane])
-        half.store(0, std::memory_order_relaxed);
-    }
-  for (std::size_t group = 0; group < in_use_.size(); ++group)
-    in_use_[group].store(0, std::memory_order_relaxed);
-  std::fill_n(seen_.data(), seen_.size(), std::array<std::uint16_t, 2>{});
-  names_.keep(0);
   held_.store(0, std::memory_order_relaxed);
+  for (std::size_t group = 0; group < in_use_.size(); ++group) {
+    std::uint64_t lines = in_use_[group].load(std::memory_order_relaxed);
+    in_use_[group].store(0, std::memory_order_relaxed);
+    for (; lines != 0; lines &= lines - 1)
+      empty_line(group * 64 + static_cast<unsigned>(std::countr_zero(lines)), turns, kept);
+  }
+  names_[naming_].release();
+  naming_ ^= 1;
+}
+
+void GrantTable::empty_line(std::size_t at, std::span<const std::uint32_t> turns,
+                            FillingBytes& names) noexcept {
+  Line& line = lines_[at];
+  std::array<Moving, keys_per_line> staying;
+  std::size_t count = 0;
+  for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+    const std::size_t index = at * keys_per_line + lane;
+    const std::uint32_t tag = line.tags[lane].load(std::memory_order_relaxed);
+    if (tag == 0) break;
+    const Halves used = halves(line, lane);
+    const GrantWindow running(turns[labels_[index].rule()]);
+    const GrantWindow next(turns[labels_[index].rule()] + 1);
+    if (used_in(used[running.half], running) != 0 || used_in(used[next.half], next) != 0)
+      staying[count++] = {tag, used, seen_[index], holders_[index], labels_[index]};
+    line.tags[lane].store(0, std::memory_order_relaxed);
+    for (std::atomic<std::uint16_t>& half : line.used[lane]) half.store(0, std::memory_order_relaxed);
+    seen_[index] = {};
+  }
+  for (const Moving& key : std::span(staying).first(count)) settle(key, at, names);
+}
+
+void GrantTable::settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept {
+  std::size_t at = home(std::uint64_t{key.holder.key_high} << 32 | key.tag, homes_);
+  while (at < last && is_full(lines_[at])) ++at;
+  const std::size_t lane = free_lane(lines_[at]);
+  const std::size_t index = at * keys_per_line + lane;
+  holders_[index] = {key.holder.key_high, record(name_of(key.holder, key.label), names)};
+  labels_[index] = key.label;
+  seen_[index] = key.seen;
+  for (std::size_t half = 0; half < key.used.size(); ++half)
+    lines_[at].used[lane][half].store(key.used[half], std::memory_order_relaxed);
+  lines_[at].tags[lane].store(key.tag, std::memory_order_relaxed);
+  note_held(at);
 }
 
 std::size_t GrantTable::memory() const noexcept {
-  return lines_.bytes() + holders_.bytes() + labels_.bytes() + names_.provided() + in_use_.bytes() +
-         seen_.bytes();
+  return lines_.bytes() + holders_.bytes() + labels_.bytes() + names_[0].provided() + names_[1].provided() +
+         in_use_.bytes() + seen_.bytes();
 }
 
 }  // namespace weir

@@ -26,7 +26,8 @@
 ///
 /// Protocol. The worker alone writes lines, holders and names, at any time; the controller reads them at any
 /// time. A lane is taken once, by a release store of its tag after its holder is written, and given up by
-/// nobody: only the whole table is emptied, by the controller, while the worker is known not to use it. What
+/// nobody: only the controller makes the whole table anew, without the keys that were idle, while the worker
+/// is known not to use it. What
 /// is used is one word, its order relaxed: it is all there is to see. The controller keeps what it has seen
 /// and counts differences; it takes a window's differences after the worker has reported that it left the
 /// span, so that they are complete when the window is over. It also has pages for further names provided
@@ -156,14 +157,18 @@ class alignas(64) GrantTable {
   std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept;
   /// Whether new keys may soon find no room.
   bool crowded() const noexcept {
-    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 || names_.used() > names_.size() / 8 * 7;
+    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 ||
+           names().used() > names().size() / 8 * 7;
   }
   /// Has pages provided for the names of a span's new keys. While the worker counts; once it has been online.
   void provide_for_names() noexcept;
   /// Places taken. Any thread.
   std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
-  /// Forgets all, counts too. While the worker is known not to use the table.
-  void clear() noexcept;
+  /// Forgets the keys of which nothing has been used in their rule's turn, or in the one after it: whatever
+  /// they used before has been harvested, in windows that are over. What the others have used stays. While
+  /// the worker is known not to use the table.
+  /// @param turns  by rule
+  void forget_idle(std::span<const std::uint32_t> turns) noexcept;
 
   /// Of names, what has been provided so far.
   std::size_t memory() const noexcept;
@@ -193,6 +198,7 @@ class alignas(64) GrantTable {
   class Label {
    public:
     static constexpr std::size_t long_name = 63;
+    Label() noexcept = default;
     Label(RuleIndex rule, std::size_t length) noexcept
         : bits_(static_cast<std::uint16_t>(rule | std::min(length, long_name) << rule_bits)) {}
     RuleIndex rule() const noexcept { return bits_ & ((1U << rule_bits) - 1); }
@@ -201,9 +207,19 @@ class alignas(64) GrantTable {
    private:
     static constexpr unsigned rule_bits = 10;
     static_assert(max_rules <= std::size_t{1} << rule_bits);
-    std::uint16_t bits_;
+    std::uint16_t bits_ = 0;
   };
   using NameLength = std::uint16_t;
+  /// What is used in both windows of a lane.
+  using Halves = std::array<std::uint16_t, 2>;
+  /// A key on its way to another place.
+  struct Moving {
+    std::uint32_t tag;
+    Halves used;
+    Halves seen;
+    Holder holder;
+    Label label;
+  };
 
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
   static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
@@ -251,24 +267,44 @@ class alignas(64) GrantTable {
   std::atomic<std::uint16_t>& half(Place place, const GrantWindow& window) noexcept {
     return lines_[place / words_per_line].used[place % words_per_line][window.half];
   }
+  static Halves halves(const Line& line, std::size_t lane) noexcept {
+    return {line.used[lane][0].load(std::memory_order_relaxed),
+            line.used[lane][1].load(std::memory_order_relaxed)};
+  }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
   /// @param index  index_of() the place
   std::span<const std::byte> name_at(std::size_t index) const noexcept {
-    const std::byte* const name = names_.at(holders_[index].name);
-    if (labels_[index].length() < Label::long_name) return {name, labels_[index].length()};
+    return name_of(holders_[index], labels_[index]);
+  }
+  std::span<const std::byte> name_of(const Holder& holder, Label label) const noexcept {
+    const std::byte* const name = names().at(holder.name);
+    if (label.length() < Label::long_name) return {name, label.length()};
     NameLength length;
     std::memcpy(&length, name, sizeof length);
     return {name + sizeof length, length};
   }
+  const FillingBytes& names() const noexcept { return names_[naming_]; }
   std::size_t names_ahead() const noexcept;
+  static std::size_t bytes_of(std::size_t length) noexcept;
+  static FillingBytes::Offset record(std::span<const std::byte> name, FillingBytes& names) noexcept;
+  static std::size_t free_lane(const Line& line) noexcept {
+    std::size_t lane = 0;
+    while (line.tags[lane].load(std::memory_order_relaxed) != 0) ++lane;
+    return lane;
+  }
+  void note_held(std::size_t line) noexcept;
+  void empty_line(std::size_t at, std::span<const std::uint32_t> turns, FillingBytes& names) noexcept;
+  void settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept;
 
   std::size_t homes_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
   HugeArray<Holder> holders_;
   HugeArray<Label> labels_;
-  FillingBytes names_;
   HugeArray<std::atomic<std::uint64_t>> in_use_;  // a bit for each line that holds a key. The worker writes
-  HugeArray<std::array<std::uint16_t, 2>> seen_;  // of what is used. The controller's
+  HugeArray<Halves> seen_;                        // of what is used. The controller's
+  // One of them is in use; the other one takes the names of the keys that stay when idle ones are forgotten.
+  FillingBytes names_[2];
+  unsigned naming_ = 0;
   alignas(64) std::atomic<std::uint32_t> held_{0};
 };
 
@@ -328,20 +364,19 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
       const Line& line = lines_[at];
       for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
         const std::size_t index = at * keys_per_line + lane;
-        const std::uint16_t halves[2] = {line.used[lane][0].load(std::memory_order_relaxed),
-                                         line.used[lane][1].load(std::memory_order_relaxed)};
-        std::array<std::uint16_t, 2>& seen = seen_[index];
-        if (halves[0] == seen[0] && halves[1] == seen[1]) continue;
+        const Halves now = halves(line, lane);
+        Halves& seen = seen_[index];
+        if (now == seen) continue;
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
         const RuleIndex rule = labels_[index].rule();
         const GrantWindow& window = windows[rule];
-        const std::uint16_t now = halves[window.half];
-        if (((now ^ window.stamp) & stamps) != 0) continue;
-        const std::uint32_t count = used_in(now, window) & most;
+        const std::uint16_t half = now[window.half];
+        if (((half ^ window.stamp) & stamps) != 0) continue;
+        const std::uint32_t count = used_in(half, window) & most;
         const std::uint32_t before = used_in(seen[window.half], window) & most;
-        seen[window.half] = now;
+        seen[window.half] = half;
         if (count == before) continue;
         ++visited;
         visit(GrantUse{.key = std::uint64_t{holders_[index].key_high} << 32 | tag,

@@ -73,7 +73,7 @@ class Publication {
   /// What all workers' grants come to at most, by rule: not to be drawn from cells of keys that are granted.
   std::vector<std::uint64_t> reserves;
   std::vector<std::uint64_t> reserves_before;  ///< in the window before, which a worker may still count for
-  /// Odd: the worker is to leave its grants alone; they are emptied before the next even one.
+  /// Odd: the worker is to leave its grants alone; idle keys are forgotten before the next even one.
   std::vector<std::uint32_t> grant_turn_of_worker;
   /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
   std::uint64_t holds_since = nothing_holds;

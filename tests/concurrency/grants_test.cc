@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Standing grants under threads: workers that stall, go and come back, and whose grants are emptied under
-// load never admit more of a key in an interval than its limit, and what they admitted is what the store
-// holds.
+// Standing grants under threads: workers that stall, go and come back, and whose idle keys are forgotten
+// under load never admit more of a key in an interval than its limit, and what they admitted is what the
+// store holds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_P(GrantsUnderThreads, NoKeyIsAdmittedMoreThanItsLimitAndNothingIsLost) {
   NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
   const Users users(load.users);
   node.start();
-  // Enough for grants to be emptied and used again.
+  // Enough for idle keys to be forgotten, and for grants to be used again.
   constexpr std::uint64_t spans = 300;
   run_workers(node, workers, [&](Worker& worker, unsigned index) {
     std::mt19937_64 random(seed() + index);

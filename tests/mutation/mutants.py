@@ -387,6 +387,20 @@ MUTANTS = [
         file="lib/shared/filling_bytes.h",
         units=["tests/unit/shared/filling_bytes_test.cc"],
     ),
+    shared(
+        "what a worker has used of a grant is forgotten in the window that runs",
+        "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
+        "if (used_in(used, GrantWindow(turn)) != 0 || used_in(used, GrantWindow(turn + 1)) != 0)",
+        "if (used_in(used, GrantWindow(turn)) != 0)",
+        file="lib/shared/grant_table.cc",
+    ),
+    shared(
+        "a key that stays is put where it is not looked for",
+        "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
+        "while (at < last && is_full(lines_[at])) ++at;",
+        "at = last;",
+        file="lib/shared/grant_table.cc",
+    ),
     worker(
         "a grant goes on beside the credit that was made of it",
         "Grant.IsNotUsedBesideTheCreditThatWasMadeOfIt",
@@ -408,13 +422,13 @@ MUTANTS = [
     worker(
         "a grant is used in a window that is over",
         "Grant.IsNotUsedInAWindowThatIsOver",
-        "clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;",
-        "clock.holds = turn % 2 == 0 && running >= clock.since;",
+        "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
+        "clock.holds = !left_alone && running >= clock.since;",
     ),
     worker(
-        "grants are used while they are emptied",
-        "Grant.IsLeftAloneWhileItIsEmptiedAndUntilTheNextWindow",
-        "clock.holds = turn % 2 == 0 && clock.number == running && running >= clock.since;",
+        "grants are used while idle keys are forgotten",
+        "Grant.IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards",
+        "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
         "clock.holds = clock.number == running && running >= clock.since;",
     ),
     worker(

@@ -856,32 +856,25 @@ TEST(Grant, OfAWindowThatTheClockComesBackToIsNotGivenTwice) {
   EXPECT_EQ(plane.harvest(0, 0), 0U);
 }
 
-TEST(Grant, IsLeftAloneWhileItIsEmptiedAndUntilTheNextWindow) {
+TEST(Grant, IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards) {
   Granted plane({window_of(1000)}, 8);
   EXPECT_TRUE(plane.admits());
   plane.grant_turn = 1;
   plane.publish(1);
   EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.harvest(0, 0), 1U);
-  // Nor in a window that begins meanwhile.
-  plane.tables[1].close();
-  plane.begin_window(1);
-  plane.cores[0]->quiescent();
-  EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.tables[1].size(), 1U);
-  plane.grants[0]->clear();
+  plane.grants[0]->forget_idle(std::array{plane.tables[0].grant_turns[0]});
+  EXPECT_EQ(plane.grants[0]->held(), 1U);
   plane.tables[1].close();
   plane.published.back()->grant_turn_of_worker = {2};
   plane.published.back()->generation += 1;
   plane.cores[0]->quiescent();
-  EXPECT_TRUE(plane.admits());
-  EXPECT_EQ(plane.grants[0]->held(), 0U);
-  plane.tables[1].close();
-  plane.begin_window(2);
-  plane.cores[0]->quiescent();
-  EXPECT_TRUE(plane.admits());
-  EXPECT_EQ(plane.grants[0]->held(), 1U);
+  // In the same window: what has been used of it is known.
+  EXPECT_EQ(plane.admitted_of(7), 7);
   EXPECT_EQ(plane.tables[1].size(), 0U);
+  EXPECT_TRUE(plane.admits());
+  EXPECT_EQ(plane.tables[1].size(), 1U);
 }
 
 TEST(Grant, IsNotOfAKeyThatIsToBeLookedAt) {

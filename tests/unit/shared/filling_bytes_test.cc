@@ -22,7 +22,7 @@ std::size_t resident(const std::byte* begin, std::size_t bytes) {
   return count * page;
 }
 
-TEST(FillingBytes, UntilItsPagesAreTouchedThereIsRoomForAll) {
+TEST(FillingBytes, UntilItBeginsThereIsRoomForAll) {
   FillingBytes bytes(1000);
   EXPECT_TRUE(bytes.has_room_for(1000));
   EXPECT_EQ(bytes.take(600), 0U);
@@ -35,7 +35,7 @@ TEST(FillingBytes, UntilItsPagesAreTouchedThereIsRoomForAll) {
 
 TEST(FillingBytes, WhatHasBeenProvidedIsThereAndCanBeUsed) {
   FillingBytes bytes(40 * mebibyte);
-  bytes.touch_pages(5 * mebibyte);
+  bytes.begin(5 * mebibyte);
   ASSERT_TRUE(bytes.has_room_for(5 * mebibyte));
   EXPECT_GE(resident(bytes.at(0), bytes.size()), 5 * mebibyte);
   const FillingBytes::Offset taken = bytes.take(5 * mebibyte);
@@ -45,7 +45,7 @@ TEST(FillingBytes, WhatHasBeenProvidedIsThereAndCanBeUsed) {
 TEST(FillingBytes, WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   FillingBytes bytes(40 * mebibyte);
-  bytes.touch_pages(5 * mebibyte);
+  bytes.begin(5 * mebibyte);
   EXPECT_LE(bytes.provided(), 7 * mebibyte);
   EXPECT_FALSE(bytes.has_room_for(8 * mebibyte));
   EXPECT_LE(resident(bytes.at(0), bytes.size()), 7 * mebibyte);
@@ -53,7 +53,7 @@ TEST(FillingBytes, WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom) {
 
 TEST(FillingBytes, MoreIsProvidedAheadOfWhatIsUsedUntilThereIsNoMore) {
   FillingBytes bytes(10 * mebibyte);
-  bytes.touch_pages(mebibyte);
+  bytes.begin(mebibyte);
   for (unsigned taken = 0; taken < 10; ++taken) {
     bytes.provide_ahead(mebibyte);
     ASSERT_TRUE(bytes.has_room_for(mebibyte)) << taken;
@@ -65,9 +65,23 @@ TEST(FillingBytes, MoreIsProvidedAheadOfWhatIsUsedUntilThereIsNoMore) {
     ASSERT_EQ(*bytes.at(static_cast<FillingBytes::Offset>(at)), std::byte{1}) << at;
 }
 
+TEST(FillingBytes, ReleasedItTakesNoMemoryUntilItBeginsAnew) {
+  FillingBytes bytes(4 * mebibyte);
+  bytes.begin(mebibyte);
+  std::memset(bytes.at(bytes.take(mebibyte)), 1, mebibyte);
+  bytes.release();
+  EXPECT_EQ(resident(bytes.at(0), bytes.size()), 0U);
+  EXPECT_EQ(bytes.provided(), 0U);
+  EXPECT_FALSE(bytes.has_room_for(1));
+  bytes.begin(mebibyte);
+  ASSERT_TRUE(bytes.has_room_for(mebibyte));
+  EXPECT_EQ(bytes.take(mebibyte), 0U);
+  EXPECT_EQ(*bytes.at(0), std::byte{0});
+}
+
 TEST(FillingBytes, OfNothingThereIsNoRoom) {
   FillingBytes bytes(0);
-  bytes.touch_pages(100);
+  bytes.begin(100);
   bytes.provide_ahead(100);
   EXPECT_FALSE(bytes.has_room_for(1));
   EXPECT_TRUE(bytes.has_room_for(0));

@@ -216,14 +216,87 @@ TEST(GrantTable, ShortNamesTakeLittleMemory) {
   EXPECT_LE(table.memory(), std::size_t{46} * keys);
 }
 
-TEST(GrantTable, OnceEmptiedItIsAsNew) {
+TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
+  std::mt19937_64 random(29);
+  for (const std::uint32_t keys : {8U, 64U, 1000U, 50'000U}) {
+    GrantTable table(keys);
+    const std::vector<std::uint32_t> turns{7, 20, 3};
+    struct Used {
+      std::uint32_t turn, count, harvested;
+      RuleIndex rule;
+      std::string name;
+    };
+    std::map<std::uint64_t, Used> staying;
+    std::vector<std::uint64_t> idle;
+    // More than the table is for: so that there are full lines.
+    for (std::uint32_t i = 0; i < keys + keys / 4; ++i) {
+      const std::uint64_t key = random() | 1;
+      const auto rule = static_cast<RuleIndex>(random() % 3);
+      const std::string name(random() % 10 == 0 ? 70 : 5, static_cast<char>('a' + i % 26));
+      const GrantTable::Place place = table.insert(key, rule, bytes(name + std::to_string(i)));
+      if (place == GrantTable::nowhere) continue;
+      // Of the window before, of the one that runs, of the one that begins; or of none.
+      const std::uint32_t turn = turns[rule] - 1 + random() % 3;
+      const auto count = static_cast<std::uint32_t>(random() % 4);
+      if (count > 0) table.use(place, count, GrantWindow(turn));
+      if (count > 0 && turn >= turns[rule])
+        staying[key] = {turn, count, 0, rule, name + std::to_string(i)};
+      else
+        idle.push_back(key);
+    }
+    const auto harvest_of = [&](std::uint32_t ahead) {
+      std::vector<GrantWindow> windows;
+      for (const std::uint32_t turn : turns) windows.push_back(GrantWindow(turn + ahead));
+      std::map<std::uint64_t, std::uint32_t> found;
+      table.harvest(windows, [&](const GrantUse& use) {
+        found[use.key] += use.admitted;
+        const auto expected = staying.find(use.key);
+        ASSERT_NE(expected, staying.end());
+        EXPECT_EQ(use.rule, expected->second.rule);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(use.name.data()), use.name.size()),
+                  expected->second.name);
+      });
+      return found;
+    };
+    const auto before = harvest_of(0);
+    table.forget_idle(turns);
+    EXPECT_EQ(table.held(), staying.size());
+    for (const std::uint64_t key : idle) EXPECT_EQ(table.locate(key), GrantTable::nowhere);
+    for (const auto& [key, used] : staying) {
+      const GrantTable::Place place = table.locate(key);
+      ASSERT_NE(place, GrantTable::nowhere);
+      ASSERT_TRUE(table.holds(place, key));
+      EXPECT_EQ(table.used(place, GrantWindow(used.turn)), used.count);
+    }
+    // What had been told is not told again, and nothing is missing.
+    const auto again = harvest_of(0);
+    EXPECT_TRUE(again.empty());
+    const auto after = harvest_of(1);
+    for (const auto& [key, used] : staying)
+      EXPECT_EQ((used.turn == turns[used.rule] ? before : after).at(key), used.count);
+    // There is room again, also for names.
+    for (const std::uint64_t key : idle) {
+      const GrantTable::Place place = table.insert(key, 0, bytes("back"));
+      if (place != GrantTable::nowhere) {
+        EXPECT_EQ(table.used(place, GrantWindow(turns[0])), 0U);
+      }
+    }
+  }
+}
+
+TEST(GrantTable, OnceAllAreIdleItIsAsNewTimeAndAgain) {
   GrantTable table(64);
-  for (std::uint64_t key = 1; key <= 64; ++key)
-    table.use(table.insert(key << 58 | key, 0, bytes("x")), 1, GrantWindow(1));
-  table.clear();
-  EXPECT_EQ(table.held(), 0U);
-  EXPECT_FALSE(table.crowded());
-  EXPECT_EQ(harvest(table, 1), Found{});
+  table.touch_pages();
+  for (std::uint32_t turn = 1; turn < 40; turn += 3) {
+    for (std::uint64_t key = 1; key <= 64; ++key)
+      table.use(table.insert(key << 58 | key, 0, bytes(std::to_string(key))), 1, GrantWindow(turn));
+    EXPECT_EQ(harvest(table, turn).size(), 64U);
+    table.forget_idle(std::vector<std::uint32_t>{turn + 1});
+    EXPECT_EQ(table.held(), 0U);
+    EXPECT_FALSE(table.crowded());
+    EXPECT_EQ(harvest(table, turn), Found{});
+    table.provide_for_names();
+  }
   const GrantTable::Place place = table.insert(1ULL << 58 | 1, 0, bytes("new"));
   table.use(place, 1, GrantWindow(1));
   EXPECT_EQ(harvest(table, 1), (Found{{"new", 1}}));
