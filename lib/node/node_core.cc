@@ -18,14 +18,31 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   return {word(), word()};
 }
 
+/// Whether a worker's grants are enough for a request of the rule.
+bool is_granted(const Rule& rule, unsigned workers) {
+  return may_be_granted(rule) && standing_grant(rule.limit, workers) >= rule.weight;
+}
+
 /// Keys that each worker's grants are for: none where no limit is large enough to be divided so.
 std::uint32_t granted_keys(const Config& config, unsigned workers) {
   return std::any_of(config.rules.begin(), config.rules.end(),
-                     [&](const Rule& rule) {
-                       return may_be_granted(rule) && standing_grant(rule.limit, workers) > 0;
-                     })
+                     [&](const Rule& rule) { return is_granted(rule, workers); })
              ? config.node.keys
              : 0;
+}
+
+/// Keys that each span table is for. Where all rules are granted, those that a worker meets in one span after
+/// they have used up its grant, or that are blocked or near their limits: few of all that it knows. Where
+/// they are more after all, the heaviest keep their entries, and the others draw from their cells, request by
+/// request, and are counted as overflowed.
+std::uint32_t counted_keys(const Config& config, unsigned workers) {
+  constexpr std::uint32_t least = 16384;
+  constexpr std::uint32_t known_per_counted = 16;
+  const std::uint32_t keys = config.node.keys;
+  const bool all_granted = std::all_of(config.rules.begin(), config.rules.end(), [&](const Rule& rule) {
+    return rule.key.empty() || is_granted(rule, workers);
+  });
+  return all_granted ? std::min(keys, std::max(least, keys / known_per_counted)) : keys;
 }
 
 }  // namespace
@@ -44,7 +61,7 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    .tables = [&]() -> std::span<SpanTable> {
                      tables_.reserve(options.workers * tables_per_worker);
                      for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
-                       tables_.emplace_back(config_.node.keys, config_.rules.size());
+                       tables_.emplace_back(counted_keys(config_, options.workers), config_.rules.size());
                      return tables_;
                    }(),
                    .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {

@@ -28,17 +28,19 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
   heavy_.reserve(keys / keys_per_heavy + rules);
   kept_.reserve(heavy_.capacity());
   grant_turns.reserve(rules);
+  names_.take(sizeof(NameLength));
 }
 
 void SpanTable::touch_pages() noexcept {
   lines_.touch_pages();
   entries_.touch_pages();
   order_.touch_pages();
-  names_.touch_pages();
+  names_.prefer_this_node();
+  names_.begin(names_of_a_span_ / names_ahead_divisor);
 }
 
 bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
-  return name.empty() || names_.size() - names_used_ >= name.size() + sizeof(NameLength);
+  return name.empty() || names_.has_room_for(name.size() + sizeof(NameLength));
 }
 
 SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
@@ -85,20 +87,21 @@ void SpanTable::hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32
 
 void SpanTable::settle_in(Place place, std::uint64_t key, RuleIndex rule,
                           std::span<const std::byte> name) noexcept {
-  hold(place, key, rule, name.empty() ? 0 : names_used_);
-  if (name.empty()) return;
+  if (name.empty()) return hold(place, key, rule, 0);
   const auto length = static_cast<NameLength>(name.size());
-  std::memcpy(&names_[names_used_], &length, sizeof length);
-  std::memcpy(&names_[names_used_ + sizeof length], name.data(), name.size());
-  names_used_ += static_cast<std::uint32_t>(sizeof length + name.size());
+  const FillingBytes::Offset offset = names_.take(sizeof length + name.size());
+  hold(place, key, rule, offset);
+  std::memcpy(names_.at(offset), &length, sizeof length);
+  std::memcpy(names_.at(offset) + sizeof length, name.data(), name.size());
 }
 
 // Where a name that was recorded before the table was cleared lies from now on. @pre told in their order
 std::uint32_t SpanTable::keep_name(std::uint32_t offset) noexcept {
   if (offset == 0) return 0;
   const std::size_t bytes = sizeof(NameLength) + name_at(offset).size();
-  std::memmove(&names_[names_used_], &names_[offset], bytes);
-  return std::exchange(names_used_, names_used_ + static_cast<std::uint32_t>(bytes));
+  const FillingBytes::Offset kept = names_.take(bytes);
+  std::memmove(names_.at(kept), names_.at(offset), bytes);
+  return kept;
 }
 
 bool SpanTable::empty() const noexcept {
@@ -129,8 +132,8 @@ CountedKey SpanTable::counted(Place place) const noexcept {
 
 std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexcept {
   NameLength length;
-  std::memcpy(&length, &names_[offset], sizeof length);
-  return {names_.data() + offset + sizeof length, length};
+  std::memcpy(&length, names_.at(offset), sizeof length);
+  return {names_.at(offset) + sizeof length, length};
 }
 
 unsigned SpanTable::heaviness_at(Place place, std::span<const std::uint64_t> limits) const noexcept {
@@ -173,7 +176,7 @@ void SpanTable::forget_light() noexcept {
   for (const HeavyKey& kept : kept_) {
     const Place place = kept.of_rule ? place_of_rule(kept.rule) : place_for(kept.key);
     // New keys' names must find room, however long these are.
-    const bool fits = names_used_ + name_at(kept.name_offset).size() + sizeof(NameLength) <=
+    const bool fits = names_.used() + name_at(kept.name_offset).size() + sizeof(NameLength) <=
                       names_.size() - names_of_a_span_;
     if (place == nowhere || !fits) continue;
     hold(place, kept.key, kept.rule, keep_name(kept.name_offset));
@@ -185,7 +188,7 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
   grant_turns.clear();
   counted_beside = false;
   // A span's new keys must find room, as many as the table was made for.
-  const bool names_short = names_.size() - names_used_ < names_of_a_span_;
+  const bool names_short = names_.size() - names_.used() < names_of_a_span_;
   const bool places_short = held_ > entries_.size() / 4 * 3;
   for (const Place place : heavy_) line_of(place).heavy = 0;
   heavy_.clear();
@@ -195,6 +198,9 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
     --wary_;
   if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);
   if (names_short || places_short) return forget_light();
+  // (Forgetting leaves what has been provided. And a worker that has not been online yet may come right now:
+  // at first it is the one who provides.)
+  if (held_ > 0) names_.provide_ahead(names_of_a_span_ / names_ahead_divisor);
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
     Line& line = line_of(order_[i]);
@@ -217,7 +223,7 @@ void SpanTable::clear() noexcept {
   grant_turns.clear();
   counted_beside = false;
   heavy_.clear();
-  names_used_ = sizeof(NameLength);  // at the beginning is the empty name
+  names_.keep(sizeof(NameLength));  // the empty one
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
 }
 
@@ -231,7 +237,7 @@ std::optional<CountedKey> SpanTable::find(std::uint64_t key) const noexcept {
 }
 
 std::size_t SpanTable::memory() const noexcept {
-  return lines_.bytes() + entries_.bytes() + order_.bytes() + names_.bytes() +
+  return lines_.bytes() + entries_.bytes() + order_.bytes() + names_.provided() +
          overflow_.size() * sizeof(OverflowCount);
 }
 

@@ -41,6 +41,7 @@
 #include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "shared/allowance_pool.h"
+#include "shared/filling_bytes.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -106,8 +107,8 @@ class alignas(64) SpanTable {
   /// Whether something has been counted since then beside the table, in the worker's grants.
   bool counted_beside = false;
 
-  /// Has the kernel provide the memory, on the NUMA node of the calling thread. The worker, before it first
-  /// counts here.
+  /// Has the kernel provide the memory, on the NUMA node of the calling thread; of the names what the first
+  /// span's keys need, further ones' pages come with each drain. The worker, before it first counts here.
   void touch_pages() noexcept;
 
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
@@ -223,6 +224,7 @@ class alignas(64) SpanTable {
   /// The key's counts, if it is open.
   std::optional<CountedKey> find(std::uint64_t key) const noexcept;
 
+  /// Of names, what has been provided so far.
   std::size_t memory() const noexcept;
 
  private:
@@ -231,6 +233,9 @@ class alignas(64) SpanTable {
   static constexpr std::size_t probed_lines = 8;
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
+  // So much of a span's names has been provided when it begins: as short as names mostly are, for all of
+  // them.
+  static constexpr std::size_t names_ahead_divisor = 2;
   static constexpr std::uint32_t drain_ahead = 8;
   // At most so many of the keys asked for are heavy: the others find room beside them.
   static constexpr std::uint32_t keys_per_heavy = 8;
@@ -322,8 +327,7 @@ class alignas(64) SpanTable {
   std::vector<Place> heavy_;
   std::vector<HeavyKey> kept_;  // while the table is made anew
   std::size_t names_of_a_span_;
-  HugeArray<std::byte> names_;
-  std::uint32_t names_used_ = sizeof(NameLength);  // at the beginning is the empty name
+  FillingBytes names_;  // at the beginning is the empty name
   std::vector<OverflowCount> overflow_;
 };
 

@@ -37,9 +37,11 @@ Rule user_rule(Algorithm algorithm) {
 /// A node with some room for keys, of which a sprayer takes as much as he can get.
 class SprayedNode {
  public:
-  explicit SprayedNode(Algorithm algorithm, unsigned workers = 2, std::uint32_t keys = 256)
+  /// @param asked  how often for each of the sprayed keys
+  explicit SprayedNode(Algorithm algorithm, unsigned workers = 2, std::uint32_t keys = 256, int asked = 1)
       : cluster_(user_rule(algorithm), 1, workers, seed(), keys),
-        sprayed_per_span_(static_cast<int>(3 * keys)) {}
+        sprayed_per_span_(static_cast<int>(3 * keys)),
+        asked_(asked) {}
 
   Cluster& cluster() { return cluster_; }
 
@@ -50,9 +52,10 @@ class SprayedNode {
   void run(int intervals, bool sprayed, Others&& others) {
     for (int i = 0; i < intervals * steps_per_interval; ++i) {
       if (sprayed && i % steps_per_span == 0)
-        for (int key = 0; key < sprayed_per_span_; ++key)
-          cluster_.admit(0, static_cast<unsigned>(key) % cluster_.workers,
-                         "sprayed" + std::to_string(sprayed_++));
+        for (int key = 0; key < sprayed_per_span_; ++key, ++sprayed_)
+          for (int again = 0; again < asked_; ++again)
+            cluster_.admit(0, static_cast<unsigned>(key) % cluster_.workers,
+                           "sprayed" + std::to_string(sprayed_));
       others(i, static_cast<unsigned>(i) % cluster_.workers);
       cluster_.advance(step);
     }
@@ -63,6 +66,7 @@ class SprayedNode {
  private:
   Cluster cluster_;
   int sprayed_per_span_;
+  int asked_;
   int sprayed_ = 0;
 };
 
@@ -135,6 +139,30 @@ TEST(SprayedFixedWindow, AmongManyKeysASprayThatComesAndGoesGainsNothingByIt) {
     EXPECT_EQ((cluster.admitted_by_all[{"user|heavy", ordinal}]), limit) << ordinal - first_free;
     EXPECT_EQ((cluster.counters[{"user|heavy", ordinal}]), limit) << ordinal - first_free;
   }
+}
+
+// Where all keys have grants there are fewer entries than keys: a sprayer who uses up the grants of his keys
+// takes all of them, and those that have their own counts keep them.
+TEST(SprayedGrants, WhoUsesMuchIsCountedExactlyAndWhoUsesLittleIsNeverRefused) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(Algorithm::fixed_window, 1, 32768, 2);
+  Cluster& cluster = node.cluster();
+  int refused = 0;
+  const auto users = [&](int i, unsigned worker) {
+    for (int ask = 0; ask < 3; ++ask) cluster.admit(0, worker, "heavy");
+    if (i % 2 == 0) refused += !cluster.admit(0, worker, "honest");
+  };
+  node.run(1, false, users);
+  node.run(1, true, users);  // after it the node knows that it has to take care
+  const Ordinal taken_care = cluster.clock.ordinal(cluster.now.wall);
+  refused = 0;
+  node.run(1, true, users);
+  EXPECT_GT(node.overflowed(), 100'000U);
+  EXPECT_EQ(refused, 0);
+  cluster.finish();
+  EXPECT_EQ((cluster.admitted_by_all[{"user|heavy", taken_care}]), limit);
+  EXPECT_EQ((cluster.counters[{"user|heavy", taken_care}]), limit);
+  EXPECT_EQ((cluster.counters[{"user|honest", taken_care}]), 50U);
 }
 
 TEST(SprayedCooldown, WhoIsBlockedStaysBlockedForAsLongAsHeShould) {

@@ -236,6 +236,25 @@ TEST(SpanTable, KeysFromBeforeLeaveRoomForTheNamesOfAsManyNewOnesAsItWasMadeFor)
   }
 }
 
+TEST(SpanTable, RoomForNamesIsProvidedSpanAfterSpan) {
+  std::mt19937_64 random(18);
+  constexpr std::uint32_t keys = 100'000;
+  SpanTable table(keys, 1);
+  const std::size_t at_most = table.memory();
+  table.touch_pages();
+  if (can_provide_pages()) {
+    EXPECT_LT(table.memory(), at_most - std::size_t{40} * keys);
+  }
+  for (int span = 0; span < 5; ++span) {
+    std::uint32_t refused = 0;
+    for (std::uint32_t i = 0; i < keys; ++i)
+      refused += meet(table, random() | 1, "a header's value, of 30 letters") == nowhere;
+    EXPECT_LE(refused, keys / 10'000) << span;
+    table.close();
+  }
+  EXPECT_LE(table.memory(), at_most);
+}
+
 // Who sprays keys takes all places and names there are, span after span, before the others come.
 
 TEST(SprayedTable, AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome) {
