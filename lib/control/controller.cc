@@ -22,7 +22,7 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
 constexpr std::size_t drained_together = 32;
-// An eighth of the keys that a pool is made for; the ledger holds those of two intervals.
+// A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
 // and as often again as makes a spray of keys that comes and goes no better than one that stays.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "node/system_clock.h"
+#include "node/table_sizes.h"
 
 namespace weir {
 namespace {
@@ -16,33 +17,6 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   std::random_device entropy;
   const auto word = [&] { return std::uint64_t{entropy()} << 32 | entropy(); };
   return {word(), word()};
-}
-
-/// Whether a worker's grants are enough for a request of the rule.
-bool is_granted(const Rule& rule, unsigned workers) {
-  return may_be_granted(rule) && standing_grant(rule.limit, workers) >= rule.weight;
-}
-
-/// Keys that each worker's grants are for: none where no limit is large enough to be divided so.
-std::uint32_t granted_keys(const Config& config, unsigned workers) {
-  return std::any_of(config.rules.begin(), config.rules.end(),
-                     [&](const Rule& rule) { return is_granted(rule, workers); })
-             ? config.node.keys
-             : 0;
-}
-
-/// Keys that each span table is for. Where all rules are granted, those that a worker meets in one span after
-/// they have used up its grant, or that are blocked or near their limits: few of all that it knows. Where
-/// they are more after all, the heaviest keep their entries, and the others draw from their cells, request by
-/// request, and are counted as overflowed.
-std::uint32_t counted_keys(const Config& config, unsigned workers) {
-  constexpr std::uint32_t least = 16384;
-  constexpr std::uint32_t known_per_counted = 16;
-  const std::uint32_t keys = config.node.keys;
-  const bool all_granted = std::all_of(config.rules.begin(), config.rules.end(), [&](const Rule& rule) {
-    return rule.key.empty() || is_granted(rule, workers);
-  });
-  return all_granted ? std::min(keys, std::max(least, keys / known_per_counted)) : keys;
 }
 
 }  // namespace

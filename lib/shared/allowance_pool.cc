@@ -2,7 +2,6 @@
 #include "shared/allowance_pool.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace weir {
 
@@ -24,15 +23,16 @@ std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, u
 }
 
 AllowancePool::AllowancePool(std::uint32_t keys)
-    : mask_(std::bit_ceil(std::max<std::size_t>(keys, probe_length) * 2) - 1),
-      sketch_mask_(std::bit_ceil(std::max<std::size_t>(keys / 4, 64)) - 1),
-      cells_(std::make_unique<AllowanceCell[]>(mask_ + 1)),
-      sketch_(std::make_unique<AllowanceCell[]>(sketch_mask_ + 1)) {}
+    : homes_(std::max<std::size_t>(keys, probe_length) * 2),
+      cells_(homes_ + probe_length - 1),
+      sketch_(std::max<std::size_t>(keys / 4, 64)) {
+  clear();
+}
 
 AllowancePool::Place AllowancePool::claim(std::uint64_t key) noexcept {
   const std::size_t first = home(key);
   for (std::size_t i = 0; i < probe_length; ++i) {
-    AllowanceCell& cell = cells_[(first + i) & mask_];
+    AllowanceCell& cell = cells_[first + i];
     // Relaxed throughout: a cell holds no other memory to be ordered with, and its key changes only once,
     // from free.
     std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
@@ -40,13 +40,13 @@ AllowancePool::Place AllowancePool::claim(std::uint64_t key) noexcept {
       return {&cell, true};
     if (owner == key) return {&cell, true};
   }
-  return {&sketch_[key & sketch_mask_], false};
+  return {&shared_cell(key), false};
 }
 
 AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
   const std::size_t first = home(key);
   for (std::size_t i = 0; i < probe_length; ++i) {
-    AllowanceCell& cell = cells_[(first + i) & mask_];
+    AllowanceCell& cell = cells_[first + i];
     const std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
     if (owner == key) return &cell;
     if (owner == 0) return nullptr;
@@ -57,10 +57,10 @@ AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
 bool AllowancePool::crowded() const noexcept {
   // As many keys as the pool was made for take half of the cells at most.
   constexpr std::size_t sample = 256;
-  const std::size_t step = std::max<std::size_t>((mask_ + 1) / sample, 1);
+  const std::size_t step = std::max<std::size_t>(homes_ / sample, 1);
   std::size_t seen = 0;
   std::size_t taken = 0;
-  for (std::size_t i = 0; i <= mask_; i += step, ++seen)
+  for (std::size_t i = 0; i < homes_; i += step, ++seen)
     taken += cells_[i].key.load(std::memory_order_relaxed) != 0;
   return taken * 8 > seen * 3;
 }
@@ -68,16 +68,14 @@ bool AllowancePool::crowded() const noexcept {
 void AllowancePool::clear() noexcept {
   // Release: who draws from a cleared cell sees the publications from before; see WorkerCore::may_admit().
   std::atomic_thread_fence(std::memory_order_release);
-  const auto wipe = [](AllowanceCell* cells, std::size_t count) {
-    for (AllowanceCell* cell = cells; cell != cells + count; ++cell) {
-      cell->key.store(0, std::memory_order_relaxed);
-      cell->drawn.store(0, std::memory_order_relaxed);
-      cell->refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
-      cell->log.store(0, std::memory_order_relaxed);
+  for (HugeArray<AllowanceCell>* cells : {&cells_, &sketch_})
+    for (std::size_t i = 0; i < cells->size(); ++i) {
+      AllowanceCell& cell = (*cells)[i];
+      cell.key.store(0, std::memory_order_relaxed);
+      cell.drawn.store(0, std::memory_order_relaxed);
+      cell.refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
+      cell.log.store(0, std::memory_order_relaxed);
     }
-  };
-  wipe(cells_.get(), mask_ + 1);
-  wipe(sketch_.get(), sketch_mask_ + 1);
 }
 
 }  // namespace weir

@@ -17,9 +17,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <span>
 
+#include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "weir/time.h"
 
@@ -90,9 +90,9 @@ class AllowancePool {
   /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
   template <typename Visitor>
   void for_each_cell(Visitor&& visit) noexcept {
-    for (std::size_t i = 0; i <= mask_; ++i)
+    for (std::size_t i = 0; i < cells_.size(); ++i)
       if (cells_[i].key.load(std::memory_order_relaxed) != 0) visit(cells_[i]);
-    for (std::size_t i = 0; i <= sketch_mask_; ++i) visit(sketch_[i]);
+    for (std::size_t i = 0; i < sketch_.size(); ++i) visit(sketch_[i]);
   }
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&cells_[home(key)]); }
 
@@ -102,16 +102,22 @@ class AllowancePool {
   /// Empties the pool. The controller alone, after a grace period.
   void clear() noexcept;
 
-  std::size_t memory() const noexcept { return (mask_ + 1 + sketch_mask_ + 1) * sizeof(AllowanceCell); }
+  std::size_t memory() const noexcept { return cells_.bytes() + sketch_.bytes(); }
 
  private:
-  static constexpr std::size_t probe_length = 16;  // eight cache lines at worst, one as a rule
-  std::size_t home(std::uint64_t key) const noexcept { return (key >> 20) & mask_; }
+  // Twelve cache lines at worst, one as a rule. Of as many keys as the pool is for, one in 40,000 finds none.
+  static constexpr std::size_t probe_length = 24;
+  /// Hashes are as good at the top as at the bottom, so any number of cells will do.
+  std::size_t home(std::uint64_t key) const noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);
+  }
+  AllowanceCell& shared_cell(std::uint64_t key) noexcept {
+    return sketch_[static_cast<std::uint32_t>(key) * sketch_.size() >> 32];
+  }
 
-  std::size_t mask_;
-  std::size_t sketch_mask_;
-  std::unique_ptr<AllowanceCell[]> cells_;
-  std::unique_ptr<AllowanceCell[]> sketch_;
+  std::size_t homes_;
+  HugeArray<AllowanceCell> cells_;  // a few more than homes, for those that begin near the end
+  HugeArray<AllowanceCell> sketch_;
 };
 
 }  // namespace weir

@@ -82,6 +82,17 @@ TEST(Pool, DifferentKeysHaveDifferentCells) {
   }
 }
 
+TEST(Pool, OfAsManyKeysAsItWasMadeForNearlyAllHaveACellOfTheirOwn) {
+  std::mt19937_64 random(4);
+  constexpr std::uint32_t keys = 200'000;
+  AllowancePool pool(keys);
+  std::uint32_t shared = 0;
+  for (std::uint32_t i = 0; i < keys; ++i) shared += !pool.claim(random() | 1).own;
+  EXPECT_LE(shared, keys / 10'000);
+  EXPECT_TRUE(pool.crowded());
+  EXPECT_LE(pool.memory(), (std::size_t{keys} * 9 / 4 + 100) * sizeof(AllowanceCell));
+}
+
 TEST(Pool, WhenFullNewKeysShareCellsAndOldOnesKeepTheirs) {
   std::mt19937_64 random(2);
   AllowancePool pool(64);
