@@ -42,14 +42,14 @@ void GrantTable::touch_pages() noexcept {
   names_[naming_].begin(names_ahead());
 }
 
-// A quarter of what all names may take: as short as names mostly are, all keys may come within one span. Once
-// there are some, no more than the keys to come will need if their names are half as long again.
+// A fifth of what all names may take: all keys may come within one span, if their names are addresses, or as
+// short as that. Once there are some, no more than the keys to come will need if theirs are a quarter longer.
 std::size_t GrantTable::names_ahead() const noexcept {
-  const std::size_t quarter = names().size() / 4;
-  if (held() == 0) return quarter;
+  const std::size_t at_first = names().size() / 5;
+  if (held() == 0) return at_first;
   const std::size_t keys = names().size() / name_bytes_per_key;
   const std::size_t to_come = std::max(keys - std::min<std::size_t>(keys, held()), keys / 64);
-  return std::min(quarter, to_come * (names().used() / held() + 1) * 3 / 2);
+  return std::min(at_first, to_come * names().used() / held() * 5 / 4);
 }
 
 void GrantTable::provide_for_names() noexcept {

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Prints what one key takes of a node's memory under each algorithm, for the table of the README: from the
-// objects themselves, made as a node makes them with its default number of keys, so that no figure can grow
-// old.
+// objects themselves, made as a node makes them for a million keys and filled with as many, whose names are
+// IPv4 addresses; so that no figure can grow old.
 //
-// One line each: the algorithm, then bytes per key: of each worker (its two span tables), of the node's cells
-// (three pools), of the ledger, of a sliding log's head, and of its log for each request of the limit.
+// One line each: the algorithm, then bytes per key: of each worker (its grants, where it has some, and its
+// two span tables), of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
+// for each request of the limit. Last two lines of a worker's bytes, as they are reserved at most and as the
+// process has grown by them: of a key with a standing grant, and of one without.
+#include <unistd.h>
+
+#include <array>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <random>
 #include <string>
 
 #include "control/window_pools.h"
 #include "engine/ledger.h"
+#include "node/table_sizes.h"
 #include "shared/grant_table.h"
 #include "shared/log_pool.h"
 #include "shared/span_table.h"
@@ -20,6 +29,10 @@ namespace weir {
 namespace {
 
 constexpr std::uint32_t rule_spans = 10;  // the default of a rule
+constexpr std::uint32_t keys = 1'000'000;
+constexpr unsigned workers = 2;
+/// What has been inserted in between two drains.
+constexpr std::uint32_t keys_of_a_span = keys / 20;
 
 struct KeyMemory {
   std::size_t worker = 0;
@@ -29,41 +42,120 @@ struct KeyMemory {
   std::size_t log_slot = 0;
 };
 
-/// What all algorithms take.
-KeyMemory common(std::uint32_t keys) {
-  const auto per_key = [&](std::size_t bytes) { return (bytes + keys / 2) / keys; };
-  const std::size_t no_rules = 0;
-  return {.worker = per_key(tables_per_worker * SpanTable(keys, no_rules).memory()),
-          .cells = per_key(WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, keys).memory()),
-          .ledger = per_key(Ledger(keys).memory())};
+std::size_t per_key(std::size_t bytes) { return (bytes + keys / 2) / keys; }
+
+/// Bytes of this process that lie in memory.
+std::size_t resident() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t pages = 0;
+  file >> all >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// The bytes of a key that is an address, as base/key_bytes.h lays them out.
+using Name = std::array<std::byte, 6>;
+Name name_of(std::uint32_t address) {
+  Name name{std::byte{2}, std::byte{32}};
+  std::memcpy(&name[2], &address, sizeof address);
+  return name;
+}
+
+/// Of what a worker has for each key.
+struct WorkerMemory {
+  std::size_t reserved = 0;
+  std::size_t filled = 0;    ///< as the tables tell it
+  std::size_t resident = 0;  ///< as the kernel does
+
+  WorkerMemory operator+(const WorkerMemory& other) const {
+    return {reserved + other.reserved, filled + other.filled, resident + other.resident};
+  }
+};
+
+WorkerMemory of_grants() {
+  std::mt19937_64 random(1);
+  const std::size_t before = resident();
+  GrantTable grants(keys);
+  const std::size_t reserved = grants.memory();
+  grants.touch_pages();
+  const std::array<GrantWindow, 1> windows{GrantWindow(1)};
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    const auto place = grants.insert(random() | 1, 0, name_of(i));
+    if (place != GrantTable::nowhere) grants.use(place, 1, windows[0]);
+    if (i % keys_of_a_span == 0) {
+      grants.harvest(windows, [](const GrantUse&) {});
+      grants.provide_for_names();
+    }
+  }
+  grants.harvest(windows, [](const GrantUse&) {});
+  return {reserved, grants.memory(), resident() - before};
+}
+
+WorkerMemory of_span_tables(std::uint32_t counted) {
+  std::mt19937_64 random(1);
+  const std::size_t before = resident();
+  SpanTable table(counted, 1);
+  const std::size_t reserved = table.memory();
+  table.touch_pages();
+  for (std::uint32_t i = 0; i < counted; ++i) {
+    const auto place = table.insert(random() | 1, 0, name_of(i));
+    if (place != SpanTable::nowhere) table.open(place);
+    if (i % keys_of_a_span == 0) table.close();
+  }
+  return {tables_per_worker * reserved, tables_per_worker * table.memory(),
+          tables_per_worker * (resident() - before)};
+}
+
+Config config_of(std::uint64_t limit) {
+  Config config;
+  config.node.keys = keys;
+  Rule rule;
+  rule.key = {{}};
+  rule.limit = limit;
+  config.rules.push_back(rule);
+  return config;
+}
+
+std::size_t cells_of(const Config& config) {
+  return per_key(
+      WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, drawn_keys(config, workers)).memory());
+}
+
+void print(const char* of, const WorkerMemory& memory) {
+  std::printf("%s %zu %zu\n", of, per_key(memory.reserved), per_key(memory.resident));
 }
 
 }  // namespace
 }  // namespace weir
 
 int main() {
-  const std::uint32_t keys = weir::NodeConfig{}.keys;
-  const weir::KeyMemory usual = weir::common(keys);
-  for (const weir::Algorithm algorithm :
-       {weir::Algorithm::cooldown, weir::Algorithm::fixed_window, weir::Algorithm::sliding_window,
-        weir::Algorithm::token_bucket, weir::Algorithm::leaky_bucket, weir::Algorithm::sliding_log,
-        weir::Algorithm::shed, weir::Algorithm::strict}) {
-    weir::KeyMemory memory = usual;
-    weir::Rule rule;
+  using namespace weir;
+  const Config with_grants = config_of(1000);
+  const Config without_grants = config_of(100);
+  const WorkerMemory granted = of_grants() + of_span_tables(counted_keys(with_grants, workers));
+  const WorkerMemory counted = of_span_tables(counted_keys(without_grants, workers));
+  const std::size_t ledger = per_key(Ledger(keys).memory());
+  for (const Algorithm algorithm :
+       {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
+        Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::shed, Algorithm::strict}) {
+    Rule rule;
     rule.algorithm = algorithm;
     rule.key = {{}};
-    if (weir::may_be_granted(rule)) memory.worker += weir::GrantTable(keys).memory() / keys;
+    const bool grants = may_be_granted(rule);
+    KeyMemory memory{.worker = per_key(grants ? granted.filled : counted.filled),
+                     .cells = cells_of(grants ? with_grants : without_grants),
+                     .ledger = ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
-    if (algorithm == weir::Algorithm::sliding_window)
-      memory.ledger += sizeof(weir::KeyDetail) + weir::rule_spans * sizeof(weir::SpanCounts);
-    if (algorithm == weir::Algorithm::strict)
-      memory.ledger += sizeof(weir::KeyDetail) + sizeof(weir::KeyLeases);
-    if (algorithm == weir::Algorithm::sliding_log) {
-      memory.log_slot = sizeof(weir::SlidingLogSlot);
-      memory.log_head =
-          sizeof(weir::SlidingLogHead) + sizeof(std::uint32_t);  // and its place in the list of free ones
+    if (algorithm == Algorithm::sliding_window)
+      memory.ledger += sizeof(KeyDetail) + rule_spans * sizeof(SpanCounts);
+    if (algorithm == Algorithm::strict) memory.ledger += sizeof(KeyDetail) + sizeof(KeyLeases);
+    if (algorithm == Algorithm::sliding_log) {
+      memory.log_slot = sizeof(SlidingLogSlot);
+      memory.log_head = sizeof(SlidingLogHead) + sizeof(std::uint32_t);  // and its place among the free ones
     }
     std::printf("%s %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
                 memory.cells, memory.ledger, memory.log_head, memory.log_slot);
   }
+  print("granted", granted);
+  print("counted", counted);
 }
