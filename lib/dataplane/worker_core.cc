@@ -529,8 +529,7 @@ void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcep
   const RuleIndex rule = table_->entry(place).rule;
   const Grant& grant = rule_grants_[rule];
   if (grant.most == 0) return;
-  GrantTable::Place granted = grants_.locate(key);
-  if (granted == GrantTable::nowhere) granted = grants_.insert(key, rule, table_->name(place));
+  const GrantTable::Place granted = grants_.locate_or_insert(key, rule, [&] { return table_->name(place); });
   if (granted == GrantTable::nowhere || !grants_.holds(granted, key)) return;
   if (grants_.used(granted, grant.window) > GrantTable::most) return;  // it is closed
   const std::uint32_t used = grants_.close(granted, grant.window);
@@ -555,7 +554,8 @@ template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&& name_of,
                                               MonotonicTime now) noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
-  if (window.running->claim(planned.key).own) {
+  const AllowancePool::Place pooled = window.running->claim(planned.key);
+  if (pooled.own) {
     const std::span<const std::byte> name = name_of(planned.rule);
     const SpanTable::Place place = planned.dense ? table_->insert_rule(planned.key, planned.rule, name)
                                                  : table_->insert(planned.key, planned.rule, name);
@@ -564,7 +564,7 @@ WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&
       return look_closely(place, planned, now);
     }
   }
-  return touch_without_entry(planned, now);
+  return touch_without_entry(planned, pooled, now);
 }
 
 WorkerCore::Touched WorkerCore::granted(const PlannedKey& planned) const noexcept {
@@ -580,9 +580,8 @@ WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, std::uint64_t w
   const Grant& grant = rule_grants_[planned.rule];
   if (weight - 1 < grant.most && !is_ungranted(planned.key)) {
     Touched touched;
-    touched.grant = grants_.locate(planned.key);
-    if (touched.grant == GrantTable::nowhere)
-      touched.grant = grants_.insert(planned.key, planned.rule, name_of(planned.rule));
+    touched.grant =
+        grants_.locate_or_insert(planned.key, planned.rule, [&] { return name_of(planned.rule); });
     if (touched.grant != GrantTable::nowhere && grants_.holds(touched.grant, planned.key) &&
         weight <= left_of(grant, touched.grant))
       return touched;
@@ -600,12 +599,13 @@ WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& 
   if (place == SpanTable::nowhere) [[unlikely]]
     return touch_unknown(planned, name_of, now);
   // Another key's, with the same tag: that one was here first.
+  AllowancePool& pool = *windows_[plane_.terms[planned.rule].window].running;
   if (!table_->holds(place, planned.key)) [[unlikely]]
-    return touch_without_entry(planned, now);
+    return touch_without_entry(planned, pool.claim(planned.key), now);
   if (!table_->is_open(place)) {
     // Kept from an earlier span; in this window its pool may have no cell left for it.
-    if (!windows_[plane_.terms[planned.rule].window].running->claim(planned.key).own) [[unlikely]]
-      return touch_without_entry(planned, now);
+    if (const AllowancePool::Place pooled = pool.claim(planned.key); !pooled.own) [[unlikely]]
+      return touch_without_entry(planned, pooled, now);
     table_->open(place);
   }
   return look_closely(place, planned, now);
@@ -620,10 +620,11 @@ WorkerCore::Touched WorkerCore::look_closely(SpanTable::Place place, const Plann
   return touched_at(place, plane_.terms[planned.rule]);
 }
 
-WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned, MonotonicTime now) noexcept {
+WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
+                                                    const AllowancePool::Place& pooled,
+                                                    MonotonicTime now) noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
-  const AllowancePool::Place pooled = window.running->claim(planned.key);
   overflowed_.add(1);
   Touched touched;
   touched.cell = pooled.cell;

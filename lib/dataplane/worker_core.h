@@ -187,7 +187,8 @@ class alignas(64) WorkerCore {
   Touched touch_entry(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
   template <typename NameOf>
   Touched touch_unknown(const PlannedKey& planned, NameOf&& name_of, MonotonicTime now) noexcept;
-  Touched touch_without_entry(const PlannedKey& planned, MonotonicTime now) noexcept;
+  Touched touch_without_entry(const PlannedKey& planned, const AllowancePool::Place& pooled,
+                              MonotonicTime now) noexcept;
   Touched look_closely(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
   Touched touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept;
   void refresh(SpanTable::Place place, std::uint64_t key, MonotonicTime now) noexcept;

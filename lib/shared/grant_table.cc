@@ -58,21 +58,25 @@ void GrantTable::provide_for_names() noexcept {
 
 GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
                                      std::span<const std::byte> name) noexcept {
+  for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line)
+    if (!is_full(lines_[line])) return insert_into(line, key, rule, name);
+  return nowhere;
+}
+
+// @pre the line is not full
+GrantTable::Place GrantTable::insert_into(std::size_t at, std::uint64_t key, RuleIndex rule,
+                                          std::span<const std::byte> name) noexcept {
   FillingBytes& names = names_[naming_];
   if (!names.has_room_for(bytes_of(name.size())) || name.size() > UINT16_MAX) return nowhere;
-  for (std::size_t at = home(key, homes_), last = at + probed_lines; at < last; ++at) {
-    Line& line = lines_[at];
-    if (is_full(line)) continue;
-    const Place place = place_at(at, free_lane(line));
-    holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), record(name, names)};
-    labels_[index_of(place)] = Label(rule, name.size());
-    // Release: who sees the tag sees whose it is.
-    line.tags[place % words_per_line].store(tag_of(key), std::memory_order_release);
-    // What follows only says where to look, and how much room there is: relaxed.
-    note_held(at);
-    return place;
-  }
-  return nowhere;
+  Line& line = lines_[at];
+  const Place place = place_at(at, free_lane(line));
+  holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), record(name, names)};
+  labels_[index_of(place)] = Label(rule, name.size());
+  // Release: who sees the tag sees whose it is.
+  line.tags[place % words_per_line].store(tag_of(key), std::memory_order_release);
+  // What follows only says where to look, and how much room there is: relaxed.
+  note_held(at);
+  return place;
 }
 
 // Room that a name takes.

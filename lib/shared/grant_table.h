@@ -123,6 +123,17 @@ class alignas(64) GrantTable {
   }
   /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
   Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
+  /// locate(), and insert() where that is nowhere, in one search.
+  /// @param name_of  called for the name where there is room
+  template <typename NameOf>
+  Place locate_or_insert(std::uint64_t key, RuleIndex rule, NameOf&& name_of) noexcept {
+    for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line) {
+      if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
+        return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+      if (!is_full(lines_[line])) return insert_into(line, key, rule, name_of());
+    }
+    return nowhere;
+  }
 
   /// What has been used in the window; more than any grant once the place is closed.
   std::uint32_t used(Place place, const GrantWindow& window) const noexcept {
@@ -285,6 +296,8 @@ class alignas(64) GrantTable {
   }
   const FillingBytes& names() const noexcept { return names_[naming_]; }
   std::size_t names_ahead() const noexcept;
+  Place insert_into(std::size_t line, std::uint64_t key, RuleIndex rule,
+                    std::span<const std::byte> name) noexcept;
   static std::size_t bytes_of(std::size_t length) noexcept;
   static FillingBytes::Offset record(std::span<const std::byte> name, FillingBytes& names) noexcept;
   static std::size_t free_lane(const Line& line) noexcept {

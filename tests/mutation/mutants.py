@@ -277,8 +277,8 @@ MUTANTS = [
     worker(
         "a key kept from an earlier span is blocked for what others took of a shared cell",
         "Keys.KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem",
-        "running->claim(planned.key).own) [[unlikely]]\n      return touch_without_entry",
-        "running->claim(planned.key).own && place == 0) [[unlikely]]\n      return touch_without_entry",
+        "pooled = pool.claim(planned.key); !pooled.own) [[unlikely]]",
+        "pooled = pool.claim(planned.key); !pooled.own && place == 0) [[unlikely]]",
     ),
     worker(
         "a worker that had nothing to do decides by what it knew then",
@@ -400,6 +400,19 @@ MUTANTS = [
         "while (at < last && is_full(lines_[at])) ++at;",
         "at = last;",
         file="lib/shared/grant_table.cc",
+    ),
+    whole(
+        "nobody provides room for further names",
+        "Grants.KeysWithLongNamesFindRoomAsTheyCome",
+        "grants.provide_for_names();",
+        "",
+        file="lib/control/controller.cc",
+    ),
+    shared(
+        "a span's names are never provided",
+        "SpanTable.RoomForNamesIsProvidedSpanAfterSpan",
+        "if (held_ > 0) names_.provide_ahead(names_of_a_span_ / names_ahead_divisor);",
+        "",
     ),
     worker(
         "a grant goes on beside the credit that was made of it",

@@ -511,5 +511,17 @@ TEST(Grants, AWindowThatTheClockReturnsToGrantsNothingAnew) {
   node.expect_sound();
 }
 
+TEST(Grants, KeysWithLongNamesFindRoomAsTheyCome) {
+  constexpr std::uint32_t keys = 262'144;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, 1000)}, 1, keys);
+  const std::size_t at_first = node.node().memory();
+  for (std::uint32_t i = 0; i < keys / 4 * 3; ++i) {
+    ASSERT_TRUE(node.admit(0, 0, "a name about as long as a UUID " + std::to_string(i)));
+    if (i % 40'000 == 0) node.pass(100ms);
+  }
+  EXPECT_EQ(node.node().figures().overflowed, 0U);
+  EXPECT_GT(node.node().memory(), at_first);
+}
+
 }  // namespace
 }  // namespace weir

@@ -248,7 +248,7 @@ TEST(SpanTable, RoomForNamesIsProvidedSpanAfterSpan) {
   for (int span = 0; span < 5; ++span) {
     std::uint32_t refused = 0;
     for (std::uint32_t i = 0; i < keys; ++i)
-      refused += meet(table, random() | 1, "a header's value, of 30 letters") == nowhere;
+      refused += meet(table, random() | 1, "a name of 20 letters") == nowhere;
     EXPECT_LE(refused, keys / 10'000) << span;
     table.close();
   }
