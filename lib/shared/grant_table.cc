@@ -42,10 +42,11 @@ void GrantTable::touch_pages() noexcept {
   names_[naming_].begin(names_ahead());
 }
 
-// A fifth of what all names may take: all keys may come within one span, if their names are addresses, or as
-// short as that. Once there are some, no more than the keys to come will need if theirs are a quarter longer.
+// Sixteen bytes for each key, to begin with: all of them may come within one span, if their names are
+// addresses, or not much longer. Once there are some, no more than the keys to come will need if theirs are a
+// quarter longer.
 std::size_t GrantTable::names_ahead() const noexcept {
-  const std::size_t at_first = names().size() / 5;
+  const std::size_t at_first = names().size() / 5 * 2;
   if (held() == 0) return at_first;
   const std::size_t keys = names().size() / name_bytes_per_key;
   const std::size_t to_come = std::max(keys - std::min<std::size_t>(keys, held()), keys / 64);
