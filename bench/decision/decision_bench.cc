@@ -30,9 +30,9 @@ struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   std::vector<std::string> contenders;
   unsigned repeats = 1;
-  // Eight keys to a line of 64 bytes, five eighths of the places taken: what a worker's table touches in the
-  // common case.
-  double bytes_per_key = 64.0 / 8 * 8 / 5;
+  // Eight keys to a line of 64 bytes, three quarters of the places taken: what a worker's table touches in
+  // the common case.
+  double bytes_per_key = 64.0 / 8 * 4 / 3;
 };
 
 /// Time of the measuring thread, or on the wall.
