@@ -390,8 +390,8 @@ MUTANTS = [
     shared(
         "what a worker has used of a grant is forgotten in the window that runs",
         "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
-        "if (used_in(used, GrantWindow(turn)) != 0 || used_in(used, GrantWindow(turn + 1)) != 0)",
-        "if (used_in(used, GrantWindow(turn)) != 0)",
+        "if (is_used_in(GrantWindow(turn)) || is_used_in(GrantWindow(turn + 1)))",
+        "if (is_used_in(GrantWindow(turn)))",
         file="lib/shared/grant_table.cc",
     ),
     shared(
