@@ -46,13 +46,16 @@ KeyHash::KeyHash(HashKey secret) noexcept {
     constexpr std::uint64_t key_words = 0x73'64'72'6f'77'79'65'6bULL;
     return keyed_hash(secret, key_words, std::as_bytes(std::span(&number, 1)));
   };
-  const auto fill = [&](Wide& wide) {
+  for (std::uint64_t& word : words_.middle) word = next();
+  for (Words::Wide& wide : words_.outer) {
     wide.low = next();
     wide.high = next();
-  };
-  for (Wide& wide : outer_) fill(wide);
-  last_ = next() | 1;
-  for (Wide& wide : inner_) fill(wide);
+  }
+  words_.last = next() | 1;
+  for (std::size_t at = 0; at < sizeof words_.inner; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = next();
+    std::memcpy(&words_.inner[at], &word, sizeof word);
+  }
 }
 
 std::uint64_t KeyHash::operator()(std::uint64_t tweak, std::span<const std::byte> bytes) const noexcept {
@@ -65,8 +68,12 @@ std::uint64_t KeyHash::operator()(std::uint64_t tweak, std::span<const std::byte
       whole.add(no_field, 0, 0, bytes);
       return whole.value(tweak);
     }
-    fields.add(std::to_integer<std::uint8_t>(rest[0]), head.second, head.size,
-               rest.subspan(head.size, head.content));
+    const auto tag = std::to_integer<std::uint8_t>(rest[0]);
+    const std::span<const std::byte> content = rest.subspan(head.size, head.content);
+    if (tag == key_form::absent)
+      fields.add_absent();
+    else
+      fields.add(tag, head.second, head.size, content);
     rest = rest.subspan(head.size + head.content);
   }
   return fields.value(tweak);

@@ -9,24 +9,34 @@
 /// is spread by `dephase`. So it is enough that the function itself is drawn at random, and that is several
 /// times cheaper, since its multiplications do not wait for each other:
 ///
-///   NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", 1999): sum over i of (m[2i] + k[2i]) (m[2i+1] +
-///   k[2i+1])
-///     modulo 2^128, of 64-bit words m of the bytes and k of the key. Two different texts of one length have
-///     equal sums for at most one key in 2^64.
+///   NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", 1999), of 32-bit words m of the bytes and k of
+///   the
+///     key: sum over i of (m[2i] + k[2i]) (m[2i+1] + k[2i+1]) modulo 2^64. Two different texts of one length
+///     have equal sums for at most one key in 2^32; taken twice, the second time with the key's words from
+///     the fifth on ("Toeplitz"), for at most one in 2^64. A vector instruction makes two such products, and
+///     more where vectors are longer.
+///   NH once more, of 64-bit words and in 128 bits: (x + k) (y + k') + (z + k") (s + k"') + t k"", of the two
+///   sums,
+///     of the length and the rule, z, and of the fields' tags and lengths, s and t.
 ///   Multilinear (Lemire, Kaser: "Strongly universal string hashing is fast", 2014): the upper half of
-///     a + b x + c y + d z modulo 2^128, of the sum's halves x and y and of the length and the rule, z, with
-///     keys of 128 bits. Strongly universal: every pair of different inputs has every pair of values equally
-///     often.
+///     a + b u + c v modulo 2^128, of the halves u and v of that, with keys of 128 bits. Strongly universal:
+///     every pair of different inputs has every pair of values equally often.
 ///
 /// The words m are those of the key's fields, each taken from where its value lies: so a worker hashes a key
-/// without writing its bytes together, which it needs for new keys alone. What the fields are (tags and
-/// lengths) makes two words of its own; together with the size they tell which words stand at which place of
-/// the sum, so that two different keys differ in a word of the sum or in its size.
+/// without writing its bytes together, which it needs for new keys alone. Tags, lengths and size tell which
+/// words stand at which place of the sums, so that two different keys differ in one of them or in a word.
 ///
-/// Together: two given keys collide with a probability of at most 2 in 2^64, whatever their bytes. What is
+/// A field ends with zeros up to a whole number of pieces of 32 bytes: nearly all values have one piece, so
+/// that no branch depends on how long a value is, which no predictor could learn.
+///
+/// Together: two given keys collide with a probability of at most 3 in 2^64, whatever their bytes. What is
 /// left of linearity (texts in arithmetic progression have values nearly so) is broken by a last step that is
 /// one to one and depends on the secret, too.
 #pragma once
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include <array>
 #include <cstddef>
@@ -41,15 +51,66 @@
 
 namespace weir {
 
-/// One function of the family, about 700 bytes. Immutable: any number of threads may use one at once, but
+/// All bits of 32 bytes, and none of the next 32: from byte 32 - n on, what leaves the first n bytes of 32.
+inline constexpr std::array<char, 64> key_hash_masks = [] {
+  std::array<char, 64> masks{};
+  for (std::size_t i = 0; i < masks.size() / 2; ++i) masks[i] = '\xff';
+  return masks;
+}();
+
+/// One function of the family, less than 900 bytes. Immutable: any number of threads may use one at once, but
 /// what a worker reads for each request had better be its own. Values are of one process: they depend on the
 /// machine's byte order.
 class KeyHash {
  public:
   class Fields;
+  template <bool few>
+  class Texts;
+  /// How many texts Texts<true> has room for.
+  static constexpr std::size_t most_of_few = 4;
 
   /// @param secret  random, unless a run must replay; all the words of the key are derived from it by SipHash
   explicit KeyHash(HashKey secret) noexcept;
+
+  /// The words of the key, for those who hash with instructions that not every machine has: they must arrive
+  /// at what Texts says.
+  __extension__ using Uint128 = unsigned __int128;
+  struct Words {
+    /// What a field's content comes in, bytes.
+    static constexpr std::size_t piece = 32;
+    /// Each field has up to one more than it has whole ones.
+    static constexpr std::size_t most_pieces = KeyBytes::capacity / piece + max_dimensions;
+    /// By how much of the key the second sum is behind the first, bytes.
+    static constexpr std::size_t shift = 16;
+
+    [[gnu::always_inline]] std::uint64_t finish(std::uint64_t x, std::uint64_t y, std::uint64_t z,
+                                                std::uint64_t shape_low,
+                                                std::uint64_t shape_high) const noexcept {
+      Uint128 sum = static_cast<Uint128>(x + middle[0]) * (y + middle[1]) +
+                    static_cast<Uint128>(z + middle[2]) * (shape_low + middle[3]);
+      if (shape_high != 0) sum += static_cast<Uint128>(shape_high) * middle[4];
+      const auto u = static_cast<std::uint64_t>(sum);
+      const auto v = static_cast<std::uint64_t>(sum >> 64);
+      // Of a + b u + c v the upper half alone is wanted, to which the keys' upper halves add nothing but
+      // themselves.
+      const Uint128 lower =
+          static_cast<Uint128>(outer[1].low) * u + static_cast<Uint128>(outer[2].low) * v + outer[0].low;
+      std::uint64_t value =
+          static_cast<std::uint64_t>(lower >> 64) + outer[0].high + outer[1].high * u + outer[2].high * v;
+      value ^= value >> 32;
+      value *= last;
+      return value ^ value >> 32;
+    }
+
+    alignas(64) char inner[most_pieces * piece + shift];
+    std::uint64_t middle[5];
+    struct Wide {
+      std::uint64_t low;
+      std::uint64_t high;
+    } outer[3];
+    std::uint64_t last;  // odd
+  };
+  const Words& words() const noexcept { return words_; }
 
   /// @param tweak  separates domains: the rule's index; below 2^48
   /// @param bytes  of a key; others are hashed as well, and as well told apart
@@ -57,42 +118,73 @@ class KeyHash {
   std::uint64_t operator()(std::uint64_t tweak, std::span<const std::byte> bytes) const noexcept;
 
  private:
-  static constexpr std::size_t block = 16;
-  /// One for the fields' tags and lengths, and the fields' own, of which each has one more than it has whole
-  /// ones.
-  static constexpr std::size_t most_blocks = 1 + KeyBytes::capacity / block + max_dimensions;
-  struct Wide {
-    std::uint64_t low;
-    std::uint64_t high;
-  };
-  __extension__ using Uint128 = unsigned __int128;
+  class Sum;
 
-  std::uint64_t finish(Uint128 sum, std::uint64_t z) const noexcept {
-    const auto x = static_cast<std::uint64_t>(sum);
-    const auto y = static_cast<std::uint64_t>(sum >> 64);
-    // Of a + b x + c y + d z the upper half alone is wanted, to which the keys' upper halves add nothing but
-    // themselves.
-    const auto times = [](const Wide& key, std::uint64_t word) {
-      return static_cast<Uint128>(key.low) * word;
-    };
-    const Uint128 lower = times(outer_[1], x) + times(outer_[2], y) + times(outer_[3], z) + outer_[0].low;
-    std::uint64_t value = static_cast<std::uint64_t>(lower >> 64) + outer_[0].high + outer_[1].high * x +
-                          outer_[2].high * y + outer_[3].high * z;
-    value ^= value >> 32;
-    value *= last_;
-    return value ^ value >> 32;
+  Words words_;
+};
+
+/// The two sums over the words of the fields' contents.
+class KeyHash::Sum {
+ public:
+  explicit Sum(const KeyHash& hash) noexcept : key_(hash.words_.inner) {}
+
+  /// @param readable  how many bytes may be read from the first one on
+  [[gnu::always_inline]] void add(const char* data, std::size_t size, std::size_t readable) noexcept {
+    for (; size > piece; data += piece, size -= piece, readable -= piece)
+      add_piece(half_at(data), half_at(data + half));
+    std::array<char, piece> copied;
+    if (readable < piece) [[unlikely]] {
+      copied = {};
+      key_form::copy_as_is({data, size}, reinterpret_cast<std::uint8_t*>(copied.data()));
+      data = copied.data();
+    }
+    const char* const mask = key_hash_masks.data() + (piece - size);
+    add_piece(half_at(data) & half_at(mask), half_at(data + half) & half_at(mask + half));
   }
 
-  std::array<Wide, 4> outer_;
-  std::uint64_t last_;  // odd
-  std::array<Wide, most_blocks> inner_;
+  std::uint64_t x() const noexcept { return x_[0] + x_[1]; }
+  std::uint64_t y() const noexcept { return y_[0] + y_[1]; }
+
+ private:
+  static constexpr std::size_t piece = Words::piece;
+  static constexpr std::size_t shift = Words::shift;
+  static constexpr std::size_t half = piece / 2;
+  // Of GCC and clang, for every machine: where it has vectors, they are its own.
+  using Half [[gnu::vector_size(half), gnu::may_alias]] = std::uint64_t;
+  using Lanes [[gnu::vector_size(half), gnu::may_alias]] = std::uint32_t;
+
+  static Half half_at(const char* bytes) noexcept {
+    Half words;
+    std::memcpy(&words, bytes, sizeof words);
+    return words;
+  }
+  [[gnu::always_inline]] static Half products(Half words, const char* key) noexcept {
+    const auto sums =
+        reinterpret_cast<Half>(reinterpret_cast<Lanes>(words) + reinterpret_cast<Lanes>(half_at(key)));
+#if defined(__SSE2__)
+    // Which compilers do not see in the line below.
+    return reinterpret_cast<Half>(
+        _mm_mul_epu32(reinterpret_cast<__m128i>(sums), reinterpret_cast<__m128i>(sums >> 32)));
+#else
+    return (sums & 0xffffffff) * (sums >> 32);
+#endif
+  }
+  [[gnu::always_inline]] void add_piece(Half first, Half second) noexcept {
+    x_ += products(first, key_) + products(second, key_ + half);
+    y_ += products(first, key_ + shift) + products(second, key_ + shift + half);
+    key_ += piece;
+  }
+
+  const char* key_;
+  Half x_{};
+  Half y_{};
 };
 
 /// The fields of one key, added in order; value() is what the hash says of the bytes that a KeyBytes makes of
 /// the same fields. At most max_dimensions fields, all together no longer than a key.
 class KeyHash::Fields {
  public:
-  explicit Fields(const KeyHash& hash) noexcept : hash_(hash), next_(&hash.inner_[1]) {}
+  explicit Fields(const KeyHash& hash) noexcept : hash_(hash), sum_(hash) {}
 
   /// Of the key's bytes so far.
   std::size_t size() const noexcept { return size_; }
@@ -109,66 +201,65 @@ class KeyHash::Fields {
                                             static_cast<std::uint8_t>(number)};
     add(key_form::number, 0, 1, std::as_bytes(std::span(bytes)));
   }
-  /// @pre value.size() <= max_value_bytes
-  [[gnu::always_inline]] void add_text(std::string_view value) noexcept {
+  /// @param readable  how many bytes may be read from the value's first one on: with more of them behind its
+  ///                  end it costs less
+  /// @pre value.size() <= max_value_bytes and value.size() <= readable
+  [[gnu::always_inline]] void add_text(std::string_view value, std::size_t readable) noexcept {
     begin(key_form::text, static_cast<std::uint8_t>(value.size()), 2 + value.size());
-    add_content(value.data(), value.size());
+    sum_.add(value.data(), value.size(), readable);
   }
-  /// A field as it stands in a key. @param head  how many bytes stand before the content: the tag, and what
-  /// `second` says
+  [[gnu::always_inline]] void add_text(std::string_view value) noexcept { add_text(value, value.size()); }
+  /// A field as it stands in a key. @param head  how many bytes stand before the
+  /// content: the tag, and what `second` says
   void add(std::uint8_t tag, std::uint8_t second, std::size_t head,
            std::span<const std::byte> content) noexcept {
     begin(tag, second, head + content.size());
-    add_content(reinterpret_cast<const char*>(content.data()), content.size());
+    sum_.add(reinterpret_cast<const char*>(content.data()), content.size(), content.size());
   }
   [[gnu::always_inline]] std::uint64_t value(std::uint64_t tweak) noexcept {
-    add_block(hash_.inner_[0], shape_low_, shape_high_);
-    return hash_.finish(sum_, tweak << 16 | size_);
+    return hash_.words_.finish(sum_.x(), sum_.y(), tweak << 16 | size_, shape_low_, shape_high_);
   }
 
  private:
-  template <typename Word>
-  static std::uint64_t load(const char* bytes) noexcept {
-    Word word;
-    std::memcpy(&word, bytes, sizeof word);
-    return word;
-  }
-
   [[gnu::always_inline]] void begin(std::uint8_t tag, std::uint8_t second, std::size_t size) noexcept {
     shape_high_ = shape_high_ << 16 | shape_low_ >> 48;
     shape_low_ = shape_low_ << 16 | static_cast<std::uint64_t>(second << 8 | tag);
     size_ += size;
   }
-  [[gnu::always_inline]] void add_block(const Wide& key, std::uint64_t first, std::uint64_t second) noexcept {
-    sum_ += static_cast<Uint128>(first + key.low) * (second + key.high);
+  const KeyHash& hash_;
+  Sum sum_;
+  // A tag and what follows it for each field, the last one lowest. Absent fields are zeros: how many there
+  // are before the first other one, the size tells.
+  std::uint64_t shape_low_ = 0;
+  std::uint64_t shape_high_ = 0;
+  std::size_t size_ = 0;
+};
+
+/// The same for keys of texts alone, which most are. @tparam few  no more than `most_of_few`
+template <bool few>
+class KeyHash::Texts {
+ public:
+  explicit Texts(const KeyHash& hash) noexcept : hash_(hash), sum_(hash) {}
+  std::size_t size() const noexcept { return size_; }
+  [[gnu::always_inline]] void add_absent() noexcept { begin(0, 1); }
+  /// As Fields::add_text().
+  [[gnu::always_inline]] void add_text(const char* data, std::size_t size, std::size_t readable) noexcept {
+    begin(size << 8 | key_form::text, 2 + size);
+    sum_.add(data, size, readable);
   }
-  [[gnu::always_inline]] void add_content(const char* data, std::size_t size) noexcept {
-    if (size >= block) {
-      // The last block ends with the text and overlaps the one before: texts of one size still differ in a
-      // block.
-      add_block(next_[0], load<std::uint64_t>(data), load<std::uint64_t>(data + 8));
-      add_block(next_[1], load<std::uint64_t>(data + size - 16), load<std::uint64_t>(data + size - 8));
-      next_ += 2;
-      for (std::size_t at = block; at + block < size; at += block)
-        add_block(*next_++, load<std::uint64_t>(data + at), load<std::uint64_t>(data + at + 8));
-    } else if (size >= 4) {
-      // 4 to 7 bytes, or 8 to 15, at their two ends: the inner pair moves inwards by what there is beyond
-      // seven.
-      const std::size_t inner = size / 8 * 4;
-      const char* const last = data + size - 4;
-      add_block(*next_++, load<std::uint32_t>(data) | load<std::uint32_t>(data + inner) << 32,
-                load<std::uint32_t>(last - inner) | load<std::uint32_t>(last) << 32);
-    } else if (size != 0) {
-      add_block(*next_++, load<std::uint8_t>(data) | load<std::uint8_t>(data + size / 2) << 8,
-                load<std::uint8_t>(data + size - 1));
-    }
+  [[gnu::always_inline]] std::uint64_t value(std::uint64_t tweak) noexcept {
+    return hash_.words_.finish(sum_.x(), sum_.y(), tweak << 16 | size_, shape_low_, shape_high_);
+  }
+
+ private:
+  [[gnu::always_inline]] void begin(std::uint64_t tag, std::size_t size) noexcept {
+    if constexpr (!few) shape_high_ = shape_high_ << 16 | shape_low_ >> 48;
+    shape_low_ = shape_low_ << 16 | tag;
+    size_ += size;
   }
 
   const KeyHash& hash_;
-  const Wide* next_;
-  Uint128 sum_ = 0;
-  // A tag and what follows it for each field, the last one lowest. Absent fields are zeros: how many there
-  // are before the first other one, the size tells.
+  Sum sum_;
   std::uint64_t shape_low_ = 0;
   std::uint64_t shape_high_ = 0;
   std::size_t size_ = 0;

@@ -55,17 +55,20 @@ TEST(KeyHash, OfFieldsIsThatOfTheirBytes) {
     KeyHash::Fields fields(hash);
     const std::size_t count = random() % (max_dimensions + 1);
     for (std::size_t field = 0; field < count; ++field) {
-      std::string value(random() % (random() % 4 == 0 ? 60 : 20), '\0');
+      std::string value(random() % (random() % 4 == 0 ? 100 : 40), '\0');
       for (char& c : value) c = static_cast<char>(random());
-      // In memory of exactly its size, so that a sanitizer sees a read beyond its end.
-      const auto exact = std::make_unique<char[]>(value.size());
-      std::copy(value.begin(), value.end(), exact.get());
       if (random() % 4 == 0) {
         key.add_absent();
         fields.add_absent();
       } else {
         key.add_text(value);
-        fields.add_text({exact.get(), value.size()});
+        // What may be read behind the value is not part of it. In memory of exactly that size, so that a
+        // sanitizer sees a read beyond its end.
+        const std::size_t behind = random() % 3 == 0 ? random() % 70 : 0;
+        const auto with_more = std::make_unique<char[]>(value.size() + behind);
+        std::copy(value.begin(), value.end(), with_more.get());
+        std::fill_n(with_more.get() + value.size(), behind, static_cast<char>(random()));
+        fields.add_text({with_more.get(), value.size()}, value.size() + behind);
       }
     }
     ASSERT_EQ(fields.size(), key.bytes().size());
