@@ -2,6 +2,7 @@
 #include "contenders.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string_view>
 
@@ -68,6 +69,29 @@ std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
       sum += classifier_.hash_key(scratch_.rules[i], parsed_.request, scratch_, key_hash);
     }
   }
+  return sum;
+}
+
+std::uint64_t BurstPath::operator()(std::span<const std::span<const std::byte>> frames) noexcept {
+  std::array<PlainFrame, PlainKeys::most_frames> plain;
+  std::size_t plain_count = 0;
+  std::uint64_t sum = 0;
+  for (const std::span<const std::byte> bytes : frames) {
+    const PlainPayload payload = plain_payload(bytes);
+    if (payload.offset == 0) {
+      sum += own_(bytes);
+    } else if (payload.length != 0 && can_begin_request(static_cast<char>(bytes[payload.offset]))) {
+      plain[plain_count++] = {bytes.data(), payload};
+    }
+  }
+  if (plain_count == 0) return sum;
+  own_.plain().classify(std::span(plain).first(plain_count), key_hash, keys_);
+  for (std::size_t i = 0; i < keys_.rule_count; ++i)
+    for (std::uint32_t rest = keys_.rules[i].requests & keys_.requests; rest != 0; rest &= rest - 1)
+      sum += keys_.rules[i].hashes[static_cast<std::size_t>(std::countr_zero(rest))];
+  for (std::size_t i = 0; i < plain_count; ++i)
+    if ((keys_.requests >> i & 1) == 0)
+      sum += own_({plain[i].bytes, std::size_t{plain[i].payload.offset} + plain[i].payload.length});
   return sum;
 }
 

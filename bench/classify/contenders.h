@@ -11,12 +11,13 @@
 
 #include "base/key_hash.h"
 #include "classify/classifier.h"
+#include "classify/plain_classifier.h"
 #include "weir/packet.h"
 #include "workload.h"
 
 namespace weir::bench {
 
-/// The library's own path, as the filter and a worker walk it: layers, requests, rules, key, hash.
+/// The library's own path for any frame: layers, requests, rules, key, hash.
 class OwnPath {
  public:
   explicit OwnPath(Wanted wanted, InstructionSet set = best_instruction_set())
@@ -24,11 +25,29 @@ class OwnPath {
 
   /// @return the sum of the keys' hashes; 0 where there is no request
   std::uint64_t operator()(std::span<const std::byte> frame) noexcept;
+  const PlainClassifier& plain() const noexcept { return classifier_.plain(); }
 
  private:
   Classifier classifier_;
   Classifier::Scratch scratch_;
   ParsedRequest parsed_;
+};
+
+/// The library's own path for plain frames in bursts, as the filter and a worker walk it: layers, requests,
+/// rules, keys, hashes; what is not plain goes the way of OwnPath.
+class BurstPath {
+ public:
+  explicit BurstPath(Wanted wanted, InstructionSet set = best_instruction_set()) : own_(wanted, set) {}
+  BurstPath(const BurstPath&) = delete;
+  BurstPath& operator=(const BurstPath&) = delete;
+
+  /// @param frames  at most PlainKeys::most_frames
+  /// @return the sum of the keys' hashes
+  std::uint64_t operator()(std::span<const std::span<const std::byte>> frames) noexcept;
+
+ private:
+  OwnPath own_;
+  PlainKeys keys_;
 };
 
 /// Layers by the library, HTTP by another's parser, then the same normal forms and hash as OwnPath's.

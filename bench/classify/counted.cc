@@ -5,10 +5,14 @@
 // instructions there per item do not depend on the machine's load, only on the code, the compiler and the
 // instruction set. Ends with 77 where the machine does not have the set. tests/instructions holds the counts
 // against recorded bounds.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "contenders.h"
 #include "workload.h"
@@ -31,9 +35,11 @@ std::optional<Value> named(const std::string_view (&names)[count], std::string_v
 }  // namespace
 
 // Called by name from outside: see tests/instructions.
-extern "C" [[gnu::noinline]] std::uint64_t counted_work(OwnPath& path, const FramePool& frames) {
+extern "C" [[gnu::noinline]] std::uint64_t counted_work(BurstPath& path,
+                                                        std::span<const std::span<const std::byte>> frames) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < frames.size(); ++i) sum += path(frames[i]);
+  for (std::size_t i = 0; i < frames.size(); i += PlainKeys::most_frames)
+    sum += path(frames.subspan(i, std::min(frames.size() - i, PlainKeys::most_frames)));
   return sum;
 }
 
@@ -53,8 +59,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!has_instruction_set(*set)) return not_here;
-  const FramePool frames(*content, pool_bytes);
-  OwnPath path(*wanted, *set);
+  const FramePool pool(*content, pool_bytes);
+  std::vector<std::span<const std::byte>> frames;
+  for (std::size_t i = 0; i < pool.size(); ++i) frames.push_back(pool[i]);
+  BurstPath path(*wanted, *set);
   const std::uint64_t sum = counted_work(path, frames);
   // Used, so that the work cannot be left out; and to be compared between instruction sets.
   std::printf("items %zu\nsum %016llx\n", frames.size(), static_cast<unsigned long long>(sum));

@@ -20,6 +20,8 @@
 
 namespace weir {
 
+class PlainClassifier;
+
 /// The rules of a configuration, compiled. Immutable: any number of threads may use one at once, each with
 /// its own Scratch. No function but the constructor allocates.
 class Classifier {
@@ -57,6 +59,9 @@ class Classifier {
   /// @pre as for make_key()
   std::uint64_t hash_key(RuleIndex rule, const Request& request, const Scratch& scratch,
                          const KeyHash& hash) const noexcept;
+
+  /// The same rules for bursts of plain frames.
+  const PlainClassifier& plain() const noexcept;
 
   /// The headers any rule needs; not the host, where no rule looks at it.
   const HeaderSelection& headers() const noexcept;

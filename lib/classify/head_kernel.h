@@ -26,10 +26,14 @@
 ///   capitals()                mask: 'A' to 'Z'
 ///   not_of_host()             mask: these, '@' and '[', by which a host is not plain
 /// where a Part's bits behind its size are arbitrary. And
+///   Set::Sums                 if the set can do so faster: the two sums of KeyHash, over pieces that are
+///                             a whole() or a part()
 ///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
 ///   not_of_host() only
 #pragma once
 
+#include "base/key_bytes.h"
+#include "base/key_hash.h"
 #include "classify/head_scan.h"
 
 namespace weir {
@@ -56,6 +60,8 @@ inline std::uint64_t short_word(const char* data, std::size_t size) noexcept {
     word |= std::uint64_t{static_cast<unsigned char>(data[i])} << (8 * i);
   return word;
 }
+
+inline bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
 /// As a word in memory's own order, what eight characters are; the machines that have these sets are little
 /// endian.
@@ -398,6 +404,167 @@ bool find_head(const char* data, std::size_t size, const SoughtFields& sought, F
   return line_end != 0 && find_fields_here<Set>(data, line_end, size, sought, found);
 }
 
+/// The request line of a plain request. @return the position of its '\n'; 0: it is none
+/// @pre size >= 16; `there` has bits where the payload has bytes
+template <typename Bytes>
+[[gnu::always_inline]] inline std::size_t find_plain_line(const char* data, std::size_t size,
+                                                          const Bytes& bytes, std::uint64_t there,
+                                                          PlainHead& head) noexcept {
+  const std::uint64_t stops = bytes.not_of_target() & there;
+  const std::uint64_t more = stops & (stops - 1);
+  if (more == 0) return 0;
+  const std::size_t target_end = lowest(more);
+  constexpr std::size_t rest_of_line = 11;  // " HTTP/1.1" and its end
+  if (size < target_end + rest_of_line) return 0;
+  // Most requests are of one method, which one comparison tells.
+  std::size_t method_end = 3;
+  const std::uint64_t first = word_at(data);
+  if (static_cast<std::uint32_t>(first) != static_cast<std::uint32_t>(word_of("GET \0\0\0\0"))) {
+    method_end = lowest(stops);
+    if (method_end == 0 || method_end > 7 || data[method_end] != ' ' || !is_capitals(first, method_end))
+      return 0;
+  }
+  // The minor version is the last character but two, and "0" and "1" differ in one bit.
+  constexpr std::uint64_t minor = std::uint64_t{'0' ^ '1'} << 40;
+  if (((word_at(data + target_end) ^ word_of(" HTTP/1.")) |
+       ((word_at(data + target_end + 3) | minor) ^ word_of("TP/1.1\r\n"))) != 0)
+    return 0;
+
+  // A method has none of the bytes that are looked for here.
+  const std::uint64_t marks = (bytes.any('?', '#', '%') & bits_below(target_end)) | std::uint64_t{1}
+                                                                                        << target_end;
+  const std::size_t path_end = lowest(marks);
+  const std::size_t begin = method_end + 1;
+  const std::uint64_t path = bits_below(path_end);
+  const std::uint64_t all_slashes = bytes.equal('/');
+  const std::uint64_t slashes = (all_slashes & path) >> begin;
+  const std::uint64_t odd = (all_slashes << 1) & (all_slashes | bytes.equal('.')) & path;
+  if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;
+  head.values[PlainHead::method] = {0, static_cast<std::uint16_t>(method_end)};
+  // Without the slash at the end, but not without the only one.
+  const std::size_t last = path_end - begin - 1;
+  head.values[PlainHead::path] = {
+      static_cast<std::uint16_t>(begin),
+      static_cast<std::uint16_t>(path_end - ((slashes & ~std::uint64_t{1}) >> last & 1))};
+  head.slashes = slashes;
+  return target_end + rest_of_line - 1;
+}
+
+/// The host that a plain value names. @return false: it is not plain
+template <typename Set>
+[[gnu::always_inline]] inline bool trim_host(const char* data, PlainHead::Value& value) noexcept;
+
+/// The value of a line, as the parser would have it. @param colon  its first colon
+[[gnu::always_inline]] inline PlainHead::Value value_in(const char* data, std::size_t colon,
+                                                        std::size_t line_end) noexcept {
+  // Before the end there is at least the colon, and from the beginning on at least the line's end.
+  std::size_t begin = colon + 1;
+  std::size_t end = line_end;
+  end -= data[end - 1] == '\r' ? 1 : 0;
+  begin += data[begin] == ' ' ? 1 : 0;
+  if (is_blank(data[begin]) || is_blank(data[end - 1])) [[unlikely]] {
+    while (begin < end && is_blank(data[begin])) ++begin;
+    while (begin < end && is_blank(data[end - 1])) --end;
+  }
+  return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(end)};
+}
+
+/// Takes a line if it is the first of a wanted field. @return false: a host that is not plain
+/// @param ends  its end and, before that, the end of the line before
+/// @param fields  mask of those whose names begin as it does
+template <typename Set>
+[[gnu::always_inline]] inline bool take_value(const char* data, const std::uint32_t* ends,
+                                              std::uint32_t fields, const SoughtFields& sought,
+                                              PlainHead::Value* values) noexcept {
+  const std::uint32_t begin = ends[0] + 1;
+  for (; fields != 0; fields &= fields - 1) {
+    const unsigned index = lowest(fields);
+    const SoughtFields::Field& field = sought.fields[index];
+    if (ends[1] - begin <= field.length || !rest_equals(data + begin, field)) continue;
+    PlainHead::Value& value = values[index];
+    if (value.begin != 0) return true;
+    value = value_in(data, begin + std::size_t{field.length}, ends[1]);
+    return (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(data, value);
+  }
+  return true;
+}
+
+/// The values of the fields sought in a plain request's head. In loops as find_fields_sought() has them.
+/// @return false: there is something behind the head, or it is not plain
+template <typename Set, bool few>
+[[gnu::noinline]] bool find_values(const char* data, std::size_t line_end, std::size_t size,
+                                   const SoughtFields& sought, PlainHead& head) noexcept {
+  // As many as a byte can number.
+  constexpr std::size_t max_lines = 255;
+  std::uint32_t line_ends[max_lines + 1 + window_size];
+  FoundHead found;
+  const std::uint32_t* const behind =
+      find_line_ends<Set, true>(data, line_end, size, found, line_ends, max_lines);
+  if (behind == nullptr || (found.complete && found.end != size)) return false;
+  PlainHead::Value* const values = &head.values[PlainHead::fields];
+  for (std::size_t i = 0; i < sought.field_count; ++i) values[i] = {0, 0};
+
+  const typename Set::template Names<few> names(sought);
+  const auto lines = static_cast<std::size_t>(behind - line_ends) - 1;  // each from one of them to the next
+  // Of a line that begins near the payload's end there are not as many bytes as are compared.
+  const std::size_t last_word = size - sizeof(std::uint64_t);
+  std::size_t with_word = lines;
+  while (with_word != 0 && line_ends[with_word - 1] >= last_word) --with_word;
+  std::uint32_t candidates[max_lines + 1];  // a line's number, and above it the mask of fields it may be
+  static_assert(SoughtFields::max_fields <= 24);
+  std::size_t candidate_count = 0;
+  for (std::size_t i = 0; i < with_word; ++i) {
+    const std::uint32_t fields = names.beginning_with(word_at(data + line_ends[i] + 1));
+    candidates[candidate_count] = fields << 8 | static_cast<std::uint32_t>(i);
+    candidate_count += fields != 0;
+  }
+  for (std::size_t i = 0; i < candidate_count; ++i)
+    if (!take_value<Set>(data, line_ends + (candidates[i] & 0xff), candidates[i] >> 8, sought, values))
+      return false;
+  for (std::size_t i = with_word; i < lines; ++i) {
+    const std::size_t missing = line_ends[i] + std::size_t{1} - last_word;
+    const std::uint32_t fields = names.beginning_with(word_at(data + last_word) >> (8 * missing));
+    if (!take_value<Set>(data, line_ends + i, fields, sought, values)) return false;
+  }
+  return true;
+}
+
+/// @return whether there is a plain request
+template <typename Set>
+[[gnu::always_inline]] inline bool find_plain_request(const char* data, std::size_t size,
+                                                      const SoughtFields& sought, PlainHead& head) noexcept {
+  constexpr std::size_t shortest = 16;
+  constexpr std::size_t longest = 0xffff;
+  if (size < shortest || size > longest) return false;
+  const std::size_t line_end =
+      size >= window_size
+          ? find_plain_line(data, size, typename Set::Whole(data), all, head)
+          : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), head);
+  if (line_end == 0) return false;
+  if (sought.field_count != 0)
+    return sought.field_count <= Set::names_at_once
+               ? find_values<Set, true>(data, line_end, size, sought, head)
+               : find_values<Set, false>(data, line_end, size, sought, head);
+  FoundHead found;
+  find_line_ends<Set, false>(data, line_end, size, found, nullptr, 0);
+  // What stands behind the head may be another request.
+  return !found.complete || found.end == size;
+}
+
+template <typename Set>
+std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
+                         PlainHead* heads) noexcept {
+  std::uint32_t plain = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const PlainFrame& frame = frames[i];
+    const bool found =
+        find_plain_request<Set>(reinterpret_cast<const char*>(frame.bytes) + frame.payload.offset,
+                                frame.payload.length, sought, heads[i]);
+    plain |= std::uint32_t{found} << i;
+  }
+  return plain;
+}
+
 /// The path of a target, window by window.
 class PathSearch {
  public:
@@ -462,6 +629,80 @@ HostShape host_shape(const char* data, std::size_t size) noexcept {
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);
 }
 
+template <typename Set>
+[[gnu::always_inline]] inline bool trim_host(const char* data, PlainHead::Value& value) noexcept {
+  const std::size_t size = static_cast<std::size_t>(value.end - value.begin);
+  if (size == 0) {
+    value.end = 0;
+    return true;
+  }
+  const HostShape shape = host_shape<Set>(data + value.begin, size);
+  if (!shape.plain) return false;
+  std::size_t end = value.begin + shape.length;
+  end -= shape.length != 0 && data[end - 1] == '.' ? 1 : 0;
+  value.end = end != value.begin ? static_cast<std::uint16_t>(end) : std::uint16_t{0};
+  return true;
+}
+
+/// @tparam few  the tags and lengths of all texts go into one word
+template <typename Set, bool few>
+[[gnu::always_inline]] inline std::uint32_t hash_texts_here(const PlainFrame* frames, const PlainHead* heads,
+                                                            std::uint32_t requests, const TextKeys& keys,
+                                                            const KeyHash::Words& words,
+                                                            std::uint64_t* hashes) noexcept {
+  constexpr std::size_t piece = KeyHash::Words::piece;
+  const std::uint8_t* const values = keys.values;
+  const std::uint8_t* const values_end = values + keys.count;
+  const std::uint64_t tweak = keys.tweak << 16;
+  // As Classifier has it: behind three of the longest values there may not be room for another. (Here it is
+  // the last one that counts, too.)
+  const std::size_t most = keys.count <= 3 ? ~std::size_t{0} : 2 * (2 + max_value_bytes);
+  std::uint32_t too_long = 0;
+  for (; requests != 0; requests &= requests - 1) {
+    const unsigned at = lowest(requests);
+    const PlainHead& head = heads[at];
+    const char* const payload = reinterpret_cast<const char*>(frames[at].bytes) + frames[at].payload.offset;
+    const char* const end = payload + frames[at].payload.length;
+    typename Set::Sums sums;
+    const char* key = words.inner;
+    std::uint64_t shape_low = 0;
+    std::uint64_t shape_high = 0;
+    std::size_t key_size = 0;
+    std::size_t lengths = 0;
+    for (const std::uint8_t* value_at = values; value_at != values_end; ++value_at) {
+      const PlainHead::Value value = head.values[*value_at];
+      if constexpr (!few) shape_high = shape_high << 16 | shape_low >> 48;
+      shape_low <<= 16;
+      if (value.end == 0) {
+        key_size += 1;
+        continue;
+      }
+      std::size_t size = unsigned{value.end} - unsigned{value.begin};
+      const char* data = payload + value.begin;
+      lengths |= size;
+      key_size += 2 + size;
+      shape_low |= size << 8 | key_form::text;
+      for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
+      sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(end - data)), key);
+      key += piece;
+    }
+    std::uint64_t x;
+    std::uint64_t y;
+    sums.get(x, y);
+    hashes[at] = words.finish(x, y, tweak | key_size, shape_low, shape_high);
+    too_long |= std::uint32_t{lengths >= max_value_bytes || key_size > most} << at;
+  }
+  return too_long;
+}
+
+template <typename Set>
+std::uint32_t hash_texts(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
+                         const TextKeys& keys, const KeyHash::Words& words, std::uint64_t* hashes) noexcept {
+  return keys.count <= KeyHash::most_of_few
+             ? hash_texts_here<Set, true>(frames, heads, requests, keys, words, hashes)
+             : hash_texts_here<Set, false>(frames, heads, requests, keys, words, hashes);
+}
+
 /// What the table of an instruction set points to: one of the functions above, and then what the set has to
 /// do before code for every machine goes on.
 template <typename Set, auto function>
@@ -477,8 +718,17 @@ struct Entry<Set, function> {
 };
 
 template <typename Set>
+constexpr auto hash_texts_of() noexcept -> decltype(Scans::hash_texts) {
+  if constexpr (requires { typename Set::Sums; })
+    return Entry<Set, hash_texts<Set>>::call;
+  else
+    return nullptr;
+}
+
+template <typename Set>
 constexpr Scans scans_with() noexcept {
-  return {Entry<Set, find_head<Set>>::call, Entry<Set, find_fields<Set>>::call,
+  return {Entry<Set, find_head<Set>>::call,  Entry<Set, find_fields<Set>>::call,
+          Entry<Set, find_plain<Set>>::call, hash_texts_of<Set>(),
           Entry<Set, path_shape<Set>>::call, Entry<Set, host_shape<Set>>::call};
 }
 

@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "base/key_hash.h"
 #include "classify/head_scan.h"
 
 namespace weir {
@@ -64,6 +65,40 @@ struct InBits {
     __m256i fold_;
     __m256i care_;
   };
+};
+
+/// The sums of KeyHash over pieces of 32 bytes: those of the words at bytes 0, 8, 16 and 24 side by side.
+/// @tparam Part  has part(data, size, readable): the first `size` of 32 bytes, zeros behind them; of what is
+/// there
+///               `readable` bytes may be read
+template <typename Part>
+class WideSums : public Part {
+ public:
+  // Declared, since what the compiler makes by itself is for the baseline.
+  WideSums() noexcept : x_(_mm256_setzero_si256()), y_(_mm256_setzero_si256()) {}
+
+  static __m256i whole(const char* data) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+  }
+  [[gnu::always_inline]] void add(__m256i words, const char* key) noexcept {
+    x_ = _mm256_add_epi64(x_, products(words, key));
+    y_ = _mm256_add_epi64(y_, products(words, key + KeyHash::Words::shift));
+  }
+  [[gnu::always_inline]] void get(std::uint64_t& x, std::uint64_t& y) const noexcept {
+    const __m256i pairs = _mm256_add_epi64(_mm256_unpacklo_epi64(x_, y_), _mm256_unpackhi_epi64(x_, y_));
+    const __m128i both = _mm_add_epi64(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    x = static_cast<std::uint64_t>(_mm_cvtsi128_si64(both));
+    y = static_cast<std::uint64_t>(_mm_extract_epi64(both, 1));
+  }
+
+ private:
+  [[gnu::always_inline]] static __m256i products(__m256i words, const char* key) noexcept {
+    const __m256i sums = _mm256_add_epi32(words, whole(key));
+    return _mm256_mul_epu32(sums, _mm256_srli_epi64(sums, 32));
+  }
+
+  __m256i x_;
+  __m256i y_;
 };
 
 }  // namespace

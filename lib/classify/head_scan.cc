@@ -63,7 +63,10 @@ bool no_fields(const char*, std::size_t, std::size_t, const SoughtFields&, Found
   return false;
 }
 
-constexpr Scans scans_portable{no_head, no_fields, portable_path_shape, portable_host_shape};
+std::uint32_t no_plain(const PlainFrame*, std::size_t, const SoughtFields&, PlainHead*) noexcept { return 0; }
+
+constexpr Scans scans_portable{no_head, no_fields,           no_plain,
+                               nullptr, portable_path_shape, portable_host_shape};
 
 constexpr std::array<std::uint32_t, 128> make_byte_four_times() noexcept {
   std::array<std::uint32_t, 128> words{};

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/key_hash.h"
 #include "weir/packet.h"
 
 namespace weir {
@@ -49,6 +50,30 @@ struct FoundHead {
   std::array<FoundField, max_fields> fields;  ///< in order; left uninitialised beyond count
 };
 
+/// A plain request: all that there is in its payload, in the usual spelling, its target within the first 64
+/// bytes and its path in normal form. As nearly all are; so it takes few words to say where its parts lie.
+/// Positions count from the payload's first byte. Without initial values: a search fills them.
+struct PlainHead {
+  struct Value {
+    std::uint16_t begin;
+    std::uint16_t end;  ///< 0: there is none. An empty host is none, an empty field is one
+  };
+  /// Where values stand: behind these the fields sought, in their order.
+  enum At : std::uint8_t { method = 0, path = 1, fields = 2 };
+
+  /// The path without a slash at its end, if it is more than that; of each field the first one; a host
+  /// without its port and trailing dot. Left uninitialised beyond SoughtFields::field_count.
+  std::array<Value, fields + SoughtFields::max_fields> values;
+  std::uint64_t slashes;  ///< bit i: a '/' at byte i of the path, that at its end included
+};
+
+/// The texts of one rule's keys, to be hashed.
+struct TextKeys {
+  const std::uint8_t* values;  ///< of each in the order of the key: where it stands in PlainHead::values
+  std::size_t count;           ///< of them, at most max_dimensions
+  std::uint64_t tweak;         ///< as KeyHash has it
+};
+
 /// How far a path reaches within a target, and of what shape it is.
 struct PathShape {
   std::size_t length = 0;     ///< up to '?', '#' or the end
@@ -74,6 +99,20 @@ struct Scans {
   /// @return false: more fields or lines than there is room for
   bool (*find_fields)(const char* data, std::size_t line_end, std::size_t size, const SoughtFields& sought,
                       FoundHead& found) noexcept;
+  /// Looks for plain requests in a whole burst.
+  /// @param frames  at most 32; those that are not plain have no payload
+  /// @param sought  of which the host is wanted for nothing but itself, see SoughtFields::Role
+  /// @param heads  room for one each; filled where there is a plain request
+  /// @return bit i: frames[i] is a plain request. Of the others nothing is known
+  std::uint32_t (*find_plain)(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
+                              PlainHead* heads) noexcept;
+  /// Hashes the texts of plain requests as KeyHash::Texts does. Null: that is the fastest there is.
+  /// @param requests  bit i: that in frames[i]
+  /// @param hashes  filled for these
+  /// @return those of them that have a text too long to be hashed so (or as long as one that just is not)
+  std::uint32_t (*hash_texts)(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
+                              const TextKeys& keys, const KeyHash::Words& words,
+                              std::uint64_t* hashes) noexcept;
   PathShape (*path_shape)(const char* data, std::size_t size) noexcept;
   HostShape (*host_shape)(const char* data, std::size_t size) noexcept;
 };

@@ -174,7 +174,31 @@ class ShortWords {
   Half bytes_;
 };
 
+class Pieces {
+ public:
+  [[gnu::always_inline]] static __m256i part(const char* data, std::size_t size,
+                                             std::size_t readable) noexcept {
+    char copied[piece];
+    if (readable < piece) [[unlikely]] {
+      copy(data, size, copied);
+      data = copied;
+    }
+    return _mm256_and_si256(load(data), load(&key_hash_masks[piece - size]));
+  }
+
+ private:
+  static constexpr std::size_t piece = KeyHash::Words::piece;
+  static __m256i load(const char* data) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+  }
+  [[gnu::noinline]] static void copy(const char* data, std::size_t size, char* to) noexcept {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_setzero_si256());
+    for (std::size_t i = 0; i < size; ++i) to[i] = data[i];
+  }
+};
+
 struct Avx2 : InBits {
+  using Sums = WideSums<Pieces>;
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }

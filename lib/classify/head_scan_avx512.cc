@@ -35,13 +35,13 @@ class Bytes {
   Bytes(const char* data, std::size_t size) noexcept
       : bytes_(_mm512_maskz_loadu_epi8(bits_below(size), data)) {}
 
-  std::uint64_t equal(char byte) const noexcept {
-    return _mm512_cmpeq_epi8_mask(bytes_, _mm512_set1_epi8(byte));
+  std::uint64_t equal(char byte) const noexcept { return equal_in(byte); }
+  std::uint64_t either(char a, char b) const noexcept { return equal_in(a) | equal_in(b); }
+  std::uint64_t any(char a, char b, char c) const noexcept {
+    return _kor_mask64(_kor_mask64(equal_in(a), equal_in(b)), equal_in(c));
   }
-  std::uint64_t either(char a, char b) const noexcept { return equal(a) | equal(b); }
-  std::uint64_t any(char a, char b, char c) const noexcept { return equal(a) | equal(b) | equal(c); }
   std::uint64_t not_of_target() const noexcept {
-    return _mm512_cmple_epu8_mask(bytes_, _mm512_set1_epi8(0x20)) | equal(0x7f);
+    return _kor_mask64(_mm512_cmple_epu8_mask(bytes_, all_of(0x20)), equal_in(0x7f));
   }
   std::uint64_t capitals() const noexcept {
     return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes_, _mm512_set1_epi8('A')),
@@ -54,10 +54,23 @@ class Bytes {
   }
 
  private:
+  // Loaded, and only four bytes of it: or else GCC builds it anew for each use, in two instructions.
+  static __m512i all_of(char byte) noexcept {
+    return _mm512_set1_epi32(static_cast<int>(byte_four_times[static_cast<unsigned char>(byte)]));
+  }
+  __mmask64 equal_in(char byte) const noexcept { return _mm512_cmpeq_epi8_mask(bytes_, all_of(byte)); }
+
   __m512i bytes_;
 };
 
+struct Pieces {
+  [[gnu::always_inline]] static __m256i part(const char* data, std::size_t size, std::size_t) noexcept {
+    return _mm256_maskz_loadu_epi8(_bzhi_u32(~0U, static_cast<unsigned>(size)), data);
+  }
+};
+
 struct Avx512 : InBits {
+  using Sums = WideSums<Pieces>;
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }

@@ -87,6 +87,12 @@ inline PlainPayload plain_payload(std::span<const std::byte> bytes) noexcept {
   return {static_cast<std::uint32_t>(tcp + header), static_cast<std::uint32_t>(total - ip_header - header)};
 }
 
+/// A frame of which plain_payload() has found the payload. View: nothing here owns bytes.
+struct PlainFrame {
+  const std::byte* bytes = nullptr;
+  PlainPayload payload;  ///< offset 0: the frame is not plain
+};
+
 /// How requests are searched: byte by byte, or many bytes at once. All find the same, byte for byte.
 enum class InstructionSet : std::uint8_t {
   portable,  ///< on every machine; what the others are held against
@@ -164,6 +170,7 @@ class WEIR_API HeaderSelection {
 
  private:
   friend class HttpRequests;
+  friend class PlainClassifier;
   static constexpr std::size_t max_name = SoughtFields::max_name;
   std::array<std::array<char, max_name>, max_chosen_headers> names_{};
   std::array<std::uint8_t, max_chosen_headers> lengths_{};

@@ -23,6 +23,7 @@
 #include "classify/head_scan.h"
 #include "classify/normalise.h"
 #include "classify/path_template.h"
+#include "classify/plain_classifier.h"
 #include "weir/packet.h"
 
 namespace weir {
@@ -436,6 +437,164 @@ TEST(InstructionSets, LeadToTheSameRulesAndKeys) {
     for (const Classifier& classifier : own) ASSERT_EQ(told(classifier, placed), expected) << printable(text);
   }
   EXPECT_GT(keys, heads() / 20);
+}
+
+/// Rules of all kinds of matches and dimensions.
+std::vector<Rule> rules_of_all_kinds() {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> rules(8);
+  rules[0].key = {{Kind::method, 32, 64, {}}, {Kind::path, 32, 64, {}}};
+  rules[1].key = {{Kind::host, 32, 64, {}},
+                  {Kind::path, 32, 64, {}},
+                  {Kind::header, 32, 64, "authorization"},
+                  {Kind::header, 32, 64, "x-api-key"},
+                  {Kind::method, 32, 64, {}}};
+  rules[2].match.path = "/a/{x}/**";
+  rules[2].key = {{Kind::path_variable, 32, 64, "x"}, {Kind::header, 32, 64, "cookie"}};
+  rules[3].match = rules[2].match;
+  rules[3].key = {{Kind::source_address, 20, 64, {}}, {Kind::destination_port, 32, 64, {}}};
+  rules[4].match.host = "*.com";
+  rules[4].key = {{Kind::header, 32, 64, "x"},
+                  {Kind::header, 32, 64, "x"},
+                  {Kind::header, 32, 64, "x"},
+                  {Kind::header, 32, 64, "x"}};
+  rules[5].match.methods = {"GET", "CONNECT"};
+  rules[5].match.destination_ports = {80, 81};
+  rules[5].key = {{Kind::destination_address, 0, 64, {}}};
+  rules[6].match.path = "/a";
+  rules[7].match.path = "/{first}/b";
+  rules[7].key = {{Kind::path_variable, 32, 64, "first"}};
+  return rules;
+}
+
+/// A plain frame with a payload, and what Classifier says of it.
+class FrameOf {
+ public:
+  FrameOf(Fenced& fenced, const std::string& text, Random& random) {
+    constexpr std::size_t headers = 54;
+    std::string bytes(headers, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    bytes[36] = '\0';
+    bytes[37] = static_cast<char>(random() % 3 == 0 ? 0 : 79 + random() % 3);
+    placed_ = fenced.at_end(bytes + text);
+    frame_ = {reinterpret_cast<const std::byte*>(placed_.data()),
+              {headers, static_cast<std::uint32_t>(text.size())}};
+  }
+  const PlainFrame& frame() const { return frame_; }
+  std::string_view payload() const { return placed_.substr(frame_.payload.offset); }
+
+ private:
+  std::string_view placed_;
+  PlainFrame frame_;
+};
+
+/// Whether the keys of a plain request are those that the classifier finds. Rules without key have none.
+void expect_same_keys(const Classifier& classifier, const std::vector<Rule>& rules, const KeyHash& hash,
+                      const FrameOf& frame, const PlainKeys& keys, std::size_t at) {
+  HttpRequests requests(frame.payload(), classifier.headers());
+  ParsedRequest parsed;
+  ASSERT_TRUE(requests.next(parsed));
+  set_plain_endpoints(parsed.request, {frame.frame().bytes, 54});
+  Classifier::Scratch scratch;
+  classifier.match(parsed.request, scratch);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < keys.rule_count; ++i) {
+    const PlainKeys::OfRule& of_rule = keys.rules[i];
+    const bool applies = next < scratch.rule_count && scratch.rules[next] == of_rule.rule;
+    ASSERT_EQ((of_rule.requests >> at & 1) != 0, applies) << "rule " << i;
+    if (!applies) continue;
+    ++next;
+    if (!rules[i].key.empty()) {
+      ASSERT_EQ(of_rule.hashes[at], classifier.hash_key(of_rule.rule, parsed.request, scratch, hash))
+          << "rule " << i;
+    }
+  }
+  ASSERT_EQ(next, scratch.rule_count);
+  ASSERT_FALSE(requests.next(parsed)) << "there is another one behind it";
+}
+
+TEST(InstructionSets, FindTheSameKeysInPlainFrames) {
+  const std::uint64_t first = seed();
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
+  const std::vector<Rule> rules = rules_of_all_kinds();
+  const KeyHash hash({first, 1});
+  const Classifier portable(rules, InstructionSet::portable);
+  std::vector<Classifier> own;
+  for (const InstructionSet set : vector_sets()) own.emplace_back(rules, set);
+  Random random(first);
+  std::array<Fenced, 3> fenced;
+  PlainKeys keys;
+  std::size_t plain = 0;
+  for (std::uint64_t i = 0; i < heads() / 20; ++i) {
+    std::vector<FrameOf> frames;
+    std::vector<PlainFrame> burst;
+    for (Fenced& memory : fenced) {
+      std::string text = payload(random);
+      if (const std::size_t at = text.find(" /"); at != std::string::npos && random() % 2 == 0)
+        text.insert(at + 1, random() % 2 == 0 ? "/a" : "/a/b/");
+      text.resize(std::min<std::size_t>(text.size(), 4000));
+      burst.push_back(frames.emplace_back(memory, text, random).frame());
+    }
+    for (const Classifier& classifier : own) {
+      classifier.plain().classify(burst, hash, keys);
+      for (std::size_t at = 0; at < burst.size(); ++at) {
+        if ((keys.requests >> at & 1) == 0) continue;
+        ++plain;
+        SCOPED_TRACE(printable(frames[at].payload()));
+        expect_same_keys(portable, rules, hash, frames[at], keys, at);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(plain, heads() / 500 * own.size()) << "too few of the payloads are plain";
+}
+
+TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> rules(1);
+  rules[0].key = {{Kind::host, 32, 64, {}}, {Kind::path, 32, 64, {}}, {Kind::header, 32, 64, "x-api-key"}};
+  const KeyHash hash({1, 2});
+  Random random(1);
+  Fenced fenced;
+  PlainKeys keys;
+  const auto is_plain = [&](const Classifier& classifier, const std::string& text) {
+    const FrameOf frame(fenced, text, random);
+    classifier.plain().classify({&frame.frame(), 1}, hash, keys);
+    if (keys.requests != 0) expect_same_keys(classifier, rules, hash, frame, keys, 0);
+    return keys.requests == 1;
+  };
+  for (const InstructionSet set : vector_sets()) {
+    const Classifier classifier(rules, set);
+    for (std::size_t length = 0; length < 600; ++length) {
+      const std::string value(length, 'v');
+      const std::string end = " HTTP/1.1\r\nHost: h.example:80\r\nX-Api-Key: ";
+      const std::string head = "GET /a" + end + value + "\r\n\r\n";
+      EXPECT_EQ(is_plain(classifier, head), length < max_value_bytes) << length;
+      EXPECT_EQ(is_plain(classifier, "POST /" + value + end + "k\r\n\r\n"), length + 6 < 64) << length;
+      // What comes in the next segment, and what stands behind the head.
+      EXPECT_TRUE(is_plain(classifier, "GET /a" + end + value)) << length;
+      EXPECT_FALSE(is_plain(classifier, "GET /a" + end + "k\r\n\r\n" + std::string(length + 1, 'b')))
+          << length;
+    }
+    EXPECT_FALSE(is_plain(classifier, ""));
+    EXPECT_FALSE(is_plain(classifier, "GET //a HTTP/1.1\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "GET /%61 HTTP/1.1\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: A\r\n\r\n"));
+    EXPECT_TRUE(is_plain(classifier, "GET /a?%61 HTTP/1.0\r\nHost:\r\nhost: b\r\nX-API-KEY:\t\r\n\r\n"));
+  }
+}
+
+TEST(InstructionSets, TooManyRulesLeaveNoRequestPlain) {
+  Random random(1);
+  Fenced fenced;
+  PlainKeys keys;
+  const FrameOf frame(fenced, "GET /a HTTP/1.1\r\n\r\n", random);
+  for (const std::size_t count : {std::size_t{0}, max_rules_per_request, max_rules_per_request + 1}) {
+    const Classifier classifier(std::vector<Rule>(count), best_instruction_set());
+    classifier.plain().classify({&frame.frame(), 1}, KeyHash({1, 2}), keys);
+    const bool usual = best_instruction_set() != InstructionSet::portable && count <= max_rules_per_request;
+    EXPECT_EQ(keys.requests, usual ? 1u : 0u);
+  }
 }
 
 }  // namespace

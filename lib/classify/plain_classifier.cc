@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "classify/plain_classifier.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+namespace weir {
+namespace {
+
+constexpr std::size_t source_address_at = 26;
+constexpr std::size_t destination_address_at = 30;
+constexpr std::size_t destination_port_at = 36;
+constexpr std::size_t address_size = 4;
+
+const char* payload_of(const PlainFrame& frame) noexcept {
+  return reinterpret_cast<const char*>(frame.bytes) + frame.payload.offset;
+}
+
+/// @return without data: there is none
+std::string_view value_of(const PlainFrame& frame, const PlainHead::Value& value) noexcept {
+  if (value.end == 0) return {};
+  return {payload_of(frame) + value.begin, static_cast<std::size_t>(value.end - value.begin)};
+}
+
+/// With the slash at its end.
+std::string_view whole_path_of(const PlainFrame& frame, const PlainHead& head) noexcept {
+  const std::string_view path = value_of(frame, head.values[PlainHead::path]);
+  // The path lies in the first 64 bytes, behind two at least.
+  return {path.data(), path.size() + (head.slashes >> path.size() & 1)};
+}
+
+std::uint16_t port_at(const PlainFrame& frame, std::size_t at) noexcept {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame.bytes[at]) << 8 |
+                                    std::to_integer<unsigned>(frame.bytes[at + 1]));
+}
+
+void add_address(const PlainFrame& frame, std::size_t at, std::uint8_t bits,
+                 KeyHash::Fields& fields) noexcept {
+  std::array<std::uint8_t, address_size> address;
+  std::memcpy(address.data(), frame.bytes + at, address.size());
+  const std::uint32_t kept = bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits);
+  for (std::size_t i = 0; i < address.size(); ++i)
+    address[i] = static_cast<std::uint8_t>(address[i] & kept >> (24 - 8 * i));
+  fields.add(key_form::ipv4, bits, 2, std::as_bytes(std::span(address)));
+}
+
+/// @return the index of the field with this role, of several headers the one with this name
+std::optional<std::uint8_t> find_field(const SoughtFields& sought, std::uint8_t role, std::uint8_t chosen) {
+  for (std::uint8_t i = 0; i < sought.field_count; ++i) {
+    const SoughtFields::Field& field = sought.fields[i];
+    if ((field.roles & role) != 0 && (role != SoughtFields::is_chosen || field.chosen == chosen)) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const HeaderSelection& headers,
+                                 InstructionSet set)
+    : compiled_(rules), sought_(headers.sought_), scans_(scans_of(set)) {
+  using Kind = Dimension::Kind;
+  if (rules.size() > max_rules_per_request) return;
+  // A host is shortened where it is found, and then nothing tells the header's value.
+  for (std::size_t i = 0; i < sought_.field_count; ++i)
+    if (sought_.fields[i].roles == (SoughtFields::is_host | SoughtFields::is_chosen)) return;
+  const std::optional<std::uint8_t> host = find_field(sought_, SoughtFields::is_host, 0);
+  host_value_ = static_cast<std::uint8_t>(PlainHead::fields + host.value_or(0));
+  wants_host_ = host.has_value();
+  const CompiledRule* before = nullptr;
+  for (const CompiledRule& rule : rules) {
+    wants_segments_ = wants_segments_ || rule.path.has_value();
+    PlainRule plain{
+        {}, {}, rule.applies_always, before != nullptr && before->first_alike == rule.first_alike};
+    before = &rule;
+    if (rule.key.size() > max_dimensions) return;
+    unconditional_ = unconditional_ && rule.applies_always;
+    for (const CompiledDimension& dimension : rule.key) {
+      Part part{dimension.kind};
+      part.ipv4_bits = std::min<std::uint8_t>(dimension.ipv4_bits, 32);
+      if (dimension.segment) part.segment = static_cast<std::uint16_t>(*dimension.segment);
+      if (dimension.kind == Kind::host) {
+        if (!host) return;
+        part.value = host_value_;
+      } else if (dimension.kind == Kind::header) {
+        std::optional<std::uint8_t> field;
+        for (std::uint8_t i = 0; i < headers.size(); ++i)
+          if (headers[i] == dimension.name) field = find_field(sought_, SoughtFields::is_chosen, i);
+        if (!field) return;
+        part.value = static_cast<std::uint8_t>(PlainHead::fields + *field);
+      } else if (dimension.kind == Kind::path) {
+        part.value = PlainHead::path;
+      }
+      plain.parts.push_back(part);
+    }
+    const auto is_value = [](const Part& part) {
+      return part.kind == Kind::method || part.kind == Kind::path || part.kind == Kind::host ||
+             part.kind == Kind::header;
+    };
+    if (std::all_of(plain.parts.begin(), plain.parts.end(), is_value))
+      for (const Part& part : plain.parts) plain.texts.push_back(part.value);
+    rules_.push_back(std::move(plain));
+  }
+  usable_ = true;
+}
+
+void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash& hash,
+                               PlainKeys& keys) const noexcept {
+  keys.requests = 0;
+  keys.rule_count = 0;
+  if (!usable_) return;
+  keys.requests = scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads.data());
+  keys.rule_count = rules_.size();
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    keys.rules[i].rule = static_cast<RuleIndex>(i);
+    keys.rules[i].requests = keys.requests;
+  }
+  if (!unconditional_) apply(frames, keys);
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const PlainRule& rule = rules_[i];
+    if (rule.parts.empty()) continue;
+    if (!rule.texts.empty()) {
+      if (scans_.hash_texts != nullptr)
+        keys.requests &= ~scans_.hash_texts(frames.data(), keys.heads.data(), keys.rules[i].requests,
+                                            {rule.texts.data(), rule.texts.size(), i}, hash.words(),
+                                            keys.rules[i].hashes.data());
+      else if (rule.texts.size() < KeyHash::most_of_few)
+        hash_texts<true>(rule, frames, hash, i, keys);
+      else
+        hash_texts<false>(rule, frames, hash, i, keys);
+      continue;
+    }
+    PlainKeys::OfRule& of_rule = keys.rules[i];
+    for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
+      const auto at = static_cast<std::size_t>(std::countr_zero(rest));
+      KeyHash::Fields fields(hash);
+      if (hash_key(rule, frames[at], keys.heads[at], fields)) [[likely]]
+        of_rule.hashes[at] = fields.value(i);
+      else
+        keys.requests &= ~(std::uint32_t{1} << at);
+    }
+  }
+}
+
+/// The common case of a key, in a loop of its own. @tparam few  so few that all find room whole, however long
+template <bool few>
+void PlainClassifier::hash_texts(const PlainRule& rule, std::span<const PlainFrame> frames,
+                                 const KeyHash& hash, std::size_t index, PlainKeys& keys) const noexcept {
+  PlainKeys::OfRule& of_rule = keys.rules[index];
+  const std::span<const std::uint8_t> values = rule.texts;
+  for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(rest));
+    const PlainHead& head = keys.heads[at];
+    const char* const payload = payload_of(frames[at]);
+    const std::size_t payload_size = frames[at].payload.length;
+    KeyHash::Texts<few> texts(hash);
+    std::size_t lengths = 0;
+    bool crowded = false;
+    for (const std::uint8_t index_of_value : values) {
+      const PlainHead::Value value = head.values[index_of_value];
+      if (value.end == 0) {
+        texts.add_absent();
+        continue;
+      }
+      const auto size = static_cast<std::size_t>(value.end - value.begin);
+      lengths |= size;
+      // As Classifier does: behind three of the longest values there may not be room for another.
+      if constexpr (!few) crowded |= texts.size() > 2 * (2 + max_value_bytes);
+      texts.add_text(payload + value.begin, size, payload_size - value.begin);
+    }
+    of_rule.hashes[at] = texts.value(index);
+    // Where one is too long to be kept as it is, that was in vain; as long as the longest is taken for
+    // longer.
+    static_assert(std::has_single_bit(max_value_bytes));
+    if (lengths >= max_value_bytes || crowded) [[unlikely]]
+      keys.requests &= ~(std::uint32_t{1} << at);
+  }
+}
+
+/// Leaves each rule the requests to which it applies.
+void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept {
+  for (std::size_t i = 0; i < rules_.size(); ++i)
+    if (!rules_[i].applies_always) keys.rules[i].requests = 0;
+  for (std::uint32_t rest = keys.requests; rest != 0; rest &= rest - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(rest));
+    const PlainHead& head = keys.heads[at];
+    const PlainFrame& frame = frames[at];
+    const PathSegments segments(wants_segments_ ? whole_path_of(frame, head) : std::string_view{},
+                                head.slashes);
+    const std::string_view host =
+        wants_host_ ? value_of(frame, head.values[host_value_]) : std::string_view{};
+    const std::string_view method = value_of(frame, head.values[PlainHead::method]);
+    const std::uint16_t port = port_at(frame, destination_port_at);
+    bool applies = false;
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      if (rules_[i].applies_always) continue;
+      if (!rules_[i].as_before) applies = compiled_[i].matches(method, port, host, segments);
+      keys.rules[i].requests |= std::uint32_t{applies} << at;
+    }
+  }
+}
+
+/// @return false: a value is too long to be kept as it is
+[[gnu::always_inline]] inline bool PlainClassifier::hash_key(const PlainRule& rule, const PlainFrame& frame,
+                                                             const PlainHead& head,
+                                                             KeyHash::Fields& fields) const noexcept {
+  using Kind = Dimension::Kind;
+  const char* const end = payload_of(frame) + frame.payload.length;
+  for (const Part& part : rule.parts) {
+    std::string_view text;
+    switch (part.kind) {
+      case Kind::source_address:
+        add_address(frame, source_address_at, part.ipv4_bits, fields);
+        continue;
+      case Kind::destination_address:
+        add_address(frame, destination_address_at, part.ipv4_bits, fields);
+        continue;
+      case Kind::destination_port:
+        if (const std::uint16_t port = port_at(frame, destination_port_at); port != 0)
+          fields.add_number(port);
+        else
+          fields.add_absent();
+        continue;
+      case Kind::path_variable:
+        if (part.segment != Part::none)
+          text = segment_of(whole_path_of(frame, head), head.slashes, part.segment);
+        if (text.empty()) text = {};
+        break;
+      case Kind::method:
+      case Kind::path:
+      case Kind::host:
+      case Kind::header:
+        text = value_of(frame, head.values[part.value]);
+        break;
+    }
+    if (text.data() == nullptr) {
+      fields.add_absent();
+      continue;
+    }
+    // Likewise.
+    if (text.size() > max_value_bytes || fields.size() > 2 * (2 + max_value_bytes)) [[unlikely]]
+      return false;
+    fields.add_text(text, static_cast<std::size_t>(end - text.data()));
+  }
+  return true;
+}
+
+}  // namespace weir

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// From a burst of frames to the numbers of its requests' keys, without a Request in between.
+///
+/// The problem: to lay a request out part by part for whoever may ask for it costs more than to find it, and
+/// a worker asks for the key's number alone, as long as the key has enough ready. So here the work on a burst
+/// goes in passes, each a loop over all its frames: one vector search finds all heads (head_scan.h), in a
+/// form of a few words; then, rule by rule, the fields of a key are hashed from where they lie.
+///
+/// Only plain requests are found so (see PlainHead), and only for configurations with so few rules that each
+/// request may be held against all of them. Everything else is HttpRequests' and Classifier's, whose results
+/// are the meaning of a request: where this class names keys they are the same.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/key_hash.h"
+#include "classify/compiled_rule.h"
+#include "classify/head_scan.h"
+#include "weir/packet.h"
+#include "weir/rule.h"
+
+namespace weir {
+
+/// The keys of a burst's plain requests. Room that is reused; without initial values.
+struct PlainKeys {
+  static constexpr std::size_t most_frames = 32;
+  /// What one rule counts.
+  struct OfRule {
+    RuleIndex rule;
+    std::uint32_t requests;  ///< bit i: the rule applies to the request in frame i
+    /// By frame: what Classifier::hash_key() says. Not of a rule without key.
+    std::array<std::uint64_t, most_frames> hashes;
+  };
+  std::uint32_t requests = 0;  ///< bit i: frame i holds a plain request and nothing else
+  std::size_t rule_count = 0;
+  std::array<OfRule, max_rules_per_request> rules;  ///< in order of the configuration; every rule there is
+  std::array<PlainHead, most_frames> heads;
+};
+
+/// Immutable: any number of threads may use one at once, each with PlainKeys of its own.
+class PlainClassifier {
+ public:
+  /// Allocates. @param rules  all there are; must outlive the classifier, as must `headers`
+  PlainClassifier(std::span<const CompiledRule> rules, const HeaderSelection& headers, InstructionSet set);
+
+  /// Finds the plain requests of a burst and their keys.
+  /// @param frames  at most PlainKeys::most_frames
+  void classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys) const noexcept;
+
+ private:
+  /// Where a dimension's bytes come from.
+  struct Part {
+    Dimension::Kind kind;
+    std::uint8_t value = 0;        ///< of a text but a path variable: index into PlainHead::values
+    std::uint8_t ipv4_bits = 0;    ///< of an address
+    std::uint16_t segment = none;  ///< of a path variable; none: absent
+    static constexpr std::uint16_t none = 0xffff;
+  };
+  struct PlainRule {
+    std::vector<Part> parts;
+    std::vector<std::uint8_t> texts;  ///< the parts' values, where there is nothing else; else empty
+    bool applies_always;
+    bool as_before;  ///< its match is that of the rule before
+  };
+
+  template <bool few>
+  void hash_texts(const PlainRule& rule, std::span<const PlainFrame> frames, const KeyHash& hash,
+                  std::size_t index, PlainKeys& keys) const noexcept;
+  void apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
+  bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHead& head,
+                KeyHash::Fields& fields) const noexcept;
+
+  std::span<const CompiledRule> compiled_;
+  const SoughtFields& sought_;
+  const Scans& scans_;
+  std::vector<PlainRule> rules_;  ///< none where `usable_` is false
+  std::uint8_t host_value_ = 0;
+  bool usable_ = false;
+  bool unconditional_ = true;    ///< all rules apply to all requests
+  bool wants_host_ = false;      ///< some match may
+  bool wants_segments_ = false;  ///< likewise
+};
+
+}  // namespace weir
