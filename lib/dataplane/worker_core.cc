@@ -14,11 +14,6 @@ namespace {
 /// A request that says nothing about its cost has that of its rules.
 std::uint64_t times(const Request& request) noexcept { return request.weight == 0 ? 1 : request.weight; }
 
-/// A key's number in a table, where 0 marks free places.
-std::uint64_t number_of(std::uint64_t hash) noexcept {
-  return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
-}
-
 MonotonicTime blocked_by(const KeyState* state) noexcept {
   return state != nullptr ? state->blocked_until : never;
 }

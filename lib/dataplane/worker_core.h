@@ -25,6 +25,7 @@
 #include "base/keyed_hash.h"
 #include "base/single_writer_counter.h"
 #include "classify/classifier.h"
+#include "classify/plain_classifier.h"
 #include "dataplane/rule_terms.h"
 #include "shared/grant_table.h"
 #include "shared/publication.h"
@@ -67,6 +68,7 @@ class alignas(64) WorkerCore {
   Decision admit(const Request& request, MonotonicTime now) noexcept;
   void admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
                    Detail detail) noexcept;
+  std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
@@ -132,6 +134,23 @@ class alignas(64) WorkerCore {
     void turn_to(std::uint64_t running, bool other_table) noexcept;
   };
 
+  /// A key's number in a table, where 0 marks free places.
+  static std::uint64_t number_of(std::uint64_t hash) noexcept {
+    return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
+  }
+
+  /// Of a burst of plain frames what one rule has ready.
+  struct PlainColumn {
+    std::uint64_t weight;
+    Grant grant;
+    const std::uint64_t* hashes;  // by request
+    std::uint64_t dense_key;      // of a rule without dimensions, and then its place is the first one
+    bool dense;
+    std::uint32_t requests;  // bit i: the rule applies to it
+    std::uint32_t granted;   // bit i: out of the grant; its place is one in grants_, else in the table
+    std::array<std::uint32_t, PlainKeys::most_frames> places;
+  };
+
   void take_up_publication() noexcept;
   void take_up_grants() noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {
@@ -179,6 +198,11 @@ class alignas(64) WorkerCore {
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
   Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
                     Detail detail) const noexcept;
+  std::uint32_t take_ready_of_rule(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
+  std::uint32_t take_ready_of_all(std::uint32_t requests) noexcept;
+  std::uint32_t find_places(const PlainKeys::OfRule& of_rule, PlainColumn& column) const noexcept;
+  static std::uint32_t alike(std::span<const PlainColumn> columns) noexcept;
+  bool take_ready_in(std::span<const PlainColumn> columns, std::size_t at) noexcept;
 
   template <typename NameOf>
   Touched touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
@@ -248,6 +272,7 @@ class alignas(64) WorkerCore {
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   KeyHash key_hash_;
+  PlainKeys plain_;
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
   std::vector<RuleCounters> counters_;

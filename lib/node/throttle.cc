@@ -40,6 +40,10 @@ void Worker::prefetch(std::span<const Key> keys) const noexcept { core_->prefetc
 void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
   core_->admit_keys(keys, now, verdicts);
 }
+std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames) noexcept {
+  return core_->admit_plain(frames);
+}
+
 Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                            MonotonicTime now) noexcept {
   return core_->admit_key(rule, value, weight, now);

@@ -13,6 +13,8 @@ PROGRAMS = {
     "dataplane": "tests/unit/dataplane/unit-dataplane",
     "shared": "tests/unit/shared/unit-shared",
     "property": "tests/property/property",
+    "classify": "tests/unit/classify/unit-classify",
+    "plain_burst": "tests/unit/node/unit-plain-burst",
 }
 
 ENGINE = ["lib/engine/engine.cc"]
@@ -30,6 +32,14 @@ def worker(name, test, old, new, file="lib/dataplane/worker_core.cc", **more):
 
 def shared(name, test, old, new, file="lib/shared/span_table.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "shared", "test": test, **more}
+
+
+def classify(name, test, old, new, file="lib/classify/plain_classifier.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "classify", "test": test, **more}
+
+
+def plain_burst(name, test, old, new, file="lib/dataplane/plain_burst.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "plain_burst", "test": test, **more}
 
 
 def whole(name, test, old, new, file, **more):
@@ -745,5 +755,40 @@ MUTANTS = [
         "wary_[window] = wary_turns;",
         "wary_[window] = 1;",
         file="lib/control/controller.cc",
+    ),
+    # Bursts of plain frames.
+    classify(
+        "a request behind another one passes with it",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+        "if (behind == nullptr || (found.complete && found.end != size)) return false;",
+        "if (behind == nullptr) return false;",
+        file="lib/classify/head_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    ),
+    classify(
+        "a plain path may be percent-encoded",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+        "if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;",
+        "if (odd != 0 || (slashes & 1) == 0) return 0;",
+        file="lib/classify/head_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    ),
+    classify(
+        "more rules than a request may have all count",
+        "InstructionSets.TooManyRulesLeaveNoRequestPlain",
+        "if (rules.size() > max_rules_per_request) return;",
+        "if (rules.size() > max_rules_per_request + 1) return;",
+    ),
+    plain_burst(
+        "what a rule of several has ready is taken though another one lacks it",
+        "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/1",
+        "if (column.weight > left_of(column.grant, place)) return false;",
+        "",
+    ),
+    plain_burst(
+        "what is ready is taken by an earlier request of the burst, and by a later one again",
+        "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/0",
+        "} else if (!table_->has_ready(",
+        "} else if (false && !table_->has_ready(",
     ),
 ]

@@ -70,6 +70,14 @@ class WEIR_API Worker {
   void admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
                    Detail detail = Detail::full) noexcept;
 
+  /// Admits, of a burst of plain frames, requests that need no closer look: all that there is in their frame,
+  /// in the usual spelling, and all their keys have enough at hand, as nearly always. For these no Request is
+  /// laid out, which costs more than to decide. Nothing has been done about the others: parse and decide them
+  /// as ever.
+  /// @param frames  at most 32, with payloads that may begin a request; those that are not plain are none
+  /// @return bit i: the request in frames[i] has been admitted and counted, and there is no other in it
+  std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
+
   /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.
   /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit
   /// digest
