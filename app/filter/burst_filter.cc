@@ -4,6 +4,7 @@
 #include <rte_prefetch.h>
 
 #include <algorithm>
+#include <bit>
 #include <new>
 
 #include "weir/mbuf.h"
@@ -44,8 +45,12 @@ bool wants_endpoints(const Rule& rule) noexcept {
 }  // namespace
 
 struct BurstFilter::Batch {
-  std::array<Concern, burst_size> concerns;
+  // The frames that concern the filter, and where they are in the burst. One that is not plain, or in several
+  // pieces, has no payload here.
+  std::array<PlainFrame, burst_size> concerns;
+  std::array<std::uint8_t, burst_size> indices;
   std::size_t concern_count = 0;
+  std::uint32_t admitted = 0;          // bit i: the request that is all of concerns[i] has been admitted
   std::array<Fate, burst_size> fates;  // of an eventful burst
 
   // Requests waiting for a decision; views into the burst's frames and into `scratch`.
@@ -92,7 +97,7 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   const bool closing = !closing_.idle();
   const unsigned port = burst.empty() ? 0U : burst[0]->port;
   unsigned other_ports = 0;
-  Concern* concern = batch.concerns.data();
+  std::size_t concerns = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
     const rte_mbuf* const mbuf = burst[i];
     other_ports |= mbuf->port ^ port;
@@ -102,13 +107,15 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
       if ((payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))) && !closing)
         continue;
       prefetch_head(bytes);
-      *concern++ = {payload.offset, payload.length, static_cast<std::uint8_t>(i), true};
+      batch.concerns[concerns] = {bytes, payload};
+      batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     } else if (look_closely(mbuf)) {
-      *concern++ = {0, 0, static_cast<std::uint8_t>(i), false};
+      batch.concerns[concerns] = {};
+      batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     }
   }
   one_port_ = other_ports == 0 && !burst.empty();
-  batch.concern_count = static_cast<std::size_t>(concern - batch.concerns.data());
+  batch.concern_count = concerns;
 }
 
 /// Of a frame that is not plain, or in several pieces. @return whether it is of concern
@@ -130,12 +137,15 @@ void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicT
   eventful_ = false;
   closing_.expire(now);
   const bool closing = !closing_.idle();
-  for (std::size_t i = 0; i < batch.concern_count; ++i) {
-    const Concern& concern = batch.concerns[i];
-    if (concern.plain && !closing) [[likely]]
-      classify(concern, burst[concern.index], now);
+  batch.admitted = 0;
+  if (!closing) admit_plain();
+  const std::uint32_t all = ~std::uint32_t{0} >> (burst_size - batch.concern_count);
+  for (std::uint32_t rest = all & ~batch.admitted; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(rest));
+    if (batch.concerns[i].payload.offset != 0 && !closing) [[likely]]
+      classify(i, now);
     else
-      classify_closely(concern, burst[concern.index], now);
+      classify_closely(batch.indices[i], burst[batch.indices[i]], now);
   }
   decide(now);
   if (!eventful_) {
@@ -189,13 +199,22 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
   return true;
 }
 
-/// A plain frame while no flow is closing.
-inline void BurstFilter::classify(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept {
+/// Most requests are plain, and most keys have enough ready: these need no more than this.
+void BurstFilter::admit_plain() noexcept {
   Batch& batch = *batch_;
-  const std::byte* const bytes = data_of(mbuf);
-  HttpRequests requests(
-      {reinterpret_cast<const char*>(bytes) + concern.payload_offset, std::size_t{concern.payload_length}},
-      headers_);
+  batch.admitted = worker_.admit_plain(std::span{batch.concerns}.first(batch.concern_count));
+  const auto admitted = static_cast<std::uint64_t>(std::popcount(batch.admitted));
+  if (admitted == 0) return;
+  counters_.requests.add(admitted);
+  counters_.admitted.add(admitted);
+}
+
+/// A plain frame while no flow is closing.
+[[gnu::noinline]] void BurstFilter::classify(std::size_t concern, MonotonicTime now) noexcept {
+  Batch& batch = *batch_;
+  const auto& [bytes, payload] = batch.concerns[concern];
+  HttpRequests requests({reinterpret_cast<const char*>(bytes) + payload.offset, std::size_t{payload.length}},
+                        headers_);
   const std::size_t named = headers_.size();
   do {
     if (batch.count == batch_size) [[unlikely]]
@@ -203,21 +222,21 @@ inline void BurstFilter::classify(const Concern& concern, const rte_mbuf* mbuf, 
     Request& request = batch.requests[batch.count];
     bool complete = false;
     if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
-    if (endpoints_wanted_) set_plain_endpoints(request, {bytes, concern.payload_offset});
-    batch.origin[batch.count] = concern.index;
+    if (endpoints_wanted_) set_plain_endpoints(request, {bytes, payload.offset});
+    batch.origin[batch.count] = batch.indices[concern];
     ++batch.count;
   } while (requests.has_more());
 }
 
 /// Any other.
-[[gnu::noinline]] void BurstFilter::classify_closely(const Concern& concern, const rte_mbuf* mbuf,
+[[gnu::noinline]] void BurstFilter::classify_closely(std::size_t index, const rte_mbuf* mbuf,
                                                      MonotonicTime now) noexcept {
   Batch& batch = *batch_;
   // A chain is gathered into the one scratch there is: whatever still looks into it must be decided first.
   if (mbuf->nb_segs > 1) decide(now);
   const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
   const Frame frame = parse_frame(bytes);
-  if (!closing_.idle() && is_closing(concern.index, frame, now)) return;
+  if (!closing_.idle() && is_closing(index, frame, now)) return;
   HttpRequests requests(tcp_payload(bytes, frame), headers_);
   const std::size_t named = headers_.size();
   while (true) {
@@ -226,7 +245,7 @@ inline void BurstFilter::classify(const Concern& concern, const rte_mbuf* mbuf, 
     bool complete = false;
     if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
     if (endpoints_wanted_) set_endpoints(request, frame);
-    batch.origin[batch.count] = concern.index;
+    batch.origin[batch.count] = static_cast<std::uint8_t>(index);
     ++batch.count;
   }
 }

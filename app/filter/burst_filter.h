@@ -77,21 +77,15 @@ class BurstFilter {
     RuleIndex rule = no_rule;
     Duration retry_after{};
   };
-  /// A frame that concerns the filter.
-  struct Concern {
-    std::uint32_t payload_offset;  // of plain, and so the length
-    std::uint32_t payload_length;
-    std::uint8_t index;  // in the burst
-    bool plain;          // as plain_payload() has it, in one piece
-  };
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
   void look_through(std::span<rte_mbuf* const> burst) noexcept;
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
-  void classify(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
-  void classify_closely(const Concern& concern, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void admit_plain() noexcept;
+  void classify(std::size_t concern, MonotonicTime now) noexcept;
+  void classify_closely(std::size_t index, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;
   Fate& fate_of(std::size_t index) noexcept;
   void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
