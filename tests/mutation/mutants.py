@@ -400,8 +400,8 @@ MUTANTS = [
     shared(
         "what a worker has used of a grant is forgotten in the window that runs",
         "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
-        "if (is_used_in(GrantWindow(turn)) || is_used_in(GrantWindow(turn + 1)))",
-        "if (is_used_in(GrantWindow(turn)))",
+        "if (used_in(used[running.half], running) != 0 || used_in(used[next.half], next) != 0)",
+        "static_cast<void>(next);\n    if (used_in(used[running.half], running) != 0)",
         file="lib/shared/grant_table.cc",
     ),
     shared(
