@@ -358,7 +358,7 @@ MUTANTS = [
     ),
     worker(
         "a key known to be blocked is refused by a rule that only observes",
-        "Observe.*",
+        "Observe.ComputesAndReportsButLetsEverythingPass",
         "terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&",
         "terms.algorithm == Algorithm::cooldown &&",
     ),
@@ -372,13 +372,13 @@ MUTANTS = [
     ),
     worker(
         "a flood of a blocked key is not counted as refused",
-        "Worker.*",
+        "Worker.CountsOfferedAndAdmittedApart",
         "table_->entry(planned.place).refused += weight;",
         "table_->entry(planned.place).refused += 0 * weight;",
     ),
     worker(
         "a burst's keys are admitted out of grants, and the span is taken for empty",
-        "Grant*",
+        "Grant.ABurstOfKeysThatUseNothingElseMakesTheSpanCount",
         "if (run.left < count) table_->counted_beside = true;",
         "if (run.left > count) table_->counted_beside = true;",
     ),
