@@ -139,6 +139,7 @@ void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicT
   const bool closing = !closing_.idle();
   batch.admitted = 0;
   if (!closing) admit_plain();
+  static_assert(burst_size == 32, "a burst's frames are the bits of a word");
   const std::uint32_t all = ~std::uint32_t{0} >> (burst_size - batch.concern_count);
   for (std::uint32_t rest = all & ~batch.admitted; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
@@ -202,8 +203,13 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
 /// Most requests are plain, and most keys have enough ready: these need no more than this.
 void BurstFilter::admit_plain() noexcept {
   Batch& batch = *batch_;
+  if (bursts_without_plain_ > 0) {
+    --bursts_without_plain_;
+    return;
+  }
   batch.admitted = worker_.admit_plain(std::span{batch.concerns}.first(batch.concern_count));
   const auto admitted = static_cast<std::uint64_t>(std::popcount(batch.admitted));
+  if (admitted * few_divisor < batch.concern_count) bursts_without_plain_ = bursts_between_tries;
   if (admitted == 0) return;
   counters_.requests.add(admitted);
   counters_.admitted.add(admitted);

@@ -117,6 +117,11 @@ class BurstFilter {
   // Of the burst.
   bool one_port_ = false;  // all its frames were received from one port
   bool eventful_ = false;  // some frame of it does not simply pass, so that there are fates
+  // Where fewer than one in so many is admitted so, as in a flood of what is refused, the attempt costs more
+  // than it saves: it is made again after some bursts.
+  static constexpr std::size_t few_divisor = 8;
+  static constexpr unsigned bursts_between_tries = 15;
+  unsigned bursts_without_plain_ = 0;
   bool closing_changed_ =
       false;  // by this burst: later frames of it may belong to a flow that has just been closed
 };

@@ -681,6 +681,9 @@ template <typename Set, bool few>
       const char* data = payload + value.begin;
       lengths |= size;
       key_size += 2 + size;
+      // Nor is there key for more than that.
+      if (lengths >= max_value_bytes || key_size > most) [[unlikely]]
+        break;
       shape_low |= size << 8 | key_form::text;
       for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
       sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(end - data)), key);

@@ -167,11 +167,13 @@ void PlainClassifier::hash_texts(const PlainRule& rule, std::span<const PlainFra
       lengths |= size;
       // As Classifier does: behind three of the longest values there may not be room for another.
       if constexpr (!few) crowded |= texts.size() > 2 * (2 + max_value_bytes);
+      // Nor is there key for more than that.
+      if (lengths >= max_value_bytes || crowded) [[unlikely]]
+        break;
       texts.add_text(payload + value.begin, size, payload_size - value.begin);
     }
     of_rule.hashes[at] = texts.value(index);
-    // Where one is too long to be kept as it is, that was in vain; as long as the longest is taken for
-    // longer.
+    // As long as the longest that is kept as it is is taken for longer.
     static_assert(std::has_single_bit(max_value_bytes));
     if (lengths >= max_value_bytes || crowded) [[unlikely]]
       keys.requests &= ~(std::uint32_t{1} << at);

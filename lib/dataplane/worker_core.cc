@@ -394,8 +394,10 @@ void WorkerCore::take_dense(Run& run) noexcept {
     weight += key.weight;
     other |= (key.weight == 0) | !key.dense_;
   }
-  if (other == 0 && table_->has_ready(own, rule_keys_[run.rule], rule_weight * weight, generation_))
-      [[likely]] {
+  // The product of two such weights does not wrap; nor does one key's, below.
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (other == 0 && weight <= most &&
+      table_->has_ready(own, rule_keys_[run.rule], rule_weight * weight, generation_)) [[likely]] {
     table_->take_ready(own, rule_weight * weight);
     return;
   }
@@ -947,7 +949,8 @@ bool WorkerCore::is_known_blocked(const PlannedKey& planned, MonotonicTime now) 
          now < table_->entry(planned.place).blocked_until;
 }
 
-// What decide_closely() comes to for such a key. @pre is_known_blocked()
+// What decide_closely() comes to for such a key (but that a grant which the block of another worker has left
+// open is not used either). @pre is_known_blocked()
 Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                              Detail detail) noexcept {
   const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;

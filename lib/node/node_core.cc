@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "node/system_clock.h"
-#include "node/table_sizes.h"
 
 namespace weir {
 namespace {
@@ -17,6 +16,16 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   std::random_device entropy;
   const auto word = [&] { return std::uint64_t{entropy()} << 32 | entropy(); };
   return {word(), word()};
+}
+
+/// Keys that each worker's grants are for: none where no limit is large enough to be divided so.
+std::uint32_t granted_keys(const Config& config, unsigned workers) {
+  return std::any_of(config.rules.begin(), config.rules.end(),
+                     [&](const Rule& rule) {
+                       return may_be_granted(rule) && standing_grant(rule.limit, workers) >= rule.weight;
+                     })
+             ? config.node.keys
+             : 0;
 }
 
 }  // namespace
@@ -35,7 +44,7 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    .tables = [&]() -> std::span<SpanTable> {
                      tables_.reserve(options.workers * tables_per_worker);
                      for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
-                       tables_.emplace_back(counted_keys(config_, options.workers), config_.rules.size());
+                       tables_.emplace_back(config_.node.keys, config_.rules.size());
                      return tables_;
                    }(),
                    .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {

@@ -6,7 +6,7 @@
 /// node may hold is several times what is ever used. Untouched pages cost nothing, but the worker that
 /// touches one first would wait for the kernel. So the worker uses what has been provided, and the controller
 /// has more provided, ahead of it, each time it has drained a table. A worker that is faster than that finds
-/// no room, as where all is full; nothing is lost by it but that key's place, until the next span.
+/// no room, as where all is full: that key has no place until the next span.
 ///
 /// Who provides: at first the worker itself, before it decides on anything (which also tells the kernel on
 /// which NUMA node all the rest is to lie). A kernel that cannot provide pages for somebody else (before
@@ -45,6 +45,13 @@ class FillingBytes {
     provided_.store(0, std::memory_order_relaxed);
     provide_ahead(ahead);
   }
+  /// The same for who would be without for good: where the kernel cannot provide them now, waits for it.
+  void begin_surely(std::size_t ahead) noexcept {
+    begin(ahead);
+    if (provided() > 0 || bytes_.size() == 0) return;
+    bytes_.touch_pages();
+    provided_.store(bytes_.size(), std::memory_order_relaxed);
+  }
   /// Forgets all and gives the memory back, until begin(). While nobody else uses it.
   void release() noexcept {
     keep(0);
@@ -66,7 +73,7 @@ class FillingBytes {
   std::byte* at(Offset offset) noexcept { return bytes_.data() + offset; }
   const std::byte* at(Offset offset) const noexcept { return bytes_.data() + offset; }
   bool has_room_for(std::size_t bytes) const noexcept {
-    return provided_.load(std::memory_order_relaxed) - used() >= bytes;
+    return used() + bytes <= provided_.load(std::memory_order_relaxed);
   }
   /// Uses so many. @pre has_room_for() them
   Offset take(std::size_t bytes) noexcept {

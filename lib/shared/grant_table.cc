@@ -39,7 +39,7 @@ void GrantTable::touch_pages() noexcept {
   labels_.touch_pages();
   in_use_.touch_pages();
   for (FillingBytes& names : names_) names.prefer_this_node();
-  names_[naming_].begin(names_ahead());
+  names_[naming_].begin_surely(names_ahead());
 }
 
 // Sixteen bytes for each key, to begin with: all of them may come within one span, if their names are

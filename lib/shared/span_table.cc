@@ -36,7 +36,7 @@ void SpanTable::touch_pages() noexcept {
   entries_.touch_pages();
   order_.touch_pages();
   names_.prefer_this_node();
-  names_.begin(names_of_a_span_ / names_ahead_divisor);
+  names_.begin_surely(names_of_a_span_ / names_ahead_divisor);
 }
 
 bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {

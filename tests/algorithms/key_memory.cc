@@ -18,7 +18,6 @@
 
 #include "control/window_pools.h"
 #include "engine/ledger.h"
-#include "node/table_sizes.h"
 #include "shared/grant_table.h"
 #include "shared/log_pool.h"
 #include "shared/span_table.h"
@@ -118,7 +117,7 @@ Config config_of(std::uint64_t limit) {
 
 std::size_t cells_of(const Config& config) {
   return per_key(
-      WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, drawn_keys(config, workers)).memory());
+      WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, config.node.keys).memory());
 }
 
 void print(const char* of, const WorkerMemory& memory) {
@@ -132,8 +131,8 @@ int main() {
   using namespace weir;
   const Config with_grants = config_of(1000);
   const Config without_grants = config_of(100);
-  const WorkerMemory granted = of_grants() + of_span_tables(counted_keys(with_grants, workers));
-  const WorkerMemory counted = of_span_tables(counted_keys(without_grants, workers));
+  const WorkerMemory granted = of_grants() + of_span_tables(with_grants.node.keys);
+  const WorkerMemory counted = of_span_tables(without_grants.node.keys);
   const std::size_t ledger = per_key(Ledger(keys).memory());
   for (const Algorithm algorithm :
        {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,

@@ -49,7 +49,7 @@ WEIR_API MonotonicTime monotonic_now() noexcept;
 class WEIR_API Worker {
  public:
   /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
-  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 400 bytes per
+  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 300 bytes per
   /// key).
   void online() noexcept;
   /// Stops taking part: call before anything that sleeps, or the span's end waits for this worker.
@@ -73,9 +73,12 @@ class WEIR_API Worker {
   /// Admits, of a burst of plain frames, requests that need no closer look: all that there is in their frame,
   /// in the usual spelling, and all their keys have enough at hand, as nearly always. For these no Request is
   /// laid out, which costs more than to decide. Nothing has been done about the others: parse and decide them
-  /// as ever.
+  /// as ever. (So requests of one burst are not decided in its order.) Frames with options in the IP header,
+  /// VLAN tags or IPv6, heads with a body behind them, and whatever comes under a configuration of more than
+  /// 16 rules, or one that has both `header:host` and hosts, are left.
   /// @param frames  at most 32, with payloads that may begin a request; those that are not plain are none
-  /// @return bit i: the request in frames[i] has been admitted and counted, and there is no other in it
+  /// @return bit i: the request in frames[i] has been admitted, counted where a rule applies to it, and there
+  /// is no other in it
   std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
 
   /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.

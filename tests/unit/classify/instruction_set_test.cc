@@ -584,6 +584,39 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
   }
 }
 
+// There is key for the longest keys that are kept as they are, and not for whatever clients send.
+TEST(InstructionSets, ReadNoMoreOfTheSecretThanThereIs) {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> rules(1);
+  for (std::size_t i = 0; i < max_dimensions; ++i)
+    rules[0].key.push_back({Kind::header, 32, 64, "h" + std::to_string(i)});
+  std::vector<Rule> one(1);
+  one[0].key = {rules[0].key[0]};
+  Fenced secret;
+  const KeyHash made({1, 2});
+  const auto* const hash = reinterpret_cast<const KeyHash*>(
+      secret.at_end({reinterpret_cast<const char*>(&made), sizeof made}).data());
+  Random random(1);
+  Fenced fenced;
+  PlainKeys keys;
+  for (const InstructionSet set : vector_sets()) {
+    const Classifier of_many(rules, set);
+    const Classifier of_one(one, set);
+    for (std::size_t length = 0; length < 3000; length += length < 160 ? 1 : 61) {
+      std::string many = "GET /a HTTP/1.1\r\n";
+      for (std::size_t i = 0; i < max_dimensions && length < 480; ++i)
+        many += "h" + std::to_string(i) + ": " + std::string(length, 'v') + "\r\n";
+      const FrameOf frame(fenced, many + "\r\n", random);
+      of_many.plain().classify({&frame.frame(), 1}, *hash, keys);
+      if (keys.requests != 0) expect_same_keys(of_many, rules, *hash, frame, keys, 0);
+      EXPECT_TRUE(length <= 36 || length >= 480 || keys.requests == 0) << length;
+      const FrameOf single(fenced, "GET /a HTTP/1.1\r\nh0: " + std::string(length, 'v') + "\r\n\r\n", random);
+      of_one.plain().classify({&single.frame(), 1}, *hash, keys);
+      EXPECT_EQ(keys.requests, length < max_value_bytes ? 1U : 0U) << length;
+    }
+  }
+}
+
 TEST(InstructionSets, TooManyRulesLeaveNoRequestPlain) {
   Random random(1);
   Fenced fenced;

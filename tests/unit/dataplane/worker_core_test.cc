@@ -491,6 +491,22 @@ TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShare) {
   EXPECT_EQ(verdicts, (std::array{Verdict::block, Verdict::admit, Verdict::block}));
 }
 
+TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
+  Rule all = window_of(std::uint64_t{1} << 61);
+  all.key.clear();
+  all.weight = std::uint64_t{1} << 28;
+  Plane plane({all});
+  std::vector<Key> keys(32, plane.cores[0]->key(0, ""));
+  for (Key& key : keys) key.weight = std::uint32_t{1} << 31;
+  keys.back().weight += 2;  // together 2^36 + 2, times 2^28: 2^29 beyond 2^64
+  std::vector<Verdict> verdicts(keys.size());
+  const Key small = plane.cores[0]->key(0, "");
+  for (int i = 0; i < 3; ++i)
+    plane.cores[0]->admit_keys({&small, 1}, MonotonicTime(1ms), std::span(verdicts).first(1));
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
+}
+
 TEST(Keys, AreAllAdmittedByAWorkerThatIsOffline) {
   Plane plane({window_of(1)});
   const std::vector<Key> keys(70, plane.cores[0]->key(0, "ann"));

@@ -87,5 +87,13 @@ TEST(FillingBytes, OfNothingThereIsNoRoom) {
   EXPECT_TRUE(bytes.has_room_for(0));
 }
 
+TEST(FillingBytes, WithoutMemoryHaveNoRoomWhateverIsUsed) {
+  FillingBytes bytes(8 * mebibyte);
+  bytes.release();  // as if nothing could be provided
+  bytes.take(2);
+  EXPECT_FALSE(bytes.has_room_for(1));
+  EXPECT_FALSE(bytes.has_room_for(100));
+}
+
 }  // namespace
 }  // namespace weir
