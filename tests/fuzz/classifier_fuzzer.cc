@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Any request against rules, one of them with a path template from the input, too: matching, normalising,
-// keys.
+// keys; and a frame that holds it, as one of a burst of plain frames.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "classify/classifier.h"
 #include "classify/normalise.h"
 #include "classify/path_template.h"
+#include "classify/plain_classifier.h"
 #include "fuzz/require.h"
+#include "weir/packet.h"
 
 namespace {
 
@@ -53,6 +57,40 @@ void check_host(const std::string& host) {
     require(normalise_host(host, found, scans_of(set)) == normalise_host(host, expected));
 }
 
+// What is found plain has the rules and keys of the usual way. All of it ends where its memory ends.
+void check_plain(const std::vector<Rule>& rules, const std::string& payload) {
+  constexpr std::size_t headers = 54;
+  const std::unique_ptr<std::byte[]> bytes(new std::byte[headers + payload.size()]());
+  std::memcpy(bytes.get() + headers, payload.data(), payload.size());
+  const PlainFrame frame{bytes.get(), {headers, static_cast<std::uint32_t>(payload.size())}};
+  const auto hash = std::make_unique<KeyHash>(HashKey{1, 2});
+  const auto keys = std::make_unique<PlainKeys>();
+  for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (!has_instruction_set(set)) continue;
+    const Classifier classifier(rules, set);
+    classifier.plain().classify({&frame, 1}, *hash, *keys);
+    if (keys->requests == 0) continue;
+    HttpRequests requests({reinterpret_cast<const char*>(bytes.get()) + headers, payload.size()},
+                          classifier.headers());
+    ParsedRequest parsed;
+    require(requests.next(parsed));
+    set_plain_endpoints(parsed.request, {bytes.get(), headers});
+    Classifier::Scratch scratch;
+    classifier.match(parsed.request, scratch);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < keys->rule_count; ++i) {
+      const bool applies = next < scratch.rule_count && scratch.rules[next] == keys->rules[i].rule;
+      require(((keys->rules[i].requests & 1) != 0) == applies);
+      if (!applies) continue;
+      ++next;
+      if (!rules[i].key.empty())
+        require(keys->rules[i].hashes[0] ==
+                classifier.hash_key(keys->rules[i].rule, parsed.request, scratch, *hash));
+    }
+    require(next == scratch.rule_count && !requests.next(parsed));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -77,6 +115,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (rule.key.size() < max_dimensions) rule.key.push_back({Kind::path_variable, 32, 64, name});
     }
   }
+  check_plain(rules,
+              method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\nX-Api-Key: " + value + "\r\n\r\n");
+  check_plain(rules, target);
   const Classifier classifier(rules);
   const Header headers[] = {{"X-Api-Key", value}};
   Request request;

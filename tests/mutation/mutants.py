@@ -392,8 +392,8 @@ MUTANTS = [
     shared(
         "a worker writes names where no pages have been provided",
         "FillingBytes.WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom",
-        "return provided_.load(std::memory_order_relaxed) - used() >= bytes;",
-        "return bytes_.size() - used() >= bytes;",
+        "return used() + bytes <= provided_.load(std::memory_order_relaxed);",
+        "return used() + bytes <= bytes_.size();",
         file="lib/shared/filling_bytes.h",
         units=["tests/unit/shared/filling_bytes_test.cc"],
     ),
