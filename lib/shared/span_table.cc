@@ -36,7 +36,7 @@ void SpanTable::touch_pages() noexcept {
   entries_.touch_pages();
   order_.touch_pages();
   names_.prefer_this_node();
-  names_.begin_surely(names_of_a_span_ / names_ahead_divisor);
+  names_.begin_surely(names_of_a_span_);
 }
 
 bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
@@ -200,7 +200,7 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
   if (names_short || places_short) return forget_light();
   // (Forgetting leaves what has been provided. And a worker that has not been online yet may come right now:
   // at first it is the one who provides.)
-  if (held_ > 0) names_.provide_ahead(names_of_a_span_ / names_ahead_divisor);
+  if (held_ > 0) names_.provide_ahead(names_of_a_span_);
   for (std::uint32_t i = 0; i < opened_; ++i) {
     if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
     Line& line = line_of(order_[i]);

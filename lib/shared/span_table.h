@@ -233,9 +233,6 @@ class alignas(64) SpanTable {
   static constexpr std::size_t probed_lines = 8;
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
-  // So much of a span's names has been provided when it begins: as short as names mostly are, for all of
-  // them.
-  static constexpr std::size_t names_ahead_divisor = 2;
   static constexpr std::uint32_t drain_ahead = 8;
   // At most so many of the keys asked for are heavy: the others find room beside them.
   static constexpr std::uint32_t keys_per_heavy = 8;

@@ -421,7 +421,7 @@ MUTANTS = [
     shared(
         "a span's names are never provided",
         "SpanTable.RoomForNamesIsProvidedSpanAfterSpan",
-        "if (held_ > 0) names_.provide_ahead(names_of_a_span_ / names_ahead_divisor);",
+        "if (held_ > 0) names_.provide_ahead(names_of_a_span_);",
         "",
     ),
     worker(

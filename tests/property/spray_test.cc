@@ -141,8 +141,8 @@ TEST(SprayedFixedWindow, AmongManyKeysASprayThatComesAndGoesGainsNothingByIt) {
   }
 }
 
-// Where all keys have grants there are fewer entries than keys: a sprayer who uses up the grants of his keys
-// takes all of them, and those that have their own counts keep them.
+// A sprayer who uses up the grants of his keys takes all entries, and those that have their own counts keep
+// them.
 TEST(SprayedGrants, WhoUsesMuchIsCountedExactlyAndWhoUsesLittleIsNeverRefused) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   SprayedNode node(Algorithm::fixed_window, 1, 32768, 2);

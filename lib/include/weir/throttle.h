@@ -49,7 +49,7 @@ WEIR_API MonotonicTime monotonic_now() noexcept;
 class WEIR_API Worker {
  public:
   /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
-  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 300 bytes per
+  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 400 bytes per
   /// key).
   void online() noexcept;
   /// Stops taking part: call before anything that sleeps, or the span's end waits for this worker.
