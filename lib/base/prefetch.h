@@ -2,7 +2,7 @@
 /// @file
 /// Asks for a cache line that will be written soon, or read.
 ///
-/// The problem: GCC (12 to 14 at least) takes a function that does nothing but __builtin_prefetch() for one
+/// The problem: GCC (12 at least) takes a function that does nothing but __builtin_prefetch() for one
 /// without effect. Where it does not put the function into its caller at once, it drops the calls, and with
 /// them, one after the other, those of the callers: a worker's prefetch of a whole burst became a single
 /// `ret`. What looks like an assembler instruction it keeps.
