@@ -411,13 +411,6 @@ MUTANTS = [
         "at = last;",
         file="lib/shared/grant_table.cc",
     ),
-    whole(
-        "nobody provides room for further names",
-        "Grants.KeysWithLongNamesFindRoomAsTheyCome",
-        "grants.provide_for_names();",
-        "",
-        file="lib/control/controller.cc",
-    ),
     shared(
         "a span's names are never provided",
         "SpanTable.RoomForNamesIsProvidedSpanAfterSpan",
