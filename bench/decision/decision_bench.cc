@@ -32,7 +32,7 @@ struct Options {
   unsigned repeats = 1;
   // Eight keys to a line of 64 bytes, three quarters of the places taken: what a worker's table touches in
   // the common case.
-  double bytes_per_key = 64.0 / 8 * 4 / 3;
+  double bytes_per_key = 64.0 / 8 * 8 / 5;
 };
 
 /// Time of the measuring thread, or on the wall.

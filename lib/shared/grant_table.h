@@ -27,14 +27,13 @@
 /// Protocol. The worker alone writes lines, holders and names, at any time; the controller reads them at any
 /// time. A lane is taken once, by a release store of its tag after its holder is written, and given up by
 /// nobody: only the controller makes the whole table anew, without the keys that were idle, while the worker
-/// is known not to use it. What
-/// is used is one word, its order relaxed: it is all there is to see. The controller keeps what it has seen
-/// and counts differences; it takes a window's differences after the worker has reported that it left the
-/// span, so that they are complete when the window is over. It also has pages for further names provided
-/// (shared/filling_bytes.h).
+/// is known not to use it. What is used is one word, its order relaxed: it is all there is to see. The
+/// controller keeps what it has seen and counts differences; it takes a window's differences after the worker
+/// has reported that it left the span, so that they are complete when the window is over. It also has pages
+/// for further names provided (shared/filling_bytes.h).
 ///
-/// Bytes of a key where there are as many as the table is for, three of four places taken: its share of the
-/// lines 10.7, its hash's other half and where its name is 10.7, rule and length 2.7, what has been seen 5.3;
+/// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
+/// lines 12.8, its hash's other half and where its name is 12.8, rule and length 3.2, what has been seen 6.4;
 /// and its name.
 #pragma once
 
