@@ -185,7 +185,7 @@ class alignas(64) GrantTable {
 
  private:
   static constexpr std::size_t keys_per_line = 8;
-  // With as many keys as the table is for, one in 20,000 finds all of these full.
+  // Were three of four places taken, one key in 20,000 would find all of these full.
   static constexpr std::size_t probed_lines = 12;
   static constexpr std::size_t name_bytes_per_key = 40;
   static constexpr std::uint32_t closed = 0x800;

@@ -21,7 +21,6 @@
 #include "shared/grant_table.h"
 #include "shared/log_pool.h"
 #include "shared/span_table.h"
-#include "weir/config.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -29,7 +28,6 @@ namespace {
 
 constexpr std::uint32_t rule_spans = 10;  // the default of a rule
 constexpr std::uint32_t keys = 1'000'000;
-constexpr unsigned workers = 2;
 /// What has been inserted in between two drains.
 constexpr std::uint32_t keys_of_a_span = keys / 20;
 
@@ -105,19 +103,8 @@ WorkerMemory of_span_tables(std::uint32_t counted) {
           tables_per_worker * (resident() - before)};
 }
 
-Config config_of(std::uint64_t limit) {
-  Config config;
-  config.node.keys = keys;
-  Rule rule;
-  rule.key = {{}};
-  rule.limit = limit;
-  config.rules.push_back(rule);
-  return config;
-}
-
-std::size_t cells_of(const Config& config) {
-  return per_key(
-      WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, config.node.keys).memory());
+std::size_t cells() {
+  return per_key(WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, keys).memory());
 }
 
 void print(const char* of, const WorkerMemory& memory) {
@@ -129,10 +116,8 @@ void print(const char* of, const WorkerMemory& memory) {
 
 int main() {
   using namespace weir;
-  const Config with_grants = config_of(1000);
-  const Config without_grants = config_of(100);
-  const WorkerMemory granted = of_grants() + of_span_tables(with_grants.node.keys);
-  const WorkerMemory counted = of_span_tables(without_grants.node.keys);
+  const WorkerMemory counted = of_span_tables(keys);
+  const WorkerMemory granted = of_grants() + counted;
   const std::size_t ledger = per_key(Ledger(keys).memory());
   for (const Algorithm algorithm :
        {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
@@ -141,9 +126,8 @@ int main() {
     rule.algorithm = algorithm;
     rule.key = {{}};
     const bool grants = may_be_granted(rule);
-    KeyMemory memory{.worker = per_key(grants ? granted.filled : counted.filled),
-                     .cells = cells_of(grants ? with_grants : without_grants),
-                     .ledger = ledger};
+    KeyMemory memory{
+        .worker = per_key(grants ? granted.filled : counted.filled), .cells = cells(), .ledger = ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::sliding_window)
       memory.ledger += sizeof(KeyDetail) + rule_spans * sizeof(SpanCounts);
