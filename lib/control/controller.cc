@@ -207,6 +207,10 @@ void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
+  GrantTable& grants = *parts_.grants[index];
+  if (!table.grant_turns.empty())
+    for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
+      grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
   // Whether what was drawn then is still to be had: divisions, so not for every key.
   std::vector<bool> runs;
   for (const WindowPools& pools : parts_.pools) runs.push_back(pools.runs_at(table.began));
@@ -229,14 +233,23 @@ void Controller::drain(std::size_t index) {
   // Keys come in no order, so all that they touch is fetched for many at once.
   std::array<SpanCount, drained_together> counts;
   std::array<Credit, drained_together> credits;
+  std::array<std::uint32_t, drained_together> lent;
   std::size_t count = 0;
   std::size_t unused = 0;
   const auto take_some = [&] {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (lent[i] == 0) continue;
+      const std::uint32_t used = grants.take_lent(counts[i].key, lent[i], grant_windows_[counts[i].rule]);
+      counts[i].offered += used;
+      counts[i].admitted += used;
+    }
     parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
     for (const Credit& credit : std::span(credits).first(std::exchange(unused, 0))) give_back(credit);
   };
   table.for_each([&](const CountedKey& counted) {
     note_heavy(counted, runs[parts_.window_of_rule[counted.rule]]);
+    if (counted.lent > 0) grants.prefetch_lent(counted.key);
+    lent[count] = counted.lent;
     counts[count++] = {.rule = counted.rule,
                        .key = counted.key,
                        .key_bytes = counted.name,
@@ -268,8 +281,6 @@ void Controller::harvest(std::size_t index) {
   std::uint32_t active = 0;
   if (!table.grant_turns.empty()) {
     workers_[index].turns_used = table.grant_turns;
-    for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
-      grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
     std::array<SpanCount, drained_together> counts;
     std::size_t count = 0;
     const auto take_some = [&] { parts_.engine.count(std::span(counts).first(std::exchange(count, 0))); };

@@ -18,6 +18,9 @@ MonotonicTime blocked_by(const KeyState* state) noexcept {
   return state != nullptr ? state->blocked_until : never;
 }
 
+/// Where a grant is less, filling it up again would save hardly any look at the entry.
+constexpr std::uint32_t least_lent = 8;
+
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
@@ -376,8 +379,10 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
     bool taken;
     const SpanTable::Place place =
         lines.locate_and_take(keys[at].hash_, rule_weight * keys[at].weight, generation, taken);
-    if (taken) [[likely]]
+    if (taken) [[likely]] {
+      if constexpr (stage == Stage::second) lend(place, keys[at].hash_, rule_grants_[run.rule]);
       continue;
+    }
     run.place[at] = place;
     run.at[left++] = static_cast<std::uint8_t>(at);
   }
@@ -533,6 +538,22 @@ void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcep
   if (used < grant.most) table_->add_credit(place, grant.most - used);
 }
 
+// The next requests of a key that has an entry with plenty ready are to be found at the first look. Not where
+// that is less than half a grant: there the window's allowance goes to its end, and what one worker keeps,
+// the others do without.
+void WorkerCore::lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept {
+  const std::uint32_t ready = table_->ready(place);
+  if (grant.most < least_lent || ready < grant.most / 2 || is_ungranted(key)) return;
+  const GrantTable::Place granted = grants_.locate(key);
+  if (granted == GrantTable::nowhere || !grants_.holds(granted, key) || !table_->holds(place, key)) return;
+  if (table_->entry(place).lent > SpanEntry::most_lent - grant.most) return;
+  const std::uint32_t room = grant.most - left_of(grant, granted);
+  const std::uint32_t credit = std::min(room, ready);
+  if (!grants_.may_be_filled(granted, room - credit, grant.window)) return;
+  table_->lend(place, credit, grants_.fill(granted, room - credit, grant.window));
+  table_->counted_beside = true;
+}
+
 WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept {
   SpanEntry& entry = table_->entry(place);
   Touched touched;
@@ -664,17 +685,17 @@ bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t
   switch (terms.algorithm) {
     case Algorithm::cooldown:
       if (now < touched.blocked_until) return false;
-      if (draw_window(touched, weight)) return true;
+      if (draw_window(touched, planned.key, weight)) return true;
       refuse(touched, planned, weight, now);
       return false;
     case Algorithm::shed:
-      return !sheds(touched, planned, weight) && draw_window(touched, weight);
+      return !sheds(touched, planned, weight) && draw_window(touched, planned.key, weight);
     case Algorithm::strict:
       // What is counted under a shared name cannot be told from what a lease has left.
-      return touched.entry != nullptr && draw_window(touched, weight);
+      return touched.entry != nullptr && draw_window(touched, planned.key, weight);
     case Algorithm::fixed_window:
     case Algorithm::sliding_window:
-      return draw_window(touched, weight);
+      return draw_window(touched, planned.key, weight);
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
       return draw_bucket(touched, planned, weight, terms, now);
@@ -687,9 +708,10 @@ bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t
   return false;
 }
 
-bool WorkerCore::draw_window(Touched& touched, std::uint64_t weight) noexcept {
+bool WorkerCore::draw_window(Touched& touched, std::uint64_t key, std::uint64_t weight) noexcept {
   if (touched.terms.allowance == 0) return false;
   if (touched.entry != nullptr && weight < SpanTable::most_ready) {
+    if (table_->credit(touched.place) < weight && touched.entry->lent > 0) use_up_grant(touched.place, key);
     const std::uint64_t credit = table_->credit(touched.place);
     if (credit >= weight) return true;
     const std::uint64_t drawn =
@@ -825,14 +847,17 @@ bool WorkerCore::serves_ready(const Touched& touched, const RuleTerms& terms,
   }
 }
 
-// What may be drawn of a key that has no entry, and what is left of the worker's grant.
+// What may be drawn of the key, what is left of the worker's grant, and what an entry has drawn beside it.
 std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
                                                GrantTable::Place place) const noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
   const KeyState* state = publication_->find(planned.key);
   const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window).allowance;
   const AllowanceCell* cell = window.running->find(planned.key);
-  return (cell != nullptr ? cell->left_of(allowance) : allowance) +
+  const SpanTable::Place entry = table_->locate(planned.key);
+  const bool drew =
+      entry != SpanTable::nowhere && table_->is_open(entry) && table_->holds(entry, planned.key);
+  return (cell != nullptr ? cell->left_of(allowance) : allowance) + (drew ? table_->credit(entry) : 0) +
          left_of(rule_grants_[planned.rule], place);
 }
 
@@ -840,7 +865,10 @@ std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& pl
                                     MonotonicTime now) const noexcept {
   if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant);
   const RuleTerms& terms = plane_.terms[planned.rule];
-  const std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
+  std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
+  if (touched.entry != nullptr && touched.entry->lent > 0)
+    if (const GrantTable::Place lent = grants_.locate(planned.key); lent != GrantTable::nowhere)
+      credit += left_of(rule_grants_[planned.rule], lent);
   if (touched.terms.allowance == 0 || now < touched.blocked_until) return 0;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
@@ -916,10 +944,16 @@ bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept
     if (planned.grant != GrantTable::nowhere)
       use_grant(planned.grant, planned.rule, weight);
     else
-      table_->take_ready(planned.place, weight);
+      take_from_entry(planned, weight);
     count_admitted(planned.rule, 1);
   }
   return true;
+}
+
+// @pre it has as much ready
+void WorkerCore::take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept {
+  table_->take_ready(planned.place, weight);
+  lend(planned.place, planned.key, rule_grants_[planned.rule]);
 }
 
 bool WorkerCore::has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept {
@@ -1048,7 +1082,10 @@ Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, 
         counters_[plan.keys[i].rule].admitted.add(1);
       }
     }
-    if (serves_ready(here, terms, now)) table_->make_ready(here.place);
+    if (serves_ready(here, terms, now)) {
+      table_->make_ready(here.place);
+      lend(here.place, plan.keys[i].key, rule_grants_[plan.keys[i].rule]);
+    }
   }
 
   const PlannedKey& by = plan.keys[deciding];

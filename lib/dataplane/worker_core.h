@@ -10,7 +10,8 @@
 /// A key of which little is asked is admitted out of the worker's grant (shared/grant_table.h): one cache
 /// line, whatever the span. When the grant is used up, or the publication wants each request looked at, the
 /// key gets an entry in the span table: what is left of the grant becomes its first credit, and from then on
-/// it draws from the key's cell.
+/// it draws from the key's cell. As long as it draws plenty, the grant is filled up again out of that, and so
+/// the key's requests are found there.
 #pragma once
 
 #include <algorithm>
@@ -165,6 +166,7 @@ class alignas(64) WorkerCore {
   void prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
+  void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
   Touched granted(const PlannedKey& planned) const noexcept;
   std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place) const noexcept;
   void catch_up() noexcept;
@@ -195,6 +197,7 @@ class alignas(64) WorkerCore {
   void take_dense(Run& run) noexcept;
   void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
+  void take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept;
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
   Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
                     Detail detail) const noexcept;
@@ -228,7 +231,7 @@ class alignas(64) WorkerCore {
   bool draw(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
             MonotonicTime now) noexcept;
   std::uint64_t take_credit(SpanTable::Place place) noexcept;
-  bool draw_window(Touched& touched, std::uint64_t weight) noexcept;
+  bool draw_window(Touched& touched, std::uint64_t key, std::uint64_t weight) noexcept;
   void charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept;
   bool serves_ready(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
   bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,

@@ -106,6 +106,23 @@ void GrantTable::note_held(std::size_t line) noexcept {
               std::memory_order_relaxed);
 }
 
+std::uint32_t GrantTable::take_lent(std::uint64_t key, std::uint32_t lent,
+                                    const GrantWindow& window) noexcept {
+  for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line) {
+    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+      // The worker lent to it before it handed over the span, so it is there: relaxed.
+      if (lines_[line].tags[lane].load(std::memory_order_relaxed) != tag_of(key)) continue;
+      std::uint16_t& seen = seen_[line * keys_per_line + lane][window.half];
+      const std::uint32_t before = used_in(seen, window);
+      const std::uint32_t now = used_in(counted(lines_[line], lane)[window.half], window);
+      const bool complete = now + lent >= before;
+      seen = of_window(complete ? now : before - lent, window);
+      return complete ? now + lent - before : 0;
+    }
+  }
+  return 0;
+}
+
 // Line after line is emptied, and the keys that stay are put where they would be if they had come now: into
 // the line where they were or one before it, which have room by then.
 void GrantTable::forget_idle(std::span<const std::uint32_t> turns) noexcept {

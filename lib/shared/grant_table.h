@@ -32,6 +32,12 @@
 /// has reported that it left the span, so that they are complete when the window is over. It also has pages
 /// for further names provided (shared/filling_bytes.h).
 ///
+/// A key that has used up its grant draws from its cell, and has an entry for that (shared/span_table.h). So
+/// that its requests are found at the first look all the same, a part of what it has drawn goes back to its
+/// lane, as if so much of the grant had not been used: it is lent. The entry keeps how much, and hands that
+/// over with its span; the controller adds it to what it sees used. What has been lent since, in a span that
+/// has not been handed over, makes that too little, never too much: it is counted with a later span then.
+///
 /// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
 /// lines 12.8, its hash's other half and where its name is 12.8, rule and length 3.2, what has been seen 6.4;
 /// and its name.
@@ -152,6 +158,18 @@ class alignas(64) GrantTable {
     half.store(of_window(used | closed, window), std::memory_order_relaxed);
     return used;
   }
+  /// Fills a grant up again, closed or not, so that no more than this counts as used.
+  /// @return how much less than before: for take_lent()
+  /// @pre may_be_filled()
+  std::uint32_t fill(Place place, std::uint32_t used, const GrantWindow& window) noexcept {
+    const std::uint32_t before = this->used(place, window) & most;
+    half(place, window).store(of_window(used, window), std::memory_order_relaxed);
+    return before - used;
+  }
+  /// Whether more is used; a grant may have been closed before.
+  bool may_be_filled(Place place, std::uint32_t used, const GrantWindow& window) const noexcept {
+    return (this->used(place, window) & most) > used;
+  }
 
   /// Keys that the worker has refused since it took up its span table. Written by the worker, read by the
   /// controller when it ends the span; relaxed: a hint, the refusals themselves are in the table.
@@ -159,6 +177,16 @@ class alignas(64) GrantTable {
 
   // The controller:
 
+  /// For a key that has been lent to: what has been used since the harvest before, as far as it is not what
+  /// the worker has lent since.
+  /// @param lent  by the entry of the span that has been handed over
+  std::uint32_t take_lent(std::uint64_t key, std::uint32_t lent, const GrantWindow& window) noexcept;
+  /// Has what that reads brought near.
+  void prefetch_lent(std::uint64_t key) const noexcept {
+    const std::size_t line = home(key, homes_);
+    prefetch_to_read(&lines_[line]);
+    prefetch_to_write(&seen_[line * keys_per_line]);
+  }
   /// Calls visit(const GrantUse&) for each key of which more has been used than the harvest before saw, in
   /// the windows that the worker's span lay in. In the order of places.
   /// @param windows  by rule
@@ -281,6 +309,12 @@ class alignas(64) GrantTable {
     return {line.used[lane][0].load(std::memory_order_relaxed),
             line.used[lane][1].load(std::memory_order_relaxed)};
   }
+  /// The same, but for whether they are closed.
+  static Halves counted(const Line& line, std::size_t lane) noexcept {
+    Halves halves = GrantTable::halves(line, lane);
+    for (std::uint16_t& half : halves) half &= static_cast<std::uint16_t>(~closed);
+    return halves;
+  }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
   /// @param index  index_of() the place
   std::span<const std::byte> name_at(std::size_t index) const noexcept {
@@ -376,7 +410,7 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
       const Line& line = lines_[at];
       for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
         const std::size_t index = at * keys_per_line + lane;
-        const Halves now = halves(line, lane);
+        const Halves now = counted(line, lane);
         Halves& seen = seen_[index];
         if (now == seen) continue;
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
@@ -386,8 +420,9 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         const GrantWindow& window = windows[rule];
         const std::uint16_t half = now[window.half];
         if (((half ^ window.stamp) & stamps) != 0) continue;
-        const std::uint32_t count = used_in(half, window) & most;
-        const std::uint32_t before = used_in(seen[window.half], window) & most;
+        const std::uint32_t count = used_in(half, window);
+        const std::uint32_t before = used_in(seen[window.half], window);
+        if (count < before) continue;  // it has been lent to since: take_lent() will know
         seen[window.half] = half;
         if (count == before) continue;
         ++visited;

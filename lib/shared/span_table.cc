@@ -81,7 +81,7 @@ void SpanTable::hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32
   line.ready[lane_of(place)] = 0;
   SpanEntry& entry = this->entry(place) = SpanEntry{};
   entry.key_high = static_cast<std::uint32_t>(key >> 32);
-  entry.rule = rule;
+  entry.rule = rule % max_rules;
   entry.name_offset = name_offset;
 }
 
@@ -125,6 +125,7 @@ CountedKey SpanTable::counted(Place place) const noexcept {
           .offered = in + entry.refused,
           .admitted = in,
           .credit = credit(place),
+          .lent = entry.lent,
           .allowance = entry.allowance,
           .refused_at = entry.refused_at,
           .cell = entry.cell};
@@ -138,7 +139,7 @@ std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexce
 
 unsigned SpanTable::heaviness_at(Place place, std::span<const std::uint64_t> limits) const noexcept {
   const SpanEntry& entry = this->entry(place);
-  return heaviness(admitted(place) + entry.refused, limits.empty() ? 1 : limits[entry.rule]);
+  return heaviness(admitted(place) + entry.lent + entry.refused, limits.empty() ? 1 : limits[entry.rule]);
 }
 
 void SpanTable::mark_heavy(Place place) noexcept {

@@ -64,9 +64,13 @@ struct alignas(64) SpanEntry {
   std::uint32_t key_high = 0;  ///< the part of the hash that is not in the line
   std::uint32_t aside = 0;     ///< credit that is not ready
   std::uint32_t name_offset = 0;
-  RuleIndex rule = no_rule;
+  RuleIndex rule : 10 = 0;
+  std::uint32_t lent : 22 = 0;  ///< what counts as not used of the worker's grant, see shared/grant_table.h
+
+  static constexpr std::uint32_t most_lent = (std::uint32_t{1} << 22) - 1;
 };
 static_assert(sizeof(SpanEntry) == 64);
+static_assert(max_rules <= std::size_t{1} << 10);
 
 /// Counts of a rule's keys that found no entry.
 struct OverflowCount {
@@ -82,6 +86,7 @@ struct CountedKey {
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
   std::uint64_t credit = 0;     ///< drawn from the cell and not used
+  std::uint32_t lent = 0;       ///< SpanEntry::lent
   std::uint64_t allowance = 0;  ///< SpanEntry::allowance
   MonotonicTime refused_at = never;
   AllowanceCell* cell = nullptr;
@@ -197,6 +202,17 @@ class alignas(64) SpanTable {
   std::span<const std::byte> name(Place place) const noexcept { return name_at(entry(place).name_offset); }
   SpanEntry& entry(Place place) noexcept { return entries_[entry_of(place)]; }
   const SpanEntry& entry(Place place) const noexcept { return entries_[entry_of(place)]; }
+  /// What is ready is lent to the key's grant.
+  /// @param credit  of what is ready
+  /// @param lent    what GrantTable::fill() said
+  void lend(Place place, std::uint32_t credit, std::uint32_t lent) noexcept {
+    SpanEntry& entry = this->entry(place);
+    line_of(place).ready[lane_of(place)] -= credit;
+    entry.drawn -= credit;
+    entry.lent = (entry.lent + lent) & SpanEntry::most_lent;
+  }
+  std::uint32_t ready(Place place) const noexcept { return line_of(place).ready[lane_of(place)]; }
+  /// But for what was lent.
   std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
 

@@ -392,6 +392,28 @@ TEST(Grants, AKeyInSteadyDemandLosesNothingToWorkersThatDoNotAsk) {
   node.expect_sound();
 }
 
+// Its grant is filled up again and again, in the span before as in the one whose counts are just taken.
+TEST(Grants, AKeyFarAboveItsGrantIsCountedExactly) {
+  constexpr std::uint64_t limit = 131'072;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 2);
+  for (int window = 0; window < 3; ++window) {
+    for (int span = 0; span < 9; ++span) {
+      EXPECT_EQ(node.ask(0, 0, "ann", 5000 + 100 * static_cast<std::uint64_t>(span)),
+                5000U + 100 * static_cast<std::uint64_t>(span));
+      EXPECT_EQ(node.ask_at_once(1, 0, "ann", 999), 999U);
+      node.now = node.now + 100ms;
+      node.round();
+      node.report(0);
+      EXPECT_EQ(node.ask(0, 0, "ann", 1500), 1500U);  // of the next span, before this one is drained
+      node.report(1);
+      node.pass(1ms);
+    }
+    node.pass_second();
+  }
+  node.stop();
+  node.expect_sound();
+}
+
 // One worker gets all of a key's requests; what the others were granted of it nobody uses. To be refused that
 // is not to have exceeded the limit.
 TEST(Grants, AnHonestBurstOnOneWorkerBlocksNobody) {

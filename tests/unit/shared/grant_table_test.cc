@@ -103,6 +103,65 @@ TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
   EXPECT_EQ(harvest(table, 2), (Found{{"a", 3}, {"", 4}}));
 }
 
+TEST(GrantTable, WhatHasBeenLentIsCountedAsUsed) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  const GrantWindow window(1);
+  table.use(place, 8, window);
+  table.close(place, window);
+  EXPECT_EQ(table.fill(place, 0, window), 8U);
+  table.use(place, 8, window);
+  EXPECT_EQ(table.fill(place, 0, window), 8U);
+  table.use(place, 3, window);
+  EXPECT_EQ(table.take_lent(7, 16, window), 19U);
+  EXPECT_EQ(harvest(table, 1), Found{});
+}
+
+TEST(GrantTable, IsFilledUpAsFarAsThereIsCredit) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  const GrantWindow window(1);
+  table.use(place, 8, window);
+  table.close(place, window);
+  EXPECT_TRUE(table.may_be_filled(place, 7, window));
+  EXPECT_FALSE(table.may_be_filled(place, 8, window));
+  EXPECT_EQ(table.fill(place, 3, window), 5U);
+  EXPECT_EQ(table.used(place, window), 3U);
+  EXPECT_EQ(table.take_lent(7, 5, window), 8U);
+}
+
+TEST(GrantTable, WhatIsLentBeforeTheSpansCountIsTakenIsCountedWithTheNext) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  const GrantWindow window(1);
+  table.use(place, 8, window);
+  EXPECT_EQ(harvest(table, 1), (Found{{"a", 8}}));
+  table.use(place, 2, window);
+  table.fill(place, 0, window);  // 10, in the span that runs
+  EXPECT_EQ(harvest(table, 1), Found{});
+  table.use(place, 3, window);
+  EXPECT_EQ(harvest(table, 1), Found{});
+  EXPECT_EQ(table.take_lent(7, 10, window), 5U);
+  // And where the span that is handed over has lent as well, but less.
+  table.fill(place, 2, window);
+  table.fill(place, 0, window);
+  EXPECT_EQ(table.take_lent(7, 1, window), 0U);
+  EXPECT_EQ(harvest(table, 1), Found{});
+  table.use(place, 1, window);
+  EXPECT_EQ(table.take_lent(7, 2, window), 1U);
+}
+
+TEST(GrantTable, WhatWasLentInAnEarlierTurnIsNotCountedInALaterOne) {
+  GrantTable table(8);
+  const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  table.use(place, 8, GrantWindow(1));
+  table.fill(place, 0, GrantWindow(1));
+  table.use(place, 4, GrantWindow(2));
+  EXPECT_EQ(table.fill(place, 0, GrantWindow(2)), 4U);
+  EXPECT_EQ(table.take_lent(7, 8, GrantWindow(1)), 8U);
+  EXPECT_EQ(table.take_lent(7, 4, GrantWindow(2)), 4U);
+}
+
 TEST(GrantTable, AHalfUsedAgainIsCountedAnew) {
   GrantTable table(8);
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
