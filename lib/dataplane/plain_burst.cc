@@ -56,11 +56,12 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   if (const Grant grant = rule_grants_[rule]; weight - 1 < grant.most && !terms.dense) {
     const GrantTable::Lines lines = grants_.lines();
+    GrantTable::Lines::Half used_up = lines.used_up(grant.window);
     for_each(of_rule.requests, [&](std::size_t at) {
       const std::uint64_t key = of_rule.hashes[at];
-      const GrantTable::Place place = lines.locate(key);
-      const bool used = place != GrantTable::nowhere && !is_ungranted(key) &&
-                        lines.use(place, static_cast<std::uint32_t>(weight), grant.most, grant.window);
+      GrantTable::Lines::Half& half = lines.half_of(key, grant.window, used_up);
+      const bool used =
+          !is_ungranted(key) && lines.use(half, static_cast<std::uint32_t>(weight), grant.most, grant.window);
       taken |= std::uint32_t{used} << at;
     });
     if (taken != 0) table_->counted_beside = true;
@@ -68,11 +69,12 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
     for_each(others, [&](std::size_t at) { table_->prefetch(of_rule.hashes[at]); });
   }
   for_each(others, [&](std::size_t at) {
-    bool ready = false;
-    if (terms.dense)
-      table.take(table_->place_of_rule(rule), rule_keys_[rule], weight, generation, ready);
-    else
-      table.locate_and_take(of_rule.hashes[at], weight, generation, ready);
+    std::uint32_t nothing = 0;
+    SpanTable::Place place;
+    const bool ready = table.take(
+        terms.dense ? table.ready_at(table_->place_of_rule(rule), rule_keys_[rule], generation, nothing)
+                    : table.ready_of(of_rule.hashes[at], generation, nothing, place),
+        weight);
     taken |= std::uint32_t{ready} << at;
   });
   if (taken != 0) count_admitted(rule, static_cast<std::uint64_t>(std::popcount(taken)));

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "shared/bucket_cell.h"
 
@@ -20,6 +24,11 @@ MonotonicTime blocked_by(const KeyState* state) noexcept {
 
 /// Where a grant is less, filling it up again would save hardly any look at the entry.
 constexpr std::uint32_t least_lent = 8;
+
+template <typename Is, std::size_t... i>
+bool are_all(const Is& is, std::index_sequence<i...>) noexcept {
+  return (... && is(i));
+}
 
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
@@ -254,18 +263,41 @@ void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
   if (publication_ == nullptr) return;
   const GrantTable::Lines grants = grants_.lines();
   const SpanTable::Lines entries = table_->lines();
-  RuleIndex rule = no_rule;
-  bool by_grants = false;
-  for (const Key& key : keys) {
-    if (key.rule_ != rule) [[unlikely]] {
-      rule = key.rule_;
-      by_grants = rule_grants_[rule].most > 0 && !rule_grants_[rule].entries_first;
-    }
-    if (by_grants)
-      grants.prefetch(key.hash_);
+  // Each key is read and its line asked for at once: keys may come from afar, too, and to go over their rules
+  // first would be to wait for all of them before the first line is asked for.
+  for (const Key *key = keys.data(), *const end = key + keys.size(); key != end;) {
+    const RuleIndex rule = key->rule_;
+    const auto prefetch = [&](const auto& lines) {
+      do lines.prefetch(key->hash_);
+      while (++key != end && key->rule_ == rule);
+    };
+    if (const Grant& grant = rule_grants_[rule]; grant.most > 0 && !grant.entries_first)
+      prefetch(grants);
     else
-      entries.prefetch(key.hash_);
+      prefetch(entries);
   }
+}
+
+// All of a key that a decision depends on but its hash: weight, rule, and whether it is a dense one. In one
+// word, so that to compare two keys costs no more than it must.
+std::uint64_t WorkerCore::kind_of(const Key& key) noexcept {
+  static_assert(std::has_unique_object_representations_v<Key>);  // there is no padding in it
+  std::uint64_t kind;
+  std::memcpy(&kind, reinterpret_cast<const std::byte*>(&key) + sizeof key.value, sizeof kind);
+  return kind;
+}
+
+// How many keys from the first one on are of its kind: nearly always all.
+std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
+  const std::uint64_t kind = kind_of(keys[0]);
+  constexpr std::size_t step = 8;
+  std::size_t count = 0;
+  while (count + step <= keys.size() &&
+         are_all([&](std::size_t i) { return kind_of(keys[count + i]) == kind; },
+                 std::make_index_sequence<step>{}))
+    count += step;
+  while (count < keys.size() && kind_of(keys[count]) == kind) ++count;
+  return count;
 }
 
 void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
@@ -283,11 +315,21 @@ void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
 // A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
 // left: what it needs fits into registers, and all lines are asked for before any is waited for.
 struct WorkerCore::Run {
-  explicit Run(std::span<const Key> some) noexcept : keys(some), rule(some[0].rule_) {}
+  /// The first run of a burst.
+  Run(std::span<const Key> burst, const std::vector<Grant>& grants) noexcept
+      : rule(burst[0].rule_), rule_weight(grants[rule].weight) {
+    std::size_t count = alike_in_front(burst);
+    weight_of_each = weight(burst[0]);
+    for (; count < burst.size() && burst[count].rule_ == rule; ++count) weight_of_each = 0;
+    keys = burst.first(count);
+  }
   std::size_t admitted() const noexcept { return keys.size() - left; }
+  std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
 
-  std::span<const Key> keys;
   RuleIndex rule;
+  std::uint64_t rule_weight;
+  std::uint64_t weight_of_each;  // what each key's request weighs; 0: not all the same, or nothing
+  std::span<const Key> keys;
   std::size_t left = 0;                            // keys that no stage has admitted …
   std::array<std::uint8_t, burst_size> at;         // … and which
   std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the run
@@ -300,14 +342,12 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
                                      std::span<Verdict> verdicts) noexcept {
   std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   while (!keys.empty()) {
-    std::size_t count = 1;
-    while (count < keys.size() && keys[count].rule_ == keys[0].rule_) ++count;
-    Run run(keys.first(count));
+    Run run(keys, rule_grants_);
     admit_run(run);
     if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
     if (run.left > 0) look_closely(run, now, verdicts);
-    keys = keys.subspan(count);
-    verdicts = verdicts.subspan(count);
+    keys = keys.subspan(run.keys.size());
+    verdicts = verdicts.subspan(run.keys.size());
   }
 }
 
@@ -329,92 +369,96 @@ void WorkerCore::admit_run(Run& run) noexcept {
   }
 }
 
+// First all keys are found, then used, one after the other. A key may come twice, so what is stored of one
+// must be known before the next is read; and a processor that waits for that shall not wait for a search.
 template <WorkerCore::Stage stage>
-void WorkerCore::use_grants(Run& run) noexcept {
-  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
-  if (any_ungranted_)
-    use_grants<stage, true>(run);
-  else
-    use_grants<stage, false>(run);
-  if (run.left < count) table_->counted_beside = true;
-}
-
-template <WorkerCore::Stage stage, bool some_ungranted>
 void WorkerCore::use_grants(Run& run) noexcept {
   const GrantTable::Lines lines = grants_.lines();
   const GrantWindow window = rule_grants_[run.rule].window;
   const std::uint32_t most = rule_grants_[run.rule].most;
-  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
   const Key* const keys = run.keys.data();
   const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
-  const auto at = [&](std::size_t i) { return stage == Stage::first ? i : run.at[i]; };
-  std::array<GrantTable::Place, burst_size> places;
-  for (std::size_t i = 0; i < count; ++i) places[i] = lines.locate(keys[at(i)].hash_);
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Key& key = keys[at(i)];
-    const std::uint64_t weight = rule_weight * key.weight;
-    run.at[left] = static_cast<std::uint8_t>(at(i));
-    // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-    if (places[i] == GrantTable::nowhere || weight - 1 >= most || (some_ungranted && is_ungranted(key.hash_)))
-        [[unlikely]] {
-      ++left;
-      continue;
+  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
+  GrantTable::Lines::Half used_up = lines.used_up(window);
+  std::array<GrantTable::Lines::Half*, burst_size> halves;
+  const auto find = [&](auto may_use) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Key& key = keys[at(i)];
+      halves[i] = may_use(key) ? &lines.half_of(key.hash_, window, used_up) : &used_up;
     }
-    left += !lines.use(places[i], static_cast<std::uint32_t>(weight), most, window);
+  };
+  const auto use = [&](auto weight_of) {
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(i)]));
+      run.at[left] = static_cast<std::uint8_t>(at(i));
+      left += !lines.use(*halves[i], weight, most, window);
+    }
+    run.left = left;
+  };
+  // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+  const auto usable = [most](std::uint64_t weight) { return weight - 1 < most; };
+  if (const std::uint64_t each = run.weight_of_each; usable(each) && !any_ungranted_) {
+    find([](const Key&) { return true; });
+    use([each](const Key&) { return each; });
+  } else {
+    find([&](const Key& key) { return usable(run.weight(key)) && !is_ungranted(key.hash_); });
+    use([&](const Key& key) { return usable(run.weight(key)) ? run.weight(key) : 0; });
   }
-  run.left = left;
+  if (run.left < count) table_->counted_beside = true;
 }
 
+// In two loops, as use_grants().
 template <WorkerCore::Stage stage>
 void WorkerCore::take_from_entries(Run& run) noexcept {
   const SpanTable::Lines lines = table_->lines();
-  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
+  [[maybe_unused]] const Grant& grant = rule_grants_[run.rule];
   const std::uint32_t generation = generation_;
   const Key* const keys = run.keys.data();
   const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = stage == Stage::first ? i : run.at[i];
-    bool taken;
-    const SpanTable::Place place =
-        lines.locate_and_take(keys[at].hash_, rule_weight * keys[at].weight, generation, taken);
-    if (taken) [[likely]] {
-      if constexpr (stage == Stage::second) lend(place, keys[at].hash_, rule_grants_[run.rule]);
-      continue;
+  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
+  std::uint32_t nothing = 0;
+  std::array<std::uint32_t*, burst_size> ready;
+  for (std::size_t i = 0; i < count; ++i)
+    ready[i] = &lines.ready_of(keys[at(i)].hash_, generation, nothing, run.place[at(i)]);
+  const auto take = [&](auto weight_of) {
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (lines.take(*ready[i], weight_of(keys[at(i)]))) [[likely]] {
+        if constexpr (stage == Stage::second) lend(lines.place_of(*ready[i]), keys[at(i)].hash_, grant);
+        continue;
+      }
+      if (ready[i] != &nothing) run.place[at(i)] = lines.place_of(*ready[i]);
+      run.at[left++] = static_cast<std::uint8_t>(at(i));
     }
-    run.place[at] = place;
-    run.at[left++] = static_cast<std::uint8_t>(at);
-  }
-  run.left = left;
+    run.left = left;
+  };
+  if (const std::uint64_t each = run.weight_of_each; each != 0)
+    take([each](const Key&) { return each; });
+  else
+    take([&](const Key& key) { return run.weight(key); });
 }
 
 // Keys of a rule without dimensions: nearly always the one that is the rule's own, and enough ready for all.
 void WorkerCore::take_dense(Run& run) noexcept {
   const SpanTable::Place own = table_->place_of_rule(run.rule);
-  const std::uint64_t rule_weight = rule_grants_[run.rule].weight;
-  std::uint64_t weight = 0;
-  std::uint32_t other = 0;
-  for (const Key& key : run.keys) {
-    weight += key.weight;
-    other |= (key.weight == 0) | !key.dense_;
-  }
-  // The product of two such weights does not wrap; nor does one key's, below.
+  const std::uint64_t count = run.keys.size();
+  // The product of two such numbers does not wrap.
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  if (other == 0 && weight <= most &&
-      table_->has_ready(own, rule_keys_[run.rule], rule_weight * weight, generation_)) [[likely]] {
-    table_->take_ready(own, rule_weight * weight);
+  if (run.keys[0].dense_ != 0 && run.weight_of_each - 1 < most &&
+      table_->has_ready(own, rule_keys_[run.rule], run.weight_of_each * count, generation_)) [[likely]] {
+    table_->take_ready(own, run.weight_of_each * count);
     return;
   }
   const SpanTable::Lines lines = table_->lines();
+  std::uint32_t nothing = 0;
   for (std::size_t i = 0; i < run.keys.size(); ++i) {
     const Key& key = run.keys[i];
-    bool taken;
-    const SpanTable::Place place =
-        key.dense_ ? lines.take(own, key.hash_, rule_weight * key.weight, generation_, taken)
-                   : lines.locate_and_take(key.hash_, rule_weight * key.weight, generation_, taken);
-    if (taken) continue;
-    run.place[i] = place;
+    run.place[i] = own;
+    std::uint32_t& ready = key.dense_ != 0 ? lines.ready_at(own, key.hash_, generation_, nothing)
+                                           : lines.ready_of(key.hash_, generation_, nothing, run.place[i]);
+    if (lines.take(ready, run.weight(key))) continue;
+    if (&ready != &nothing) run.place[i] = lines.place_of(ready);
     run.at[run.left++] = static_cast<std::uint8_t>(i);
   }
 }
@@ -426,7 +470,7 @@ void WorkerCore::look_closely(const Run& run, MonotonicTime now, std::span<Verdi
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];
     plan.count = 1;
-    plan.keys[0] = {key.hash_, run.place[run.at[i]], key.rule_, key.dense_};
+    plan.keys[0] = {key.hash_, run.place[run.at[i]], key.rule_, key.dense_ != 0};
     const auto name_of = [&](RuleIndex) {
       key_bytes_.clear();
       if (!key.dense_) key_bytes_.add_text(key.value);

@@ -185,12 +185,12 @@ class alignas(64) WorkerCore {
   Decision decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                           NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
+  static std::uint64_t kind_of(const Key& key) noexcept;
+  static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                            std::span<Verdict> verdicts) noexcept;
   void admit_run(Run& run) noexcept;
   template <Stage stage>
-  void use_grants(Run& run) noexcept;
-  template <Stage stage, bool some_ungranted>
   void use_grants(Run& run) noexcept;
   template <Stage stage>
   void take_from_entries(Run& run) noexcept;

@@ -43,10 +43,6 @@
 /// and its name.
 #pragma once
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -60,6 +56,7 @@
 #include "base/prefetch.h"
 #include "shared/filling_bytes.h"
 #include "shared/key_filter.h"
+#include "shared/lanes.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -133,8 +130,8 @@ class alignas(64) GrantTable {
   template <typename NameOf>
   Place locate_or_insert(std::uint64_t key, RuleIndex rule, NameOf&& name_of) noexcept {
     for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line) {
-      if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
-        return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+      if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none())
+        return place_at(line, lanes.first());
       if (!is_full(lines_[line])) return insert_into(line, key, rule, name_of());
     }
     return nowhere;
@@ -212,7 +209,7 @@ class alignas(64) GrantTable {
   std::size_t memory() const noexcept;
 
  private:
-  static constexpr std::size_t keys_per_line = 8;
+  static constexpr std::size_t keys_per_line = Lanes::per_line;
   // Were three of four places taken, one key in 20,000 would find all of these full.
   static constexpr std::size_t probed_lines = 12;
   static constexpr std::size_t name_bytes_per_key = 40;
@@ -270,23 +267,6 @@ class alignas(64) GrantTable {
   }
   static std::uint16_t of_window(std::uint32_t used, const GrantWindow& window) noexcept {
     return static_cast<std::uint16_t>(used | window.stamp);
-  }
-  /// One bit for each of the line's keys with this tag; without branches. The worker's own: whatever it reads
-  /// here nobody else writes.
-  static unsigned lanes_with(const Line& line, std::uint32_t tag) noexcept {
-#if defined(__SSE2__)
-    const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
-    const auto equal = [&](const void* four) noexcept {
-      return static_cast<unsigned>(_mm_movemask_ps(
-          _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_load_si128(static_cast<const __m128i*>(four)), wanted))));
-    };
-    return equal(&line.tags[0]) | equal(&line.tags[4]) << 4;
-#else
-    unsigned lanes = 0;
-    for (std::size_t lane = 0; lane < keys_per_line; ++lane)
-      lanes |= static_cast<unsigned>(line.tags[lane].load(std::memory_order_relaxed) == tag) << lane;
-    return lanes;
-#endif
   }
   /// Lanes are taken in order and never given up: what is not in a line with a free lane is not beyond it.
   static bool is_full(const Line& line) noexcept {
@@ -359,35 +339,49 @@ class GrantTable::Lines {
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// As GrantTable::locate().
   Place locate(std::uint64_t key) const noexcept {
-    std::size_t line = home(key, homes);
-    unsigned lanes = lanes_with(lines[line], tag_of(key));
-    for (const std::size_t last = line + probed_lines - 1; lanes == 0;) [[unlikely]] {
-        if (!is_full(lines[line]) || line == last) return nowhere;
-        lanes = lanes_with(lines[++line], tag_of(key));
-      }
-    return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+    const Found found = find(key);
+    return found.lanes.none() ? nowhere : place_at(found.line, found.lanes.first());
   }
-  /// The common decision: uses `weight` of a key's grant, if it is that much. Without a branch on that, which
+  /// What has been used of a key in a window, as it lies in its lane.
+  using Half = std::atomic<std::uint16_t>;
+  /// The key's, or `otherwise`: it has no place.
+  Half& half_of(std::uint64_t key, const GrantWindow& window, Half& otherwise) const noexcept {
+    const Found found = find(key);
+    if (found.lanes.none()) [[unlikely]]
+      return otherwise;
+    return found.lanes.first_of(lines[found.line].used)[window.half];
+  }
+  /// One that is nobody's, of which nothing is left to use: for keys that are not to use their grant.
+  static std::uint16_t used_up(const GrantWindow& window) noexcept { return of_window(closed, window); }
+  /// The common decision: uses `weight` of the grant, if it is that much. Without a branch on that, which
   /// could not be foreseen.
-  /// @param weight  1 … grant
+  /// @param weight  1 … grant, or nothing of what is used up
   /// @param grant   what the worker may admit of the key in the window, all in all
   /// @return whether it has been
-  bool use(Place place, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) const noexcept {
-    std::atomic<std::uint16_t>& half = this->half(place, window);
+  static bool use(Half& half, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) noexcept {
     const std::uint32_t before = half.load(std::memory_order_relaxed);
-    const std::uint32_t used = used_in(before, window) + weight;
-    const std::uint32_t too_much = 0U - ((grant - used) >> 31);  // all bits or none
-    const std::uint32_t after = used | window.stamp;
-    half.store(static_cast<std::uint16_t>(after ^ ((after ^ before) & too_much)), std::memory_order_relaxed);
-    return too_much == 0;
+    const bool runs = ((before ^ window.stamp) & stamps) == 0;
+    const std::uint32_t after = runs ? before + weight : window.stamp + weight;
+    const bool enough = after <= window.stamp + grant;
+    half.store(static_cast<std::uint16_t>(enough ? after : before), std::memory_order_relaxed);
+    return enough;
   }
 
  private:
   friend class GrantTable;
   Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
-  /// As GrantTable::half(), without taking the place's number apart.
-  std::atomic<std::uint16_t>& half(Place place, const GrantWindow& window) const noexcept {
-    return (&lines[0].used[0][window.half])[std::size_t{place} * 2];
+  struct Found {
+    std::size_t line;
+    Lanes lanes;  // none: nowhere
+  };
+  Found find(std::uint64_t key) const noexcept {
+    std::size_t line = home(key, homes);
+    Lanes lanes = Lanes::with(&lines[line], tag_of(key));
+    for (const std::size_t last = line + probed_lines - 1; lanes.none();) [[unlikely]] {
+        if (!is_full(lines[line]) || line == last) break;
+        lanes = Lanes::with(&lines[++line], tag_of(key));
+      }
+    return {line, lanes};
   }
 
   Line* lines;

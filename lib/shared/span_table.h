@@ -27,10 +27,6 @@
 /// dimensions need no search: each has a place of its own.
 #pragma once
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,6 +38,7 @@
 #include "base/prefetch.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_bytes.h"
+#include "shared/lanes.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -279,24 +276,6 @@ class alignas(64) SpanTable {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
   }
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
-  /// One bit for each of the line's keys with this tag. Without branches, which could not be foreseen;
-  /// written with vectors, because compilers make branches of the plain form.
-  static unsigned lanes_with(const Line& line, std::uint32_t tag) noexcept {
-#if defined(__SSE2__)
-    const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
-    const auto equal = [&](const void* four) noexcept {
-      return static_cast<unsigned>(_mm_movemask_ps(
-          _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_load_si128(static_cast<const __m128i*>(four)), wanted))));
-    };
-    // The eighth lane of the half is the generation.
-    return equal(&line) | (equal(&line.tags[4]) & 7) << 4;
-#else
-    unsigned lanes = 0;
-    for (std::size_t lane = 0; lane < keys_per_line; ++lane)
-      lanes |= static_cast<unsigned>(line.tags[lane] == tag) << lane;
-    return lanes;
-#endif
-  }
   /// A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   static bool is_ready(std::uint32_t ready, std::uint64_t weight) noexcept { return weight - 1 < ready; }
   /// Places are taken in order and never freed but all at once: what is not in a line with a free place is
@@ -347,44 +326,53 @@ class alignas(64) SpanTable {
 class SpanTable::Lines {
  public:
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
-  /// The common decision in one: finds the key, and takes `weight` of what is ready under the publication, if
-  /// it is that much.
-  /// @param taken  whether; else look further
-  /// @return the key's place, or nowhere
-  Place locate_and_take(std::uint64_t key, std::uint64_t weight, std::uint32_t generation,
-                        bool& taken) const noexcept {
+  /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
+  /// the publication.
+  /// @param place  set to the key's place, or nowhere, where it is `otherwise`
+  std::uint32_t& ready_of(std::uint64_t key, std::uint32_t generation, std::uint32_t& otherwise,
+                          Place& place) const noexcept {
     const std::size_t first = home(key, homes);
     std::size_t line = first;
-    unsigned lanes = lanes_with(lines[line], tag_of(key));
-    while (lanes == 0) [[unlikely]] {
+    // The eighth lane of the half is the generation.
+    Lanes lanes = Lanes::with(&lines[line], tag_of(key));
+    while (lanes.none_of_seven()) [[unlikely]] {
         if (!is_full(lines[line]) || line + 1 == first + probed_lines) {
-          taken = false;
-          return nowhere;
+          place = nowhere;
+          return otherwise;
         }
-        lanes = lanes_with(lines[++line], tag_of(key));
+        lanes = Lanes::with(&lines[++line], tag_of(key));
       }
-    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
-    taken = take_from(lines[line], lane, weight, generation);
-    return place_at(line, lane);
+    if (lines[line].generation != generation) [[unlikely]] {
+      place = place_at(line, lanes.first());
+      return otherwise;
+    }
+    return lanes.first_of(lines[line].ready);
   }
   /// The same where the place is known, if it is the key's.
-  Place take(Place place, std::uint64_t key, std::uint64_t weight, std::uint32_t generation,
-             bool& taken) const noexcept {
+  std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,
+                          std::uint32_t& otherwise) const noexcept {
     Line& line = lines[place / lanes_per_line];
-    taken = line.tags[lane_of(place)] == tag_of(key) && take_from(line, lane_of(place), weight, generation);
-    return place;
+    const bool holds = line.tags[lane_of(place)] == tag_of(key) && line.generation == generation;
+    return holds ? line.ready[lane_of(place)] : otherwise;
+  }
+  /// The common decision: takes `weight` of what is ready, if it is that much. @return whether it has been
+  static bool take(std::uint32_t& ready, std::uint64_t weight) noexcept {
+    const bool enough = is_ready(ready, weight);
+    if (enough) [[likely]]
+      ready -= static_cast<std::uint32_t>(weight);
+    return enough;
+  }
+  /// Whose it is. @param ready  of a place
+  Place place_of(const std::uint32_t& ready) const noexcept {
+    const auto line = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&ready) -
+                                               reinterpret_cast<const std::byte*>(lines)) /
+                      sizeof(Line);
+    return place_at(line, static_cast<std::size_t>(&ready - lines[line].ready));
   }
 
  private:
   friend class SpanTable;
   Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
-  static bool take_from(Line& line, std::size_t lane, std::uint64_t weight,
-                        std::uint32_t generation) noexcept {
-    const bool taken = line.generation == generation && is_ready(line.ready[lane], weight);
-    if (taken) [[likely]]
-      line.ready[lane] -= static_cast<std::uint32_t>(weight);
-    return taken;
-  }
 
   Line* lines;
   std::size_t homes;
@@ -394,8 +382,8 @@ inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data()
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
   for (std::size_t line = home(key, homes_), last = line + probed_lines;; ++line) {
-    if (const unsigned lanes = lanes_with(lines_[line], tag_of(key)); lanes != 0)
-      return place_at(line, static_cast<unsigned>(__builtin_ctz(lanes)));
+    if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none_of_seven())
+      return place_at(line, lanes.first());
     if (!is_full(lines_[line]) || line + 1 == last) return nowhere;
   }
 }

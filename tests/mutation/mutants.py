@@ -341,14 +341,20 @@ MUTANTS = [
     worker(
         "a burst's keys are decided upon without their rules' weight",
         "Keys.AreDecidedUponAsOneAfterTheOther",
-        "rule_weight * keys[at].weight, generation",
-        "0 * rule_weight + keys[at].weight, generation",
+        "return rule_weight * key.weight;",
+        "return 0 * rule_weight + key.weight;",
     ),
     worker(
-        "a burst's keys use their grants without their rules' weight",
-        "Grant.ABurstOfKeysUsesItWithTheirRulesWeight",
-        "const std::uint64_t weight = rule_weight * key.weight;\n    run.at",
-        "const std::uint64_t weight = 0 * rule_weight + key.weight;\n    run.at",
+        "all of a burst's keys are taken to weigh what its first ones do",
+        "Keys.WeighEachWhatItWeighs",
+        "++count) weight_of_each = 0;",
+        "++count) weight_of_each += 0;",
+    ),
+    worker(
+        "a burst's keys use as much of their grants as its first one weighs",
+        "Grant.EachOfABurstsKeysUsesAsMuchOfItAsItWeighs",
+        "const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(i)]));",
+        "const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(0)]));",
     ),
     worker(
         "a key known to be blocked stays so when its block has ended",
@@ -458,8 +464,8 @@ MUTANTS = [
     worker(
         "a burst's keys are not filled up",
         "Grant.OfAKeyInABurstIsFilledUpToo",
-        "if constexpr (stage == Stage::second) lend(",
-        "if constexpr (false) lend(",
+        "if constexpr (stage == Stage::second) lend(lines",
+        "if constexpr (false) lend(lines",
     ),
     shared(
         "what was lent in the span that runs makes nonsense of a count",

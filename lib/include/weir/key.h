@@ -28,7 +28,7 @@ class Key {
  private:
   friend class WorkerCore;
   RuleIndex rule_ = no_rule;
-  bool dense_ = false;  // the one key of a rule without dimensions
+  std::uint16_t dense_ = 0;  // 1: the one key of a rule without dimensions. So wide that there is no padding
   std::uint64_t hash_ = 0;
 };
 

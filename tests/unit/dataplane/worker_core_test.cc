@@ -478,6 +478,34 @@ TEST(Keys, AreDecidedUponAsOneAfterTheOther) {
   }
 }
 
+/// A burst whose keys are one, all of weight 2 but that at `odd`.
+std::vector<Key> burst_with_one_odd(const WorkerCore& worker, RuleIndex rule, std::string_view value,
+                                    std::size_t odd, std::uint32_t weight) {
+  std::vector<Key> keys(32, worker.key(rule, value));
+  for (Key& key : keys) key.weight = 2;
+  keys[odd].weight = weight;
+  return keys;
+}
+
+// Where all of a burst weigh the same, that is seen once; so it is seen where one does not.
+TEST(Keys, WeighEachWhatItWeighs) {
+  for (std::size_t odd = 0; odd < 32; ++odd) {
+    for (const std::uint32_t weight : {0U, 2U, 7U}) {
+      Plane plane({rule_of("all", 10'000), window_of(10'000)});
+      std::vector<Verdict> verdicts(32);
+      for (int times = 0; times < 3; ++times)
+        for (const RuleIndex rule : {0, 1})
+          plane.cores[0]->admit_keys(
+              burst_with_one_odd(*plane.cores[0], rule, rule == 0 ? "" : "ann", odd, weight),
+              MonotonicTime(1ms), verdicts);
+      std::array<std::uint64_t, 2> admitted{};
+      plane.tables[0].for_each([&](const CountedKey& entry) { admitted[entry.rule] += entry.admitted; });
+      const std::uint64_t all = 3 * (31 * 2 + weight);
+      EXPECT_EQ(admitted, (std::array{all, all})) << odd << ' ' << weight;
+    }
+  }
+}
+
 TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShare) {
   Plane plane({rule_of("all", 5), window_of(100)});
   const std::array<Key, 3> keys{plane.cores[0]->key(0, ""), plane.cores[0]->key(1, "ann"),
@@ -503,6 +531,9 @@ TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
   const Key small = plane.cores[0]->key(0, "");
   for (int i = 0; i < 3; ++i)
     plane.cores[0]->admit_keys({&small, 1}, MonotonicTime(1ms), std::span(verdicts).first(1));
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
+  keys.back().weight -= 2;  // all alike: together 2^64
   plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
   EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
 }
@@ -744,6 +775,20 @@ TEST(Grant, ABurstOfKeysUsesItWithTheirRulesWeight) {
   EXPECT_EQ(plane.tables[0].find(plane.key_of("ann", 1))->admitted, 3U);
   EXPECT_EQ(plane.harvest(0, 0), 3U + 6U);
   EXPECT_FALSE(plane.tables[0].empty());
+}
+
+TEST(Grant, EachOfABurstsKeysUsesAsMuchOfItAsItWeighs) {
+  for (std::size_t odd = 0; odd < 32; ++odd) {
+    for (const std::uint32_t weight : {0U, 2U, 7U}) {
+      Granted plane({window_of(10'000)}, 1000);
+      ASSERT_TRUE(plane.admits());  // has its place now
+      std::vector<Verdict> verdicts(32);
+      for (int times = 0; times < 3; ++times)
+        plane.cores[0]->admit_keys(burst_with_one_odd(*plane.cores[0], 0, "ann", odd, weight),
+                                   MonotonicTime(1ms), verdicts);
+      EXPECT_EQ(plane.harvest(0, 0), 1 + 3 * (31 * 2 + weight)) << odd << ' ' << weight;
+    }
+  }
 }
 
 TEST(Grant, ABurstOfKeysThatUseNothingElseMakesTheSpanCount) {

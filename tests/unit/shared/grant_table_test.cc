@@ -74,17 +74,35 @@ TEST(GrantTable, AClosedPlaceHasNothingLeftInItsTurn) {
 TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
   GrantTable table(64);
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
+  const GrantTable::Lines lines = table.lines();
+  const auto uses = [&](std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) {
+    GrantTable::Lines::Half otherwise = 0;
+    return lines.use(lines.half_of(7, window, otherwise), weight, grant, window);
+  };
   const GrantWindow window(9);
-  EXPECT_TRUE(table.lines().use(place, 2, 3, window));
-  EXPECT_FALSE(table.lines().use(place, 2, 3, window));
-  EXPECT_TRUE(table.lines().use(place, 1, 3, window));
-  EXPECT_FALSE(table.lines().use(place, 1, 3, window));
+  EXPECT_TRUE(uses(2, 3, window));
+  EXPECT_FALSE(uses(2, 3, window));
+  EXPECT_TRUE(uses(1, 3, window));
+  EXPECT_FALSE(uses(1, 3, window));
   EXPECT_EQ(table.used(place, window), 3U);
   // The largest grant there is, and a closed one.
-  EXPECT_TRUE(table.lines().use(place, GrantTable::most, GrantTable::most, GrantWindow(10)));
-  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(10)));
+  EXPECT_TRUE(uses(GrantTable::most, GrantTable::most, GrantWindow(10)));
+  EXPECT_FALSE(uses(1, GrantTable::most, GrantWindow(10)));
   table.close(place, GrantWindow(11));
-  EXPECT_FALSE(table.lines().use(place, 1, GrantTable::most, GrantWindow(11)));
+  EXPECT_FALSE(uses(1, GrantTable::most, GrantWindow(11)));
+}
+
+TEST(GrantTable, AKeyWithoutAPlaceHasNothingToUseInAnyWindow) {
+  const GrantTable table(64);
+  const GrantTable::Lines lines = table.lines();
+  for (std::uint32_t number = 0; number < 40; ++number) {
+    const GrantWindow window(number);
+    GrantTable::Lines::Half nothing = lines.used_up(window);
+    EXPECT_EQ(&lines.half_of(7, window, nothing), &nothing);
+    EXPECT_FALSE(lines.use(nothing, 0, GrantTable::most, window));
+    EXPECT_FALSE(lines.use(nothing, GrantTable::most, GrantTable::most, window));
+    EXPECT_EQ(nothing, lines.used_up(window));
+  }
 }
 
 TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {

@@ -109,10 +109,13 @@ TEST(SpanTable, ReadyWeightIsTakenUnderItsPublicationOnlyAndNeverMoreThanThereIs
   SpanTable table(64, 1);
   const SpanTable::Place place = meet(table, 42);
   const auto takes = [&](std::uint64_t key, std::uint64_t weight, std::uint32_t generation) {
-    bool taken = false;
-    const SpanTable::Place found = table.lines().locate_and_take(key, weight, generation, taken);
-    EXPECT_EQ(found, key == 42 ? place : nowhere);
-    return taken;
+    std::uint32_t nothing = 0;
+    SpanTable::Place found = 0;
+    const SpanTable::Lines lines = table.lines();
+    std::uint32_t& ready = lines.ready_of(key, generation, nothing, found);
+    EXPECT_EQ(&ready == &nothing ? found : lines.place_of(ready), key == 42 ? place : nowhere);
+    EXPECT_EQ(&lines.ready_at(place, key, generation, nothing), &ready);
+    return lines.take(ready, weight);
   };
   table.set_aside(place, 7, everything_holds);
   table.add_credit(place, 10);
