@@ -26,7 +26,7 @@ def report(figures, context):
     aims = []
     for peer in PEERS:
         if not any(name.endswith(peer) for name in figures):
-            context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev, libh2o-dev)")
+            context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev; libh2o-dev, up to Debian 12)")
     columns = [(cache, content) for content in CONTENTS for cache in ("hot", "cold")
                if any(name.startswith(f"{cache}/{content}/") for name in figures)]
     suffixes = ["floor_three_lines", "floor_vector_pass"]
