@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <random>
 #include <string>
@@ -92,12 +93,15 @@ void tell_plan(std::span<const PortPair> pairs, const QueuePlan& plan, unsigned 
 void run_threads(Throttle& throttle, Reporter& reporter, std::vector<Task>& tasks,
                  const std::vector<unsigned>& lcores, const cpu_set_t& home, std::atomic<bool>& stop) {
   if (lcores.empty()) {
+    std::latch started{1};
     std::thread control([&] {
       keep_off(home, own_cpus());
       throttle.start();
+      started.count_down();
       reporter.run();
       stop.store(true, std::memory_order_relaxed);
     });
+    started.wait();  // a worker needs the first publication
     tasks.front()();
     control.join();
     return;

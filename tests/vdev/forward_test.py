@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is not a refused request passes byte for byte and in order."""
+import os
 import random
 import subprocess
 
@@ -114,6 +115,16 @@ class Forwarding(VdevTest):
         run = self.run_filter(frames, rules=self.RULES, lcores="0@0")
         self.assertEqual(run.to_server, frames)
         self.assertIn("on the main lcore", run.stderr)
+
+    def test_the_main_lcore_waits_for_the_controller(self):
+        # With one processor for both and few keys to make room for it is ready first, most times.
+        processors = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, processors)
+        first = min(processors)
+        os.sched_setaffinity(0, {first})
+        frames = everything() * 10
+        run = self.run_filter(frames, rules=self.RULES, lcores="0@%d" % first, node="keys = 64")
+        self.assertEqual(run.to_server, frames)
 
 
 if __name__ == "__main__":

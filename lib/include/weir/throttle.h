@@ -51,6 +51,7 @@ class WEIR_API Worker {
   /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
   /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 400 bytes per
   /// key).
+  /// @pre the throttle's start(), or its first advance(), has returned
   void online() noexcept;
   /// Stops taking part: call before anything that sleeps, or the span's end waits for this worker.
   /// Idempotent.
