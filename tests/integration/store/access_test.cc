@@ -44,6 +44,13 @@ void make_user(RedisServer& server, const Rights& rights, const std::string& nam
 
 std::string as_user(std::string url) { return url.insert(url.find("://") + 3, "weir:pw@"); }
 
+/// Directly: "NOPERM …"; of a script's command: "… can't run this command" (Redis 7, Valkey), "… no
+/// permissions to run the command" (Redis 8).
+bool says_that_a_right_is_missing(const std::string& error) {
+  return error.find("NOPERM") != std::string::npos || error.find("can't run") != std::string::npos ||
+         error.find("no permissions to run") != std::string::npos;
+}
+
 /// Everything a store asks of its server: small and large counts, returned ones, maxima, reads.
 void use_everything(WatchedStore& store) {
   constexpr std::uint64_t large = std::uint64_t{1} << 60;
@@ -140,8 +147,7 @@ TEST(Access, CountersThatNodesExchangeNeedOneRightMore) {
   };
   count_on();
   ASSERT_TRUE(store.wait_until([](const StoreFigures& figures) {
-    return !figures.up && (figures.error.find("NOPERM") != std::string::npos ||
-                           figures.error.find("can't run") != std::string::npos);
+    return !figures.up && says_that_a_right_is_missing(figures.error);
   }));
   rights.emplace_back("+hdel");
   make_user(server, rights);
@@ -182,14 +188,10 @@ TEST_P(AccessWithout, TheRightIsTold) {
   }
   store.submit({{.name = "sum", .ordinal = 1, .delta = 5}, {.name = "large", .ordinal = 1, .delta = large}});
   store.submit({{.name = "peak", .ordinal = 1, .raised_to = 7}});
-  const auto told = [](const StoreFigures& figures) {
-    return figures.error.find("NOPERM") != std::string::npos ||
-           figures.error.find("can't run") != std::string::npos;
-  };
   // Only counters beyond 10^15 are left to it, one by one.
   const bool for_large_ones = GetParam() == "+hincrby";
   ASSERT_TRUE(store.wait_until([&](const StoreFigures& figures) {
-    return for_large_ones ? figures.failures > 0 : !figures.up && told(figures);
+    return for_large_ones ? figures.failures > 0 : !figures.up && says_that_a_right_is_missing(figures.error);
   }));
   const StoredCounters stored(server.client());
   stored.expect_that_all_expire();
