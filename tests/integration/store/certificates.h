@@ -3,6 +3,7 @@
 /// Certificates for TLS tests, made by the openssl command line in a folder of their own.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -16,6 +17,8 @@ struct CertificateFiles {
   std::filesystem::path key;
 };
 
+enum class Validity : std::uint8_t { now, expired };
+
 /// An authority that signs certificates for servers and clients.
 class CertificateAuthority {
  public:
@@ -24,8 +27,8 @@ class CertificateAuthority {
   /// What makes the authority believed.
   std::filesystem::path file() const { return folder_.path() / "authority.pem"; }
   /// @param names  what it is made out to, as openssl has it: "IP:127.0.0.1,DNS:localhost"
-  /// @param days   that it is good for from now on; below 0: it has expired
-  CertificateFiles issue(const std::string& file_name, const std::string& names, int days = 2);
+  CertificateFiles issue(const std::string& file_name, const std::string& names,
+                         Validity validity = Validity::now);
 
  private:
   TestFolder folder_;

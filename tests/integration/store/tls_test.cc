@@ -101,7 +101,8 @@ TEST_F(Tls, WithoutAnAuthorityTheSystemsAreBelievedAndNobodyElse) {
 }
 
 TEST_F(Tls, AnExpiredCertificateIsTold) {
-  RedisServer server(with_port(tls_options(authority_.issue("server", local, -1), authority_), port_));
+  RedisServer server(
+      with_port(tls_options(authority_.issue("server", local, Validity::expired), authority_), port_));
   expect_refusal(trusting(authority_), url(port_), "expired");
 }
 
