@@ -6,6 +6,7 @@
 //   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
 //   dense        a key of a rule without dimensions
+//   mixed        keys of two rules in turns, as granted
 //   prefetch     a key that is about to be decided upon: asking for its line, no more
 //   three_rules  a whole request under three rules, matched and hashed; all keys granted or ready
 // Everything to be counted happens inside counted_work(), in virtual time and without a second thread; prints
@@ -49,7 +50,7 @@ key = ["src_ip"]
 limit = 1
 interval = "1s"
 )";
-enum RuleOf : RuleIndex { all = 0, user = 1, closed = 3 };
+enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3 };
 
 /// What counted_work() works on: keys, or whole requests.
 struct Work {
@@ -114,16 +115,19 @@ int main(int argc, char** argv) {
       request.headers = std::span(&headers[i], 1);
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
-             what == "blocked" || what == "prefetch" || sprays) {
+             what == "blocked" || what == "mixed" || what == "prefetch" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
       work.keys.push_back(
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
+    if (what == "mixed")
+      for (std::size_t i = 0; i < keys; i += 2) work.keys[i] = work.worker.key(path, names[i]);
     // Dearer than any grant.
     if (what == "ready" || what == "first_touch")
       for (Key& key : work.keys) key.weight = 4096;
   } else {
-    std::fprintf(stderr, "usage: %s granted|ready|first_touch|sprayed|blocked|dense|prefetch|three_rules\n",
+    std::fprintf(stderr,
+                 "usage: %s granted|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|three_rules\n",
                  argv[0]);
     return 2;
   }

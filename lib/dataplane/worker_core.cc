@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -315,55 +316,85 @@ void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
 // A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
 // left: what it needs fits into registers, and all lines are asked for before any is waited for.
 struct WorkerCore::Run {
-  /// The first run of a burst.
-  Run(std::span<const Key> burst, const std::vector<Grant>& grants) noexcept
-      : rule(burst[0].rule_), rule_weight(grants[rule].weight) {
-    std::size_t count = alike_in_front(burst);
-    weight_of_each = weight(burst[0]);
-    for (; count < burst.size() && burst[count].rule_ == rule; ++count) weight_of_each = 0;
-    keys = burst.first(count);
-  }
-  std::size_t admitted() const noexcept { return keys.size() - left; }
+  Run(std::span<const Key> burst, RuleIndex of, const std::vector<Grant>& grants) noexcept
+      : keys(burst), rule(of), rule_weight(grants[of].weight) {}
+  std::size_t admitted() const noexcept { return count - left; }
   std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
 
+  std::span<const Key> keys;  // the burst's
   RuleIndex rule;
   std::uint64_t rule_weight;
-  std::uint64_t weight_of_each;  // what each key's request weighs; 0: not all the same, or nothing
-  std::span<const Key> keys;
+  std::uint64_t weight_of_each;                    // what each key's request weighs; 0: not all the same
+  std::size_t count;                               // keys of the rule
   std::size_t left = 0;                            // keys that no stage has admitted …
   std::array<std::uint8_t, burst_size> at;         // … and which
-  std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the run
+  std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
 };
 
-/// Which keys a stage looks at: at first all that are there, then those that are left.
+/// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
+/// are left.
 enum class WorkerCore::Stage : std::uint8_t { first, second };
 
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                                      std::span<Verdict> verdicts) noexcept {
   std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
-  while (!keys.empty()) {
-    Run run(keys, rule_grants_);
-    admit_run(run);
-    if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
-    if (run.left > 0) look_closely(run, now, verdicts);
-    keys = keys.subspan(run.keys.size());
-    verdicts = verdicts.subspan(run.keys.size());
+  if (keys.empty()) return;
+  if (alike_in_front(keys) < keys.size()) [[unlikely]]
+    return admit_keys_by_rule(keys, now, verdicts);
+  Run run(keys, keys[0].rule_, rule_grants_);
+  run.weight_of_each = run.weight(keys[0]);
+  run.count = keys.size();
+  admit_run<Stage::first>(run);
+  finish(run, now, verdicts);
+}
+
+// Keys of several rules, or weights, in any order: of each rule together, so that they are as many as can be.
+void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, MonotonicTime now,
+                                    std::span<Verdict> verdicts) noexcept {
+  std::array<std::uint8_t, burst_size> others;
+  std::iota(others.begin(), others.end(), std::uint8_t{0});
+  for (std::size_t count = keys.size(); count > 0;) {
+    const Key& first = keys[others[0]];
+    Run run(keys, first.rule_, rule_grants_);
+    std::uint64_t differs = 0;
+    std::size_t remaining = 0;
+    // Without branches: rules that come in turns are not to be foreseen.
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint8_t at = others[i];
+      const bool is_of_it = keys[at].rule_ == first.rule_;
+      run.at[run.left] = at;
+      run.left += is_of_it;
+      others[remaining] = at;
+      remaining += !is_of_it;
+      differs |= is_of_it ? kind_of(keys[at]) ^ kind_of(first) : 0;
+    }
+    run.weight_of_each = differs == 0 ? run.weight(first) : 0;
+    run.count = run.left;
+    count = remaining;
+    admit_run<Stage::second>(run);
+    finish(run, now, verdicts);
   }
 }
 
+void WorkerCore::finish(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+  if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
+  if (run.left > 0) look_closely(run, now, verdicts);
+}
+
+template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
-  if (plane_.terms[run.rule].dense) return take_dense(run);
+  if (plane_.terms[run.rule].dense) return take_dense<stage>(run);
   Grant& grant = rule_grants_[run.rule];
-  if (grant.most == 0) return take_from_entries<Stage::first>(run);
+  if (grant.most == 0) return take_from_entries<stage>(run);
   // Where nearly all keys have used up their grants, looking there first would be in vain. Else it is first,
   // as it is the grants' lines that have been asked for.
-  const std::size_t few = run.keys.size() / 8;
+  const std::size_t few = run.count / 8;
   if (grant.entries_first) {
-    take_from_entries<Stage::first>(run);
+    take_from_entries<stage>(run);
     grant.entries_first = run.left <= few;
     if (run.left > 0) use_grants<Stage::second>(run);
   } else {
-    use_grants<Stage::first>(run);
+    use_grants<stage>(run);
     grant.entries_first = run.admitted() <= few;
     if (run.left > 0) take_from_entries<Stage::second>(run);
   }
@@ -377,7 +408,7 @@ void WorkerCore::use_grants(Run& run) noexcept {
   const GrantWindow window = rule_grants_[run.rule].window;
   const std::uint32_t most = rule_grants_[run.rule].most;
   const Key* const keys = run.keys.data();
-  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
+  const std::size_t count = stage == Stage::first ? run.count : run.left;
   const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
   GrantTable::Lines::Half used_up = lines.used_up(window);
   std::array<GrantTable::Lines::Half*, burst_size> halves;
@@ -415,7 +446,7 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
   [[maybe_unused]] const Grant& grant = rule_grants_[run.rule];
   const std::uint32_t generation = generation_;
   const Key* const keys = run.keys.data();
-  const std::size_t count = stage == Stage::first ? run.keys.size() : run.left;
+  const std::size_t count = stage == Stage::first ? run.count : run.left;
   const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
   std::uint32_t nothing = 0;
   std::array<std::uint32_t*, burst_size> ready;
@@ -440,27 +471,32 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
 }
 
 // Keys of a rule without dimensions: nearly always the one that is the rule's own, and enough ready for all.
+template <WorkerCore::Stage stage>
 void WorkerCore::take_dense(Run& run) noexcept {
   const SpanTable::Place own = table_->place_of_rule(run.rule);
-  const std::uint64_t count = run.keys.size();
+  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
   // The product of two such numbers does not wrap.
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  if (run.keys[0].dense_ != 0 && run.weight_of_each - 1 < most &&
-      table_->has_ready(own, rule_keys_[run.rule], run.weight_of_each * count, generation_)) [[likely]] {
-    table_->take_ready(own, run.weight_of_each * count);
+  const std::uint64_t weight = run.weight_of_each * run.count;
+  if (run.keys[at(0)].dense_ != 0 && run.weight_of_each - 1 < most &&
+      table_->has_ready(own, rule_keys_[run.rule], weight, generation_)) [[likely]] {
+    table_->take_ready(own, weight);
+    run.left = 0;
     return;
   }
   const SpanTable::Lines lines = table_->lines();
   std::uint32_t nothing = 0;
-  for (std::size_t i = 0; i < run.keys.size(); ++i) {
-    const Key& key = run.keys[i];
-    run.place[i] = own;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < run.count; ++i) {
+    const Key& key = run.keys[at(i)];
+    SpanTable::Place& place = run.place[at(i)] = own;
     std::uint32_t& ready = key.dense_ != 0 ? lines.ready_at(own, key.hash_, generation_, nothing)
-                                           : lines.ready_of(key.hash_, generation_, nothing, run.place[i]);
+                                           : lines.ready_of(key.hash_, generation_, nothing, place);
     if (lines.take(ready, run.weight(key))) continue;
-    if (&ready != &nothing) run.place[i] = lines.place_of(ready);
-    run.at[run.left++] = static_cast<std::uint8_t>(i);
+    if (&ready != &nothing) place = lines.place_of(ready);
+    run.at[left++] = static_cast<std::uint8_t>(at(i));
   }
+  run.left = left;
 }
 
 void WorkerCore::look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {

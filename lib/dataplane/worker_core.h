@@ -189,11 +189,15 @@ class alignas(64) WorkerCore {
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
                            std::span<Verdict> verdicts) noexcept;
+  void admit_keys_by_rule(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  void finish(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  template <Stage stage>
   void admit_run(Run& run) noexcept;
   template <Stage stage>
   void use_grants(Run& run) noexcept;
   template <Stage stage>
   void take_from_entries(Run& run) noexcept;
+  template <Stage stage>
   void take_dense(Run& run) noexcept;
   void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;

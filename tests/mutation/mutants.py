@@ -345,10 +345,10 @@ MUTANTS = [
         "return 0 * rule_weight + key.weight;",
     ),
     worker(
-        "all of a burst's keys are taken to weigh what its first ones do",
+        "all of a burst's keys of a rule are taken to weigh what the first of them does",
         "Keys.WeighEachWhatItWeighs",
-        "++count) weight_of_each = 0;",
-        "++count) weight_of_each += 0;",
+        "run.weight_of_each = differs == 0 ? run.weight(first) : 0;",
+        "run.weight_of_each = run.weight(first);",
     ),
     worker(
         "a burst's keys use as much of their grants as its first one weighs",
