@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the end of a span costs the controller, per key that was counted in it: turn/… is all of it, over the
-// public face (flip, drain, decide, publish, hand over to the memory store, take in its answers, publish
-// again); engine/… tells the parts of it that lie behind the span table. In virtual time: nothing else runs,
-// and spans are as long as the keys need.
+// What the end of a span costs the controller, per key that was counted in it: turn/… is all of it, in a
+// whole node (flip, drain, decide, publish, hand over to the store, take in its answers, publish again);
+// engine/… tells the parts of it that lie behind the span table. In virtual time: nothing else runs, and
+// spans are as long as the keys need.
+//
+// What the memory store does, on the same thread, is the store's: `store` tells it by itself, and it is left
+// out of all other figures, the measured time among them. With Redis the controller only fills its commands.
 //
 // Every key is counted in every span. Of them `hot` in a hundred have more than may be kept back from the
 // store and less than makes them worth watching: they are written in every span, and their answers taken in.
 // The rest have one request each, and are written once in an interval. An interval's end may cost more than
-// other spans: `median` and `worst` are of spans, in ns per key.
+// other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
+// on either side of an interval's end; in ns per key.
 //
 // Counters are checked against the number of requests at the end.
 #include <benchmark/benchmark.h>
@@ -17,12 +21,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/key_bytes.h"
 #include "engine/engine.h"
+#include "node/node_core.h"
 #include "store/memory/memory_store.h"
 
 namespace weir::bench {
@@ -35,11 +43,12 @@ constexpr std::uint32_t spans = 10;
 constexpr Duration span_length = 100ms;
 /// Weight of a hot key in a span. In an interval it is a tenth of the limit; what may be kept back is a
 /// hundredth.
-constexpr std::uint32_t hot_weight = 40;
+constexpr std::uint32_t hot_weight = 41;
 constexpr std::uint64_t limit = 4000;
-/// The memory of counters is that of intervals which are over, from the fifth on.
-constexpr std::size_t warm_up = 5 * spans;
-constexpr std::size_t measured = 2 * spans;
+/// By then the node has forgotten what it had to learn of all keys in its first second, when it did not know
+/// yet how many nodes there are, and the memory of the store's counters is that of intervals which are over.
+constexpr std::size_t warm_up = 8 * spans;
+constexpr std::size_t measured = 4 * spans;
 constexpr std::size_t burst = 32;
 constexpr std::size_t most_keys = 10'000'000;
 /// Primes: none of them divides a number of keys.
@@ -78,6 +87,26 @@ Nanoseconds time(Work&& work) {
   return now() - before;
 }
 
+/// A store, and the time that it takes of its caller's thread.
+class TimedStore final : public Store {
+ public:
+  TimedStore(std::unique_ptr<Store> store, Nanoseconds& spent) : store_(std::move(store)), spent_(spent) {}
+  void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
+    spent_ += bench::time([&] { store_->submit(writes, now); });
+  }
+  void collect(std::vector<CounterReply>& replies) override {
+    spent_ += bench::time([&] { store_->collect(replies); });
+  }
+  void on_ready(std::function<void()> wake) override { store_->on_ready(std::move(wake)); }
+  StoreFigures figures() const override { return store_->figures(); }
+  std::optional<StoreTime> time() const override { return store_->time(); }
+  bool flush(Duration patience) override { return store_->flush(patience); }
+
+ private:
+  std::unique_ptr<Store> store_;
+  Nanoseconds& spent_;
+};
+
 void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expected) {
   if (counted != expected) state.SkipWithError("counters and requests differ: the result is worthless");
 }
@@ -91,15 +120,16 @@ class Node {
         std::to_string(limit) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) + "\"\n";
     ConfigResult parsed = parse_config(rules, "bench");
     parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
-    throttle_ =
-        std::move(Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}}).throttle);
-    throttle_->advance(at(0ms));
-    throttle_->worker(0).online();
+    node_ = std::make_unique<NodeCore>(
+        parsed.config, ThrottleOptions{.workers = 1, .hash_seed = 1, .log = {}},
+        std::make_unique<TimedStore>(make_memory_store(std::make_shared<MemoryCounters>()), in_store_));
+    node_->advance(at(0ms));
+    node_->worker(0).online();
     names_.reserve(load.keys);
     requests_.reserve(load.keys);
     for (std::size_t key = 0; key < load.keys; ++key) {
       names_.push_back(name_of(key));
-      requests_.push_back(throttle_->worker(0).key(0, names_.back()));
+      requests_.push_back(node_->worker(0).key(0, names_.back()));
       requests_.back().weight = load.weight(key);
     }
   }
@@ -107,42 +137,58 @@ class Node {
   void count() {
     std::array<Verdict, burst> verdicts;
     for (std::size_t i = 0; i < requests_.size(); i += burst)
-      throttle_->worker(0).admit_keys(std::span(requests_).subspan(i, std::min(burst, requests_.size() - i)),
-                                      at(now_).monotonic, verdicts);
+      node_->worker(0).admit_keys(std::span(requests_).subspan(i, std::min(burst, requests_.size() - i)),
+                                  at(now_).monotonic, verdicts);
     counted_ += requests_.size();
   }
 
-  /// What the controller does for one span. The worker passes as soon as it is asked to.
-  Nanoseconds end_span() {
+  struct Cost {
+    Nanoseconds controller{}, store{};
+  };
+
+  /// What is done for one span. The worker passes as soon as it is asked to.
+  Cost end_span() {
     now_ += span_length;
-    Nanoseconds cost = time([&] { throttle_->advance(at(now_)); });
-    throttle_->worker(0).quiescent();
-    return cost + time([&] { throttle_->advance(at(now_)); });
+    const Nanoseconds in_store_before = in_store_;
+    Nanoseconds all = time([&] { node_->advance(at(now_)); });
+    node_->worker(0).quiescent();
+    all += time([&] { node_->advance(at(now_)); });
+    const Nanoseconds in_store = in_store_ - in_store_before;
+    return {all - in_store, in_store};
   }
 
   void finish(benchmark::State& state) {
-    throttle_->worker(0).offline();
-    throttle_->stop(1s);
-    const Figures figures = throttle_->figures();
+    node_->worker(0).offline();
+    node_->stop(1s);
+    const Figures figures = node_->figures();
     check(state, figures.rules[0].admitted, counted_);
     check(state, figures.counts_synced, counted_ / load_.keys * load_.weight());
     state.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(counted_);
-    state.counters["bytes"] = static_cast<double>(throttle_->memory()) / static_cast<double>(load_.keys);
+    state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
   }
 
  private:
   const Workload load_;
-  std::unique_ptr<Throttle> throttle_;
+  Nanoseconds in_store_{};
+  std::unique_ptr<NodeCore> node_;
   std::vector<std::string> names_;
   std::vector<Key> requests_;
   Duration now_{};
   std::uint64_t counted_ = 0;
 };
 
+/// @param costs  of spans, one after the other
 void tell_spread(benchmark::State& state, const Workload& load, std::vector<Nanoseconds>& costs) {
   const auto keys = static_cast<double>(load.keys);
-  std::sort(costs.begin(), costs.end());
-  state.counters["median"] = costs[costs.size() / 2].count() / keys;
+  const auto middle = [](std::vector<Nanoseconds>& some) {
+    std::sort(some.begin(), some.end());
+    return some[some.size() / 2].count();
+  };
+  std::vector<Nanoseconds> borders;
+  for (std::size_t last = spans - 1; last < costs.size(); last += spans)
+    borders.push_back(std::max(costs[last], costs[(last + 1) % costs.size()]));
+  state.counters["border"] = middle(borders) / keys;
+  state.counters["median"] = middle(costs) / keys;
   state.counters["worst"] = costs.back().count() / keys;
 }
 
@@ -154,12 +200,16 @@ void turn(benchmark::State& state) {
     node.end_span();
   }
   std::vector<Nanoseconds> costs;
+  Nanoseconds in_store{};
   for (auto _ : state) {
     node.count();
-    const Nanoseconds cost = node.end_span();
-    state.SetIterationTime(cost.count() / 1e9);
-    costs.push_back(cost);
+    const Node::Cost cost = node.end_span();
+    state.SetIterationTime(cost.controller.count() / 1e9);
+    costs.push_back(cost.controller);
+    in_store += cost.store;
   }
+  state.counters["store"] =
+      in_store.count() / static_cast<double>(load.keys) / static_cast<double>(state.iterations());
   tell_spread(state, load, costs);
   node.finish(state);
 }
@@ -169,7 +219,7 @@ class EngineRound {
  public:
   struct Cost {
     Nanoseconds count{}, step{}, overrides{}, store{}, replies{};
-    Nanoseconds sum() const noexcept { return count + step + overrides + store + replies; }
+    Nanoseconds without_store() const noexcept { return count + step + overrides + replies; }
   };
 
   explicit EngineRound(const Workload& load) : load_(load) {
@@ -298,8 +348,8 @@ void engine(benchmark::State& state) {
   for (auto _ : state) {
     EngineRound::Cost one;
     round.end_span(one);
-    state.SetIterationTime(one.sum().count() / 1e9);
-    costs.push_back(one.sum());
+    state.SetIterationTime(one.without_store().count() / 1e9);
+    costs.push_back(one.without_store());
     cost.count += one.count;
     cost.step += one.step;
     cost.overrides += one.overrides;

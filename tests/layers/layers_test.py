@@ -245,7 +245,9 @@ class Includes(unittest.TestCase):
                     continue
                 if name.split("/")[0] in ("classify", "base") and relative(path).startswith("bench/classify/"):
                     continue
-                if name.split("/")[0] in ("engine", "store", "base") and relative(path).startswith("bench/controller/"):
+                if name.split("/")[0] in ("node", "engine", "store", "base") and relative(path).startswith(
+                    "bench/controller/"
+                ):
                     continue
                 if name == "base/huge_array.h" and relative(path).startswith("bench/decision/"):
                     continue
