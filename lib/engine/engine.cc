@@ -492,14 +492,22 @@ void Engine::read_ended(RuleState& rule) {
     if (!(still ? slot.told : slot.was_told) && !slot.watched) continue;
     const IntervalCounts ended = still ? slot.current : previous(slot);
     if (rule.counted(ended) == 0 && !slot.watched) continue;
-    KeyDetail& detail = ledger_.own_detail(slot);
-    detail.reading = true;
-    detail.reading_ordinal = ended.ordinal;
+    if (slot.detail == no_index && ended.ordinal == rule.reads_ordinal)
+      ledger_.past(slot).reading = true;
+    else
+      begin_reading(slot, ended.ordinal);
     write(rule, slot, ended.ordinal, 0);
-    detail.settling = true;
     if (slot.watched && rule.tells_refused()) write_refused(rule, slot, ended.ordinal, 0);
   }
   rule.awaiting_read.clear();
+}
+
+// The store's answers of this interval tell the nodes and, once, what it came to.
+void Engine::begin_reading(KeySlot& slot, Ordinal ordinal) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.reading = true;
+  detail.reading_ordinal = ordinal;
+  detail.settling = true;
 }
 
 // Whether nothing but end_lightly() remains to be done for a key when its span ends, if nothing else is
@@ -632,7 +640,7 @@ void Engine::share_holds() {
 void Engine::ask_first(const RuleState& rule, KeySlot& slot) {
   slot.fresh = false;
   if (!rule.is_bucket() && rule.algorithm != Algorithm::sliding_window) return;
-  ledger_.own_detail(slot).asked_before = true;
+  ledger_.past(slot).asked_before = true;
   write(rule, slot, slot.current.ordinal - 1, 0);
 }
 
@@ -652,7 +660,7 @@ void Engine::ask_for_fresh(Instant now) {
     slot.fresh_due = false;
     if (slot.key == 0 || !slot.fresh) continue;
     const RuleState& rule = rules_[slot.rule];
-    ledger_.own_detail(slot).looks_back = true;
+    ledger_.past(slot).looks_back = true;
     if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
     write(rule, slot, slot.current.ordinal, 0);
     ask_first(rule, slot);
@@ -948,19 +956,24 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   }
   const bool running = reply.ordinal == slot.current.ordinal;
   if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
-  if (reply.use == CounterUse::held && slot.detail == no_index) {
-    // As a rule nobody else has counted anything, and the two sums are one.
-    std::uint64_t& alone = ledger_.past(slot).alone[running ? 0 : 1];
-    if (reply.total == alone + reply.delta) {
-      alone = reply.total;
-      return;
-    }
+  KeyPast& past = ledger_.past(slot);
+  const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
+                                      reply.ordinal < last_counted(slot) &&
+                                      offered_in(slot, reply.ordinal) == 0;
+  if (answers_first_question) past.asked_before = false;
+  const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
+  if (looks_back) past.looks_back = false;
+  if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
+    past.alone[running ? 0 : 1] = reply.total;
+    return;
   }
   KeyDetail& detail = ledger_.own_detail(slot);
+  if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
+    past.reading = false;
+    begin_reading(slot, reply.ordinal);
+  }
   SharedCount& counted = detail.counted[running ? 0 : 1];
-  if (detail.asked_before && reply.use == CounterUse::counted && reply.ordinal < last_counted(slot) &&
-      offered_in(slot, reply.ordinal) == 0) {
-    detail.asked_before = false;
+  if (answers_first_question) {
     counted.total = reply.total;
     if (counted.others() > 0) let_differ(slot);
     hear_before(rule, slot, reply);
@@ -972,7 +985,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   shared.total = reply.total;
   if (shared.others() > 0) let_differ(slot);
   if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
-  if (std::exchange(detail.looks_back, false) && reply.delta == 0) detail.looked_back = true;
+  if (looks_back && reply.delta == 0) detail.looked_back = true;
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (rule.by_shares()) {
     hear(slot, news, reply.use == CounterUse::counted);
@@ -990,6 +1003,32 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   // Step 2. Of an interval that is over only what this node has added to it counts.
   if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
     begin_block(rule, slot, now.monotonic);
+}
+
+// Whether a key's own counts alone keep it so far from its limit that it need not be known how far.
+bool Engine::is_far(const RuleState& rule, const KeySlot& slot) const noexcept {
+  // At the interval's rate so far: what a first estimate of its demand would be.
+  const bool runs = slot.current.ordinal == rule.span.ordinal && rule.span.index > 0;
+  const std::uint64_t spans = runs ? rule.span.index : rule.spans;
+  const std::uint64_t far = rule.limit / 2;
+  return slot.current.offered <= far && ledger_.past(slot).offered <= far &&
+         static_cast<unsigned __int128>(slot.current.offered) * rule.spans <=
+             static_cast<unsigned __int128>(far) * spans;
+}
+
+// Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is
+// far from its limit, and what it would add to the key's share is nothing, or as little as is usually kept
+// back.
+bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
+                           const EngineReply& reply) const noexcept {
+  const KeyPast& past = ledger_.past(slot);
+  const bool running = reply.ordinal == slot.current.ordinal;
+  if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;
+  if (reply.use == CounterUse::held) return true;
+  if (reply.use != CounterUse::counted || rule.needs_detail() || rule.early_block == EarlyBlock::predictive)
+    return false;
+  return is_far(rule, slot) &&
+         (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
 }
 
 // What others admitted in the interval before this node saw the key.
@@ -1110,13 +1149,14 @@ double Engine::nodes_of(const KeyView& key) const noexcept {
   return rules_[key.slot.rule].by_shares() ? 1 / key.share() : key.detail.nodes.value();
 }
 
-// Whether a key's detail holds no more than a blank one: the store has told nothing of it for an interval,
-// and when it did, nobody else had counted anything.
+// Whether a key's detail holds no more than a blank one: when the store last told of it, nobody else had
+// counted anything; and it is far from its limit, or that was an interval ago.
 bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept {
   const KeyDetail& detail = ledger_.detail(slot);
   const auto alone = [](const SharedCount& count) { return count.total == count.acknowledged; };
-  const bool lately = rule.number(rule.span) - detail.heard_span <= rule.spans;
-  const bool asked = detail.settling || detail.looks_back || detail.looked_back || detail.asked_before ||
+  const KeyPast& past = ledger_.past(slot);
+  const bool lately = rule.number(rule.span) - detail.heard_span <= rule.spans && !is_far(rule, slot);
+  const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
   const bool others = !alone(detail.counted[0]) || !alone(detail.counted[1]) || detail.was_full ||
                       detail.others_since_heard > 0 || !detail.nodes.is_one() || detail.correction != 1 ||

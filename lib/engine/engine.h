@@ -190,6 +190,7 @@ class Engine {
   void await_read(RuleState& rule, KeySlot& slot);
   void await_reads(RuleState& rule, Ordinal next);
   void read_ended(RuleState& rule);
+  void begin_reading(KeySlot& slot, Ordinal ordinal);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   bool ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept;
   void end_lightly(RuleState& rule, KeySlot& slot);
@@ -224,6 +225,8 @@ class Engine {
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now);
   void move_windows(const RuleState& rule, Duration by);
   void beat(Instant now);
+  bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
+  bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
   void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
   void let_differ(const KeySlot& slot) noexcept { set_differs(ledger_.index_of(slot), true); }

@@ -44,7 +44,7 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   while (!index_[i].is_free()) i = next(i);
   index_[i] = {slot + 1, tag_of(key)};
   slots_[slot].key = key;
-  pasts_[slot].first_nodes = nodes & 0xffffff;
+  pasts_[slot].first_nodes = nodes & 0x1fffff;
   pasts_[slot].name = names_.add(name);
   ++size_;
   return slot;

@@ -5,9 +5,10 @@
 ///
 /// The problem: a node may have ten million keys, and most of them never come near their limit. So a key is
 /// kept in layers. Its slot, one cache line, is all that a count and the end of a span touch of a key that is
-/// far from its limit. Its past is looked at once per interval. Its detail is there only for keys of which
-/// more is known than their own counts: that the store has been told of, that were refused, or whose rule
-/// needs more from the start. Layers refer to each other by number.
+/// far from its limit. Its past is looked at once per interval, and when the store is told of it. Its detail
+/// is there only for keys of which more is known than their own counts: of which the store has told others'
+/// counts, that come near their limit, that were refused, or whose rule needs more from the start. Layers
+/// refer to each other by number.
 ///
 /// Bytes of a key that is far from its limit: slot, past and its share of the index, 124. Its name, and its
 /// detail where it has one, come on top.
@@ -98,10 +99,15 @@ struct KeyPast {
   /// Without detail: what the store has applied of this interval, and of the one before; nobody else had
   /// counted anything.
   std::array<std::uint64_t, 2> alone{};
-  std::uint64_t held = 0;                ///< kept back of an interval that has ended, …
-  std::uint32_t held_age : 8 = 0;        ///< …so many before `current`
-  std::uint32_t first_nodes : 24 = 1;    ///< that were alive when the key was first seen
-  NamePool::Name name = NamePool::none;  ///< free slots: the number of the next free one
+  std::uint64_t held = 0;                  ///< kept back of an interval that has ended, …
+  std::uint32_t held_age : 8 = 0;          ///< …so many before `current`
+  std::uint32_t first_nodes : 21 = 1;      ///< that were alive when the key was first seen
+  std::uint32_t looks_back : 1 = false;    ///< asked what others counted in the first interval, and nothing
+                                           ///< told yet
+  std::uint32_t asked_before : 1 = false;  ///< it has been, of the interval before the first
+  std::uint32_t reading : 1 = false;       ///< asked, while without detail, what the interval that its rule
+                                           ///< has read last came to
+  NamePool::Name name = NamePool::none;    ///< free slots: the number of the next free one
 };
 static_assert(sizeof(KeyPast) == 48);
 
@@ -129,12 +135,10 @@ struct KeyDetail {
   std::uint64_t others_admitted = 0;     ///< …the admitted part of it, for a bucket's charge
   std::int64_t heard_span = -1;          ///< number of the span at whose end it was last learned from
   Ordinal reading_ordinal = 0;
-  bool reading = false;       ///< the store's answers for `reading_ordinal` tell the nodes
-  bool settling = false;      ///< the sum of `reading_ordinal` has been asked for
-  bool looks_back = false;    ///< asked what others counted in the first interval, and nothing told yet
-  bool looked_back = false;   ///< the answer to that is among what was heard
-  bool asked_before = false;  ///< it has been, of the interval before the first
-  bool was_full = false;      ///< then others had used up the limit
+  bool reading = false;      ///< the store's answers for `reading_ordinal` tell the nodes
+  bool settling = false;     ///< the sum of `reading_ordinal` has been asked for
+  bool looked_back = false;  ///< the answer to KeyPast::looks_back is among what was heard
+  bool was_full = false;  ///< before the first interval others had used up the limit
   DemandEstimate demand;
   double correction = 1;   ///< what shares are multiplied with, so that the sum comes to the limit
   TokenPrice price = 0;    ///< of a contended bucket; 0: it is not contended

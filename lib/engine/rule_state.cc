@@ -31,10 +31,10 @@ RuleState::RuleState(const Rule& rule)
 
 bool RuleState::holds() const noexcept { return hold_back * static_cast<double>(limit) >= 1; }
 
-void RuleState::share_hold(std::uint32_t nodes) noexcept {
+std::uint64_t RuleState::hold_of(std::uint32_t nodes) const noexcept {
   // A hundredth of a hundred is one, also in binary fractions.
   constexpr double rounding = 1e-9;
-  hold = static_cast<std::uint64_t>(
+  return static_cast<std::uint64_t>(
       hold_back * static_cast<double>(limit) / std::max<std::uint32_t>(nodes, 1) + rounding);
 }
 

@@ -52,8 +52,10 @@ struct RuleState {
   }
   /// The limit less what the key owes.
   std::uint64_t limit_of(const KeyDetail& key) const noexcept { return limit - std::min(limit, key.debt); }
-  /// Sets what may be kept back of a key where `nodes` share its limit.
-  void share_hold(std::uint32_t nodes) noexcept;
+  /// What may be kept back of a key where `nodes` share its limit.
+  std::uint64_t hold_of(std::uint32_t nodes) const noexcept;
+  /// Has that be done.
+  void share_hold(std::uint32_t nodes) noexcept { hold = hold_of(nodes); }
   /// Whether nodes keep anything back at all.
   bool holds() const noexcept;
   /// A span's number among all since the epoch.

@@ -305,37 +305,90 @@ std::size_t details(const Engine& engine) {
   return count;
 }
 
-TEST(HoldBack, AKeyThatTheStoreHasToldNothingOfForAnIntervalTakesNoMoreMemoryThanANewOne) {
-  Rule rule = rule_of(1000);
-  rule.algorithm = Algorithm::fixed_window;
-  rule.hold_back = 0.01;
-  EngineNode node(rule);
+/// Counts a key in every span, and synchronises.
+class OneKey : public EngineNode {
+ public:
+  using EngineNode::EngineNode;
+  void spans_until(Duration end, std::uint64_t weight) {
+    for (; now < end; now += 100ms) {
+      count(now, weight);
+      counted += weight;
+      step(now + 100ms);
+      sync(counters, now + 105ms);
+    }
+  }
+  std::uint64_t stored() const {
+    std::uint64_t sum = 0;
+    for (const auto& [name, total] : counters)
+      if (name.first == "login|a") sum += total;
+    return sum;
+  }
+
   Counters counters;
   std::uint64_t counted = 0;
-  const auto span = [&](Duration now, std::uint64_t weight) {
-    node.count(now, weight);
-    counted += weight;
-    node.step(now + 100ms);
-    node.sync(counters, now + 105ms);
-  };
   Duration now{};
-  // Before the nodes have been counted, all is told at once, and the answers are remembered.
-  for (; now < 1s; now += 100ms) span(now, 1);
-  EXPECT_EQ(details(node.engine), 1U);
-  for (; now < 6s; now += 100ms) span(now, now % 1s == 0ms ? 1 : 0);
-  EXPECT_EQ(details(node.engine), 0U);
+};
 
-  // What it was told of before still counts, and is told from others' counts.
-  for (; now < 7s; now += 100ms) span(now, 50);
+TEST(Detail, AKeyThatOnlyThisNodeCountsAndThatIsFarFromItsLimitHasNone) {
+  for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::cooldown, Algorithm::token_bucket}) {
+    Rule rule = rule_of(1000);
+    rule.algorithm = algorithm;
+    OneKey node(rule);
+    node.spans_until(3s, 50);
+    EXPECT_EQ(details(node.engine), 0U) << to_string(algorithm);
+    EXPECT_EQ(node.stored(), node.counted) << "it has been told of all the same";
+  }
+}
+
+TEST(Detail, ItHasOneFromTheFirstAnswerOnThatTellsOfOthers) {
+  Rule rule = rule_of(1000);
+  rule.algorithm = Algorithm::fixed_window;
+  OneKey node(rule);
+  node.spans_until(1500ms, 50);
+  node.counters[{"login|a", 1001}] += 300;
+  node.spans_until(1600ms, 50);
   EXPECT_EQ(details(node.engine), 1U);
-  EXPECT_EQ(node.state(now).allowance, 1000U) << "all of it was its own";
-  counters[{"login|a", 1007}] += 300;
-  for (; now < 8s; now += 100ms) span(now, 50);
-  EXPECT_EQ(node.state(now - 100ms).allowance, 700U);
-  std::uint64_t stored = 0;
-  for (const auto& [name, total] : counters)
-    if (name.first == "login|a") stored += total;
-  EXPECT_EQ(stored, counted + 300);
+  EXPECT_EQ(node.state(1605ms).allowance, 700U) << "what it was told before was its own";
+  EXPECT_EQ(node.stored(), node.counted + 300);
+}
+
+TEST(Detail, OrFromTheReadingOfAnIntervalThatOthersCountedInLater) {
+  OneKey node(rule_of(1000));
+  node.spans_until(1000ms, 10);
+  node.counters[{"login|a", 1000}] += 300;
+  EXPECT_EQ(node.nodes(), 1);
+  EXPECT_EQ(details(node.engine), 0U);
+  node.spans_until(1100ms, 10);
+  EXPECT_EQ(node.nodes(), 4);
+}
+
+TEST(Detail, OrWhenItComesNearItsLimitUntilItIsFarAgain) {
+  Rule rule = rule_of(1000);
+  rule.algorithm = Algorithm::fixed_window;
+  OneKey node(rule);
+  node.spans_until(1000ms, 80);
+  EXPECT_EQ(details(node.engine), 1U);
+  node.spans_until(5000ms, 10);
+  EXPECT_EQ(details(node.engine), 0U);
+  node.counters[{"login|a", 1005}] += 300;
+  node.spans_until(5300ms, 10);
+  EXPECT_EQ(node.state(5305ms).allowance, 700U);
+  EXPECT_EQ(node.stored(), node.counted + 300);
+}
+
+TEST(Detail, ItsShareOfALimitDividedAmongManyIsLearntFromWhatWouldNotBeKeptBack) {
+  for (const bool light : {true, false}) {
+    Rule rule = rule_of(1000);
+    rule.algorithm = Algorithm::fixed_window;
+    rule.hold_back = 0.01;  // five of a key for each of two nodes
+    OneKey node(rule);
+    // Two nodes are known, but not yet for sure.
+    for (Ordinal second = 999; second < 1003; ++second) node.counters[{"~nodes", second}] = 1;
+    node.step(0ms);
+    node.sync(node.counters, 5ms);
+    node.spans_until(300ms, light ? 1 : 10);
+    EXPECT_EQ(details(node.engine), light ? 0U : 1U);
+  }
 }
 
 TEST(HoldBack, AStragglerThatMakesALightKeyHeavyHasItsIntervalRead) {
