@@ -92,22 +92,30 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
 void Engine::count(std::span<const SpanCount> counts) {
   // Keys come in no order, and what a count touches lies at random: one miss after the other would be most of
   // what a count costs.
-  constexpr std::size_t together = 32;
+  constexpr std::size_t together = 64;
+  std::array<SlotIndex, together> slots;
   for (std::size_t i = 0; i < counts.size(); i += together) {
     const std::span<const SpanCount> some = counts.subspan(i, std::min(together, counts.size() - i));
     for (const SpanCount& count : some) ledger_.prefetch(count.key);
-    for (const SpanCount& count : some) ledger_.prefetch_slot(count.key);
-    for (const SpanCount& count : some) this->count(count);
+    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
+    // In an interval's first span nearly all of them come to it with what they counted in the one before.
+    for (std::size_t j = 0; j < some.size(); ++j)
+      if (slots[j] != Ledger::none &&
+          ledger_[slots[j]].current.ordinal != rules_[some[j].rule].span_of(some[j].began).ordinal)
+        ledger_.prefetch_past(slots[j]);
+    for (std::size_t j = 0; j < some.size(); ++j) count(some[j], slots[j]);
   }
 }
 
-void Engine::count(const SpanCount& count) {
+// @param likely  the key's slot, unless it is another's whose hash looks like it; or none
+void Engine::count(const SpanCount& count, SlotIndex likely) {
   RuleState& rule = rules_[count.rule];
   const SpanId span = rule.span_of(count.began);
   const Ordinal ordinal = span.ordinal;
   const std::uint64_t units = rule.counted(count.offered, count.admitted);
 
-  KeySlot* found = slot_for(count, ordinal);
+  const bool known = likely != Ledger::none && ledger_[likely].key == count.key;
+  KeySlot* found = known ? &ledger_[likely] : slot_for(count, ordinal);
   if (found == nullptr) {
     ++strays_;
     write_stray(rule, count.key, key_name(rule.name, count.key_bytes), ordinal, units);
@@ -421,7 +429,8 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   for (std::size_t i = 0; i < rule.last_touched.size(); ++i) {
     const SlotIndex index = rule.last_touched[i];
     if (i + ahead < rule.last_touched.size()) ledger_.prefetch_slot(rule.last_touched[i + ahead]);
-    if (i + ahead / 2 < rule.last_touched.size()) ledger_.prefetch_told(rule.last_touched[i + ahead / 2]);
+    if (i + ahead / 2 < rule.last_touched.size()) ledger_.prefetch_known(rule.last_touched[i + ahead / 2]);
+    if (i + ahead / 4 < rule.last_touched.size()) ledger_.prefetch_name(rule.last_touched[i + ahead / 4]);
     KeySlot& slot = ledger_[index];
     slot.touched = false;
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
@@ -483,7 +492,8 @@ void Engine::read_ended(RuleState& rule) {
   rule.reads = false;
   for (std::size_t i = 0; i < rule.awaiting_read.size(); ++i) {
     if (i + ahead < rule.awaiting_read.size()) ledger_.prefetch_slot(rule.awaiting_read[i + ahead]);
-    if (i + ahead / 2 < rule.awaiting_read.size()) ledger_.prefetch_told(rule.awaiting_read[i + ahead / 2]);
+    if (i + ahead / 2 < rule.awaiting_read.size()) ledger_.prefetch_known(rule.awaiting_read[i + ahead / 2]);
+    if (i + ahead / 4 < rule.awaiting_read.size()) ledger_.prefetch_name(rule.awaiting_read[i + ahead / 4]);
     KeySlot& slot = ledger_[rule.awaiting_read[i]];
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;

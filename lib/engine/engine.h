@@ -90,7 +90,7 @@ class Engine {
   Engine(std::span<const Rule> rules, std::uint32_t keys);
 
   /// Adds a drained count to the ordinal in which its span began.
-  void count(const SpanCount& count);
+  void count(const SpanCount& count) { this->count(count, Ledger::none); }
   /// The same for many at once, which is faster.
   void count(std::span<const SpanCount> counts);
 
@@ -173,6 +173,7 @@ class Engine {
   std::size_t memory() const noexcept { return ledger_.memory(); }
 
  private:
+  void count(const SpanCount& count, SlotIndex likely);
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
   void write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,

@@ -201,14 +201,8 @@ class Ledger {
   void prefetch_slot(SlotIndex slot) const noexcept { prefetch_to_write(&slots_[slot]); }
   void prefetch_detail(SlotIndex slot) const noexcept;
   void prefetch_name(SlotIndex slot) const noexcept { names_.prefetch(pasts_[slot].name); }
-  /// What an answer of the store changes of a key.
+  /// What telling the store of a key reads, but for its name, and what an answer changes.
   void prefetch_known(SlotIndex slot) const noexcept {
-    prefetch_detail(slot);
-    prefetch_past(slot);
-  }
-  /// What telling the store of a key reads, as far as it is told of: its detail says that.
-  void prefetch_told(SlotIndex slot) const noexcept {
-    if (slots_[slot].detail == no_index) return;
     prefetch_detail(slot);
     prefetch_past(slot);
   }
