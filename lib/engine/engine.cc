@@ -476,15 +476,23 @@ void Engine::await_reads(RuleState& rule, Ordinal next) {
 }
 
 // An interval without counts pays as much as the limit: nothing will be read of it.
-void Engine::pay_debts(const RuleState& rule, Ordinal next) {
-  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
-  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
-    KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index) continue;
-    KeyDetail* const detail = ledger_.detail_if_any(slot);
-    if (detail == nullptr || detail->debt == 0 || last_counted(slot) >= next - 1) continue;
-    detail->debt -= std::min(detail->debt, rule.limit);
-  }
+void Engine::pay_debts(RuleState& rule, Ordinal next) {
+  std::erase_if(rule.indebted, [&](SlotIndex index) {
+    const KeySlot& slot = ledger_[index];
+    KeyDetail& detail = *ledger_.detail_if_any(slot);
+    if (last_counted(slot) < next - 1) detail.debt -= std::min(detail.debt, rule.limit);
+    detail.owes = detail.debt > 0;
+    return !detail.owes;
+  });
+}
+
+// What a key has admitted over its limit in an interval; once for each.
+void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
+  RuleState& rule = rules_[slot.rule];
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.debt = detail.debt + admitted > rule.limit ? detail.debt + admitted - rule.limit : 0;
+  if (detail.debt == 0 || std::exchange(detail.owes, true)) return;
+  rule.indebted.push_back(ledger_.index_of(slot));
 }
 
 // One span after an interval's end the others have written too: ask for its sum (step 4).
@@ -1087,7 +1095,7 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
           std::clamp(detail.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
                      correction_least, correction_most);
   }
-  if (rule.debt) detail.debt = detail.debt + sum > rule.limit ? detail.debt + sum - rule.limit : 0;
+  if (rule.debt) book_debt(slot, sum);
 }
 
 void Engine::learn() {
@@ -1174,7 +1182,7 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicT
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||
                        detail.refused[0].acknowledged > 0 || detail.refused[1].acknowledged > 0 ||
                        detail.refused_unwritten > 0 || detail.refused_at != never;
-  return !lately && !asked && !others && !refused && detail.price == 0 && detail.debt == 0 &&
+  return !lately && !asked && !others && !refused && detail.price == 0 && !detail.owes &&
          !detail.block.active(now) && !rule.needs_detail() && rule.hears() && !slot.idle && !slot.watched &&
          !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due;
 }
@@ -1217,7 +1225,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal 
     const Ordinal counted = last_counted(slot);
     if (counted >= ending - 1) continue;
     const KeyDetail& detail = ledger_.detail(slot);
-    if (detail.debt > 0 || detail.block.active(now)) continue;
+    if (detail.owes || detail.block.active(now)) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
     if (rule.by_shares() && counted >= ending - remembered_intervals &&

@@ -186,7 +186,8 @@ class Engine {
                    std::uint64_t delta);
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
-  void pay_debts(const RuleState& rule, Ordinal next);
+  void pay_debts(RuleState& rule, Ordinal next);
+  void book_debt(KeySlot& slot, std::uint64_t admitted);
   void note_told(KeySlot& slot, Ordinal ordinal);
   void await_read(RuleState& rule, KeySlot& slot);
   void await_reads(RuleState& rule, Ordinal next);

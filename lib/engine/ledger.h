@@ -138,6 +138,7 @@ struct KeyDetail {
   bool reading = false;      ///< the store's answers for `reading_ordinal` tell the nodes
   bool settling = false;     ///< the sum of `reading_ordinal` has been asked for
   bool looked_back = false;  ///< the answer to KeyPast::looks_back is among what was heard
+  bool owes = false;  ///< in the rule's list of keys with a debt, which is not forgotten until it leaves it
   bool was_full = false;  ///< before the first interval others had used up the limit
   DemandEstimate demand;
   double correction = 1;   ///< what shares are multiplied with, so that the sum comes to the limit

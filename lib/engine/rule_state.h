@@ -100,6 +100,7 @@ struct RuleState {
   std::vector<SlotIndex> last_touched;  // counted in the span that ended last
   std::vector<SlotIndex> watched;       // to be asked for in every span, counted or not
   std::vector<SlotIndex> told;          // the store was told something of their running interval
+  std::vector<SlotIndex> indebted;      // with KeyDetail::owes
   std::vector<SlotIndex> awaiting_read;
   bool reads = false;         // the sum of the interval that has ended is to be asked for, …
   Ordinal reads_ordinal = 0;  // …which is this one

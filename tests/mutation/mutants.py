@@ -680,6 +680,30 @@ MUTANTS = [
         "(1 - correction_gain * std::clamp(error, least, 0.5))",
     ),
     engine(
+        "others' counts of a key without detail are not noticed",
+        "Detail.ItHasOneFromTheFirstAnswerOnThatTellsOfOthers",
+        "if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;",
+        "",
+    ),
+    engine(
+        "what an ended interval came to is not taken in where the key had no detail",
+        "Detail.OrFromTheReadingOfAnIntervalThatOthersCountedInLater",
+        "    past.reading = false;\n    begin_reading(slot, reply.ordinal);",
+        "    past.reading = false;",
+    ),
+    engine(
+        "a key near its limit has no detail either",
+        "Detail.OrWhenItComesNearItsLimitUntilItIsFarAgain",
+        "  return is_far(rule, slot) &&\n         (past.first_nodes == 1",
+        "  return (past.first_nodes == 1",
+    ),
+    engine(
+        "an interval without counts pays no debt",
+        "Debt.IsPaidByIntervalsWithoutAnyRequestToo",
+        "if (last_counted(slot) < next - 1) detail.debt -=",
+        "if (last_counted(slot) < next - 99) detail.debt -=",
+    ),
+    engine(
         "a debt is forgotten",
         "Debt.WhatWasAdmittedOverTheLimitIsTakenOffTheNextInterval",
         "return limit - std::min(limit, key.debt);",
