@@ -45,8 +45,8 @@ bool wants_endpoints(const Rule& rule) noexcept {
 }  // namespace
 
 struct BurstFilter::Batch {
-  // The frames that concern the filter, and where they are in the burst. One that is not plain, or in several
-  // pieces, has no payload here.
+  // The frames that concern the filter, and where they are in the burst. One that is not plain, in several
+  // pieces, or that may be of a closing flow, has no payload here.
   std::array<PlainFrame, burst_size> concerns;
   std::array<std::uint8_t, burst_size> indices;
   std::size_t concern_count = 0;
@@ -78,23 +78,27 @@ BurstFilter::BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wirin
 BurstFilter::~BurstFilter() = default;
 
 std::size_t BurstFilter::memory() noexcept {
-  return sizeof(BurstFilter) + sizeof(Batch) + closing_capacity * sizeof(ClosingFlow);
+  return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity);
 }
 
 bool BurstFilter::pass_unconcerned(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept {
-  look_through(burst);
+  if (closing_.idle()) [[likely]]
+    look_through<false>(burst);
+  else
+    look_through<true>(burst);
   if (batch_->concern_count != 0) return false;
   pass_all(burst, out);
   return true;
 }
 
-/// Finds the frames that may carry a request; as long as flows are closing, all of TCP.
+/// Finds the frames that may carry a request, or be of a closing flow.
+/// @tparam closing  some flow is
+template <bool closing>
 void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   Batch& batch = *batch_;
   // A device has written an mbuf's own fields just now; another thread's ring hands on those that it wrote.
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
-  const bool closing = !closing_.idle();
   const unsigned port = burst.empty() ? 0U : burst[0]->port;
   unsigned other_ports = 0;
   std::size_t concerns = 0;
@@ -104,10 +108,12 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
     const std::byte* const bytes = data_of(mbuf);
     const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
-      if ((payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))) && !closing)
+      bool plain = true;
+      if constexpr (closing) plain = !closing_.may_hold(bytes);
+      if ((payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))) && plain)
         continue;
       prefetch_head(bytes);
-      batch.concerns[concerns] = {bytes, payload};
+      batch.concerns[concerns] = {bytes, plain ? payload : PlainPayload{}};
       batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     } else if (look_closely(mbuf)) {
       batch.concerns[concerns] = {};
@@ -125,7 +131,9 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
   if (frame.kind != FrameKind::tcp) return false;
   const std::string_view payload = tcp_payload(bytes, frame);
-  if (closing_.idle() && (payload.empty() || !can_begin_request(payload.front()))) return false;
+  if ((payload.empty() || !can_begin_request(payload.front())) &&
+      (closing_.idle() || !closing_.may_hold(frame)))
+    return false;
   prefetch_head(data_of(mbuf));
   return true;
 }
@@ -136,14 +144,13 @@ void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicT
   closing_changed_ = false;
   eventful_ = false;
   closing_.expire(now);
-  const bool closing = !closing_.idle();
   batch.admitted = 0;
-  if (!closing) admit_plain();
+  admit_plain();
   static_assert(burst_size == 32, "a burst's frames are the bits of a word");
   const std::uint32_t all = ~std::uint32_t{0} >> (burst_size - batch.concern_count);
   for (std::uint32_t rest = all & ~batch.admitted; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-    if (batch.concerns[i].payload.offset != 0 && !closing) [[likely]]
+    if (batch.concerns[i].payload.offset != 0) [[likely]]
       classify(i, now);
     else
       classify_closely(batch.indices[i], burst[batch.indices[i]], now);
@@ -215,7 +222,7 @@ void BurstFilter::admit_plain() noexcept {
   counters_.admitted.add(admitted);
 }
 
-/// A plain frame while no flow is closing.
+/// A plain frame, of no closing flow.
 [[gnu::noinline]] void BurstFilter::classify(std::size_t concern, MonotonicTime now) noexcept {
   Batch& batch = *batch_;
   const auto& [bytes, payload] = batch.concerns[concern];
@@ -242,7 +249,7 @@ void BurstFilter::admit_plain() noexcept {
   if (mbuf->nb_segs > 1) decide(now);
   const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
   const Frame frame = parse_frame(bytes);
-  if (!closing_.idle() && is_closing(index, frame, now)) return;
+  if (is_closing(index, frame, now)) return;
   HttpRequests requests(tcp_payload(bytes, frame), headers_);
   const std::size_t named = headers_.size();
   while (true) {

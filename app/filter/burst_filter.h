@@ -80,6 +80,7 @@ class BurstFilter {
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
+  template <bool closing>
   void look_through(std::span<rte_mbuf* const> burst) noexcept;
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;

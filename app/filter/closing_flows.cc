@@ -2,7 +2,9 @@
 #include "filter/closing_flows.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 
 #include "filter/flow_hash.h"
 #include "filter/reply.h"
@@ -46,14 +48,41 @@ ClosingFlow closing_flow(const Frame& frame, std::size_t reply_length) noexcept 
 }
 
 ClosingFlows::ClosingFlows(std::size_t capacity, std::uint64_t seed)
-    : slots_(std::bit_ceil(std::max(capacity, ways))), seed_(seed) {}
+    : slots_(std::bit_ceil(std::max(capacity, ways))), marks_(slots_.size() / ways) {
+  for (std::uint64_t& multiplier : multipliers_) multiplier = (seed = mix(seed + 1)) | 1;
+}
 
-std::size_t ClosingFlows::set_of(const Frame& frame) const noexcept {
-  return flow_hash(frame, seed_) & (slots_.size() - 1) & ~(ways - 1);
+/// As Ends::of() has those of a plain frame.
+ClosingFlows::Ends ClosingFlows::ends_of(const Frame& frame) const noexcept {
+  const auto in_frame_order = [](std::uint16_t port) noexcept {
+    return std::endian::native == std::endian::little ? static_cast<std::uint16_t>(port << 8 | port >> 8)
+                                                      : port;
+  };
+  const std::array<std::uint16_t, 2> ports{in_frame_order(frame.source_port),
+                                           in_frame_order(frame.destination_port)};
+  Ends ends;
+  std::memcpy(&ends.ports, ports.data(), sizeof ends.ports);
+  if (frame.source.family == IpAddress::Family::v4) {
+    constexpr std::size_t size = 4;
+    std::array<std::uint8_t, 2 * size> both;
+    std::copy_n(frame.source.bytes.begin(), size, both.begin());
+    std::copy_n(frame.destination.bytes.begin(), size, both.begin() + size);
+    std::memcpy(&ends.addresses, both.data(), sizeof ends.addresses);
+    return ends;
+  }
+  ends.addresses = 0;
+  for (const IpAddress* const address : {&frame.source, &frame.destination}) {
+    std::array<std::uint64_t, 2> halves;
+    std::memcpy(halves.data(), address->bytes.data(), sizeof halves);
+    for (const std::uint64_t half : halves) ends.addresses = mix((ends.addresses ^ half) + multipliers_[0]);
+  }
+  return ends;
 }
 
 ClosingFlow* ClosingFlows::search(const Frame& frame, MonotonicTime now) noexcept {
-  ClosingFlow* const set = &slots_[set_of(frame)];
+  const std::uint64_t hash = hash_of(ends_of(frame));
+  if (!marked(hash)) return nullptr;
+  ClosingFlow* const set = &slots_[set_of(hash) * ways];
   ClosingFlow* const found = std::find_if(set, set + ways, [&](const ClosingFlow& flow) noexcept {
     return flow.expires > now && belongs(flow, frame);
   });
@@ -61,13 +90,17 @@ ClosingFlow* ClosingFlows::search(const Frame& frame, MonotonicTime now) noexcep
 }
 
 void ClosingFlows::insert(const ClosingFlow& flow, const Frame& frame, MonotonicTime now) noexcept {
-  ClosingFlow* const set = &slots_[set_of(frame)];
+  const std::uint64_t hash = hash_of(ends_of(frame));
+  ClosingFlow* const set = &slots_[set_of(hash) * ways];
   ClosingFlow* slot =
       std::find_if(set, set + ways, [&](const ClosingFlow& each) noexcept { return belongs(each, frame); });
   if (slot == set + ways)
     slot = std::min_element(set, set + ways, [](const ClosingFlow& a, const ClosingFlow& b) noexcept {
       return a.expires < b.expires;
     });
+  const auto at = static_cast<unsigned>(8 * (slot - set));
+  std::uint32_t& marks = marks_[set_of(hash)];
+  marks = (marks & ~(0xffU << at)) | std::uint32_t{mark_of(hash)} << at;
   *slot = flow;
   slot->expires = last_expiry_ = now + lifetime;
 }

@@ -8,10 +8,16 @@
 ///
 /// It is bounded in memory and time. A flow that was pushed out, or that outlives its time, falls back to the
 /// server's RST: later than without the table, and never worse. One thread; no allocation after construction.
+///
+/// As long as any flow is closing, every frame may be one of its segments, and a single client who is refused
+/// now and then sees to it that some flow always is. So the table answers in two steps. may_hold() needs no
+/// more than a plain frame's bytes and one word, of a byte of hash for each flow of a set, and says no to
+/// nearly all others; find() is exact.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "weir/packet.h"
@@ -60,6 +66,18 @@ class ClosingFlows {
   /// @param seed      random, so that nobody can choose whom to push out
   ClosingFlows(std::size_t capacity, std::uint64_t seed);
 
+  /// Bytes of that many.
+  static constexpr std::size_t memory(std::size_t capacity) noexcept {
+    return capacity * (sizeof(ClosingFlow) + 1);
+  }
+
+  /// Whether find() may find something. Of as many flows as there is room for, one frame in 64 is taken for
+  /// one of theirs; and those are that were.
+  /// @param frame  one of which plain_payload() has found the payload, from its first byte on
+  bool may_hold(const std::byte* frame) const noexcept { return marked(hash_of(Ends::of(frame))); }
+  /// The same of any TCP frame.
+  bool may_hold(const Frame& frame) const noexcept { return marked(hash_of(ends_of(frame))); }
+
   /// The closing flow a client's segment belongs to; null if there is none. Valid until the next insert().
   ClosingFlow* find(const Frame& frame, MonotonicTime now) noexcept {
     return now >= last_expiry_ ? nullptr : search(frame, now);
@@ -79,11 +97,46 @@ class ClosingFlows {
 
  private:
   static constexpr std::size_t ways = 4;
-  std::size_t set_of(const Frame& frame) const noexcept;
+  static constexpr std::uint32_t each_byte = 0x01010101;
+
+  /// Addresses and ports, of IPv4 as they lie in a frame.
+  struct Ends {
+    std::uint64_t addresses;
+    std::uint32_t ports;
+
+    static Ends of(const std::byte* plain) noexcept {
+      constexpr std::size_t addresses_at = 26;
+      constexpr std::size_t ports_at = 34;
+      Ends ends;
+      std::memcpy(&ends.addresses, plain + addresses_at, sizeof ends.addresses);
+      std::memcpy(&ends.ports, plain + ports_at, sizeof ends.ports);
+      return ends;
+    }
+  };
+  /// The upper half is for the set, the byte below it for the mark.
+  std::uint64_t hash_of(const Ends& ends) const noexcept {
+    const std::uint64_t sum = ends.addresses * multipliers_[0] + ends.ports * multipliers_[1];
+    return (sum ^ sum >> 32) * multipliers_[2];
+  }
+  std::size_t set_of(std::uint64_t hash) const noexcept {
+    return static_cast<std::size_t>((hash >> 32) * marks_.size() >> 32);
+  }
+  /// Never that of a free slot, 0.
+  static std::uint8_t mark_of(std::uint64_t hash) noexcept {
+    const auto mark = static_cast<std::uint8_t>(hash >> 24);
+    return static_cast<std::uint8_t>(mark + (mark == 0 ? 1 : 0));
+  }
+  bool marked(std::uint64_t hash) const noexcept {
+    // A byte that is 0 borrows from its highest bit.
+    const std::uint32_t differing = marks_[set_of(hash)] ^ mark_of(hash) * each_byte;
+    return ((differing - each_byte) & ~differing & each_byte << 7) != 0;
+  }
+  Ends ends_of(const Frame& frame) const noexcept;
   ClosingFlow* search(const Frame& frame, MonotonicTime now) noexcept;
 
   std::vector<ClosingFlow> slots_;
-  std::uint64_t seed_;
+  std::vector<std::uint32_t> marks_;   // of each set a byte for each of its slots
+  std::uint64_t multipliers_[3];       // odd, and secret
   MonotonicTime last_expiry_ = never;  // no entry is younger: an idle table costs one comparison
 };
 

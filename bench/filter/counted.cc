@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fixed piece of work for an instruction counter: bench-filter-counted RULES
-// (no_http, no_match, request_line, three_headers or three_rules, as bench-filter has them).
+// A fixed piece of work for an instruction counter: bench-filter-counted RULES [closing]
+// (no_http, no_match, request_line, three_headers or three_rules, as bench-filter has them; closing: while
+// the flow of a refused request is closing, under a limit of its own).
 // Bursts of frames go through weir-filter's burst filter, all of them are passed on; without ports, in
 // virtual time and without a second thread. Everything to be counted happens inside counted_work(); prints
 // "items N". Under valgrind a machine is one with AVX2 at best; ends with 77 where it has not even that, so
 // that all counts are of one code. See tests/instructions.
+#include <rte_eal.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +35,7 @@ using namespace weir::bench;
 using namespace std::chrono_literals;
 
 constexpr std::size_t frames_at_all = 32 * filter::burst_size;
+constexpr std::size_t limit_to_close = 10'000;
 
 /// Frames in mbufs of no pool: they are passed on, and nobody frees them.
 class Mbufs {
@@ -80,6 +84,40 @@ std::size_t pass_on(Work& work, MonotonicTime now) {
   return passed;
 }
 
+/// Sends one more request of one client until it is refused: its flow is closing from then on. For replies
+/// there is a pool, and so DPDK's environment.
+bool close_a_flow(filter::BurstFilter& filter, filter::Wiring& wiring, MonotonicTime now) {
+  std::vector<std::string> arguments{"bench-filter-counted", "--no-huge", "--no-shconf", "--no-pci",
+                                     "--no-telemetry",       "-m",        "16",          "--lcores=0@0"};
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  if (rte_eal_init(static_cast<int>(pointers.size()), pointers.data()) < 0) return false;
+  constexpr unsigned buffers = 15;
+  rte_mempool* const pool =
+      rte_pktmbuf_pool_create("replies", buffers, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+  if (pool == nullptr) return false;
+  wiring.ports[0].pool = pool;
+  const FramePool frames(Content::get_200, 256);
+  std::vector<std::byte> request(frames[0].begin(), frames[0].end());
+  // A port and a path that no other has.
+  constexpr std::size_t port_at = 34;
+  constexpr std::size_t path_at = 54 + 5;
+  request[port_at] = std::byte{0};
+  request[path_at] = std::byte{'Z'};
+  std::size_t answers = 0;
+  for (std::size_t i = 0; i <= limit_to_close; ++i) {
+    rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
+    std::memcpy(rte_pktmbuf_append(mbuf, static_cast<std::uint16_t>(request.size())), request.data(),
+                request.size());
+    mbuf->port = 0;
+    filter::Outgoing out;
+    filter.process({&mbuf, 1}, now, out);
+    answers = out.count;
+    rte_pktmbuf_free_bulk(out.frames.data(), static_cast<unsigned>(out.count));
+  }
+  return answers == 2;  // one to each end
+}
+
 }  // namespace
 
 // Called by name from outside: see tests/instructions.
@@ -91,14 +129,20 @@ int main(int argc, char** argv) {
   constexpr int not_here = 77;
   const auto kinds = contender_kinds();
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ContenderKind& each) {
-    return argc == 2 && each.name == argv[1] && !each.rules.empty();
+    return (argc == 2 || argc == 3) && each.name == argv[1] && !each.rules.empty();
   });
-  if (kind == kinds.end()) {
-    std::fprintf(stderr, "usage: %s no_http|no_match|request_line|three_headers|three_rules\n", argv[0]);
+  const bool closing = argc == 3 && argv[2] == std::string_view("closing");
+  if (kind == kinds.end() || closing != (argc == 3)) {
+    std::fprintf(stderr, "usage: %s no_http|no_match|request_line|three_headers|three_rules [closing]\n",
+                 argv[0]);
     return 2;
   }
   if (!has_instruction_set(InstructionSet::avx2)) return not_here;
-  const ConfigResult parsed = parse_config(kind->rules, kind->name);
+  ConfigResult parsed = parse_config(kind->rules, kind->name);
+  if (closing) {
+    parsed.config.rules.front().limit = limit_to_close;
+    parsed.config.rules.front().action = Action::reply_429;
+  }
   const ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
   if (!made) {
     std::fprintf(stderr, "%s\n", made.error.c_str());
@@ -123,10 +167,15 @@ int main(int argc, char** argv) {
       worker.quiescent();
     }
   }
+  if (closing && !close_a_flow(filter, *wiring, at(now).monotonic)) {
+    std::fprintf(stderr, "no request has been refused\n");
+    return 1;
+  }
   pass_on(work, at(now).monotonic);
   const std::uint64_t requests = counters.requests.read();
+  const std::uint64_t blocked = counters.blocked.read();
   const std::size_t passed = counted_work(work, at(now).monotonic);
-  if (passed != frames_at_all || counters.blocked.read() != 0 ||
+  if (passed != frames_at_all || counters.blocked.read() != blocked ||
       counters.requests.read() - requests != (kind->content == Content::no_http ? 0 : frames_at_all)) {
     std::fprintf(stderr, "%zu frames passed on\n", passed);
     return 1;

@@ -245,6 +245,34 @@ TEST_F(BurstFilterTest, FramesOfAClosingFlowAreOfConcernUntilItExpires) {
   EXPECT_EQ(out_.count, 1U);
 }
 
+TEST_F(BurstFilterTest, AFlowThatClosesIsNoConcernOfOtherFlows) {
+  limit(1, Action::reply_429, {Dimension{}});
+  const auto frame_of = [](int client) {
+    FrameBuilder builder;
+    builder.ip("192.0.2." + std::to_string(client), "198.51.100.1").tcp(1000, 80).acknowledgment(900);
+    return builder;
+  };
+  process({frame_in_mbuf(frame_of(1).payload(get).build()), frame_in_mbuf(frame_of(1).payload(get).build())});
+  ASSERT_EQ(counters_.blocked.read(), 1U);
+  const Bytes bare = frame_of(2).build();
+  const Bytes tagged = frame_of(2).vlan(5).build();
+  const std::vector<rte_mbuf*> others{frame_in_mbuf(bare), frame_in_mbuf(bare, clients, 40),
+                                      frame_in_mbuf(tagged)};
+  release();
+  EXPECT_TRUE(filter_->pass_unconcerned(others, out_));
+  EXPECT_EQ(out_.count, others.size());
+
+  // Side by side with its own segments, in whatever kind of frame they come.
+  const Bytes own = frame_of(1).build();
+  rte_mbuf* const request = frame_in_mbuf(frame_of(2).payload(get).build());
+  process({frame_in_mbuf(own), request, frame_in_mbuf(own, clients, 40),
+           frame_in_mbuf(frame_of(1).vlan(5).build()), frame_in_mbuf(tagged)});
+  EXPECT_EQ(counters_.admitted.read(), 2U);
+  EXPECT_EQ(counters_.absorbed.read(), 3U);
+  ASSERT_EQ(out_.count, 2U);
+  EXPECT_EQ(out_.frames[0], request);
+}
+
 TEST_F(BurstFilterTest, AWholeBurstCanBeRefusedWithTwoAnswersEach) {
   limit(1, Action::reply_429);
   process({frame_in_mbuf(request(999))});

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "frame_builder.h"
 
 namespace weir::filter {
@@ -136,6 +139,54 @@ TEST(ClosingFlows, StayWithinTheirMemoryAndTheOldestGoesFirst) {
         flows.find(segment(1, 2, 3, tcp_ack, static_cast<std::uint16_t>(100 + i)), start) != nullptr;
     EXPECT_EQ(kept, i >= 2) << i;
   }
+}
+
+TEST(ClosingFlows, AreToldByTheirPlainFramesAsWellAsByTheirParsedOnes) {
+  ClosingFlows flows(4, 1);
+  for (const bool ipv6 : {false, true}) {
+    test::FrameBuilder builder;
+    builder.ip(ipv6 ? "2001:db8::1" : "192.0.2.1", ipv6 ? "2001:db8::2" : "192.0.2.2")
+        .tcp(4000, 80)
+        .payload("x");
+    const test::Bytes bytes = builder.build();
+    const Frame frame = parse_frame(bytes);
+    EXPECT_FALSE(flows.may_hold(frame));
+    flows.insert(closing_flow(frame, reply_length), frame, start);
+    EXPECT_TRUE(flows.may_hold(frame));
+    EXPECT_TRUE(flows.may_hold(parse_frame(builder.vlan(5).build())));
+    if (!ipv6) {
+      EXPECT_TRUE(flows.may_hold(bytes.data()));
+    }
+  }
+}
+
+TEST(ClosingFlows, AreSeldomTakenForOthersHoweverManyThereAre) {
+  constexpr std::size_t capacity = 1024;
+  constexpr std::size_t others = 4096;
+  ClosingFlows flows(capacity, 1);
+  std::vector<test::Bytes> frames;
+  for (std::size_t i = 0; i < 2 * capacity + others; ++i)
+    frames.push_back(test::FrameBuilder()
+                         .ip("10.0." + std::to_string(i / 256) + "." + std::to_string(i % 256), "10.1.0.1")
+                         .tcp(static_cast<std::uint16_t>(40000 + i % 16), 80)
+                         .build());
+  // Twice as many as there is room for, so that there is no free slot.
+  for (std::size_t i = 0; i < 2 * capacity; ++i) {
+    const Frame frame = parse_frame(frames[i]);
+    flows.insert(closing_flow(frame, reply_length), frame, start);
+    ASSERT_TRUE(flows.may_hold(frames[i].data()));
+  }
+  std::size_t held = 0;
+  for (std::size_t i = 0; i < 2 * capacity; ++i) {
+    if (flows.find(parse_frame(frames[i]), start) == nullptr) continue;
+    ++held;
+    EXPECT_TRUE(flows.may_hold(frames[i].data())) << i;
+  }
+  EXPECT_GT(held, capacity * 9 / 10);
+  std::size_t taken = 0;
+  for (std::size_t i = 2 * capacity; i < frames.size(); ++i)
+    taken += flows.may_hold(frames[i].data()) ? 1 : 0;
+  EXPECT_LT(taken, others / 32);
 }
 
 TEST(ClosingFlows, AreIdleUntilTheFirstAndAgainWhenTheLastHasExpired) {
