@@ -10,6 +10,8 @@
 ///   Set::append(to, at, mask) writes at + i to `to` for each bit i, and no more than 64 numbers in all, of
 ///                             which those behind the last bit's mean nothing; returns where the last one
 ///                             ends
+///   Set::Lines(data, ends)    the first eight bytes behind so many line ends, Set::Lines::count, as words;
+///                             beginning_with(want, fold, care) is a mask of those that equal such a name
 ///   Set::Names<few>(sought)   whose beginning_with(word) is a mask of the fields whose names begin so; few:
 ///   they
 ///                             are no more than Set::names_at_once
@@ -27,9 +29,11 @@
 ///   not_of_host()             mask: these, '@' and '[', by which a host is not plain
 /// where a Part's bits behind its size are arbitrary. And
 ///   Set::Sums                 if the set can do so faster: the two sums of KeyHash, over pieces that are
-///                             a whole() or a part()
-///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
-///   not_of_host() only
+///                             a whole() or a part(); and then
+///   Set::Texts                whose set(values, keys) notes what KeyHash has of a key's texts beside their
+///   bytes Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
+///                             not_of_host() only
+///   Set::Front(data, size)    the same, where Front::holds(size, readable), and so many bytes may be read
 #pragma once
 
 #include "base/key_bytes.h"
@@ -40,6 +44,7 @@ namespace weir {
 namespace {
 
 constexpr std::size_t window_size = 64;
+constexpr std::size_t burst_frames = 32;
 constexpr std::uint64_t all = ~std::uint64_t{0};
 
 /// @pre count < 64
@@ -71,12 +76,29 @@ constexpr std::uint64_t word_of(const char (&text)[9]) noexcept {
   return word;
 }
 
-/// append() and Names of a set without instructions for it.
+/// append(), Lines and Names of a set without instructions for it.
 struct OneByOne {
   static std::uint32_t* append(std::uint32_t* to, std::uint32_t at, std::uint64_t mask) noexcept {
     for (; mask != 0; mask &= mask - 1) *to++ = at + lowest(mask);
     return to;
   }
+
+  class Lines {
+   public:
+    static constexpr std::size_t count = 4;
+    Lines(const char* data, const std::uint32_t* ends) noexcept {
+      for (std::size_t i = 0; i < count; ++i) words_[i] = word_at(data + ends[i] + 1);
+    }
+    std::uint32_t beginning_with(std::uint64_t want, std::uint64_t fold, std::uint64_t care) const noexcept {
+      std::uint32_t lines = 0;
+      for (std::size_t i = 0; i < count; ++i)
+        lines |= std::uint32_t{((words_[i] | fold) & care) == want} << i;
+      return lines;
+    }
+
+   private:
+    std::uint64_t words_[count];
+  };
 
   static constexpr std::size_t names_at_once = 1;
   template <bool few>
@@ -121,6 +143,19 @@ struct InHalves {
    private:
     Half low_;
     Half high_;
+  };
+
+  class Front {
+   public:
+    static bool holds(std::size_t size, std::size_t readable) noexcept {
+      return size <= 32 && readable >= 32;
+    }
+    Front(const char* data, std::size_t) noexcept : bytes_(data) {}
+    std::uint64_t equal(char byte) const noexcept { return bytes_.equal(byte); }
+    std::uint64_t not_of_host() const noexcept { return bytes_.not_of_host(); }
+
+   private:
+    Half bytes_;
   };
 
   /// The first and the last bytes, as many of each as the largest load takes that fits; they overlap.
@@ -297,14 +332,15 @@ template <typename Set, bool kept>
   }
 }
 
-/// Whether the rest of a name stands in a line, too.
+/// Whether the rest of a name stands in a line, too. @pre before the line there are seven bytes, and it is
+/// longer than the name
 inline bool rest_equals(const char* line, const SoughtFields::Field& field) noexcept {
-  const std::size_t last = field.length - std::size_t{7};  // so that the last word ends with the colon
-  for (std::size_t i = 0; i < field.rest_count; ++i) {
-    const std::size_t at = 8 * (i + 1) < last ? 8 * (i + 1) : last;
-    const SoughtFields::Word& word = field.rest[i];
-    if (((word_at(line + at) | word.fold) & word.care) != word.want) return false;
-  }
+  const auto equal = [](const char* at, const SoughtFields::Word& word) {
+    return ((word_at(at) | word.fold) & word.care) == word.want;
+  };
+  if (!equal(line + field.length - 7, field.last)) return false;
+  for (std::size_t i = 0; i < field.between_count; ++i)
+    if (!equal(line + 8 * (i + 1), field.between[i])) return false;
   return true;
 }
 
@@ -450,82 +486,128 @@ template <typename Bytes>
   return target_end + rest_of_line - 1;
 }
 
-/// The host that a plain value names. @return false: it is not plain
-template <typename Set>
-[[gnu::always_inline]] inline bool trim_host(const char* data, PlainHead::Value& value) noexcept;
+/// Where a value begins and ends, white space before and behind it.
+[[gnu::noinline]] inline PlainHead::Value value_between(const char* data, std::size_t begin,
+                                                        std::size_t end) noexcept {
+  end -= data[end - 1] == '\r' ? 1 : 0;
+  while (begin < end && is_blank(data[begin])) ++begin;
+  while (begin < end && is_blank(data[end - 1])) --end;
+  return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(end)};
+}
 
 /// The value of a line, as the parser would have it. @param colon  its first colon
 [[gnu::always_inline]] inline PlainHead::Value value_in(const char* data, std::size_t colon,
                                                         std::size_t line_end) noexcept {
-  // Before the end there is at least the colon, and from the beginning on at least the line's end.
-  std::size_t begin = colon + 1;
-  std::size_t end = line_end;
-  end -= data[end - 1] == '\r' ? 1 : 0;
-  begin += data[begin] == ' ' ? 1 : 0;
-  if (is_blank(data[begin]) || is_blank(data[end - 1])) [[unlikely]] {
-    while (begin < end && is_blank(data[begin])) ++begin;
-    while (begin < end && is_blank(data[end - 1])) --end;
-  }
-  return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(end)};
+  // As nearly all are, ": value\r\n". Before the end there is at least the colon, and from the beginning on
+  // at least the line's end.
+  const auto is_visible = [](char c) { return static_cast<unsigned char>(c) > ' '; };
+  if (data[colon + 1] == ' ' && is_visible(data[colon + 2]) && data[line_end - 1] == '\r' &&
+      is_visible(data[line_end - 2])) [[likely]]
+    return {static_cast<std::uint16_t>(colon + 2), static_cast<std::uint16_t>(line_end - 1)};
+  return value_between(data, colon + 1, line_end);
 }
 
-/// Takes a line if it is the first of a wanted field. @return false: a host that is not plain
-/// @param ends  its end and, before that, the end of the line before
-/// @param fields  mask of those whose names begin as it does
 template <typename Set>
-[[gnu::always_inline]] inline bool take_value(const char* data, const std::uint32_t* ends,
-                                              std::uint32_t fields, const SoughtFields& sought,
-                                              PlainHead::Value* values) noexcept {
-  const std::uint32_t begin = ends[0] + 1;
-  for (; fields != 0; fields &= fields - 1) {
-    const unsigned index = lowest(fields);
-    const SoughtFields::Field& field = sought.fields[index];
-    if (ends[1] - begin <= field.length || !rest_equals(data + begin, field)) continue;
-    PlainHead::Value& value = values[index];
-    if (value.begin != 0) return true;
-    value = value_in(data, begin + std::size_t{field.length}, ends[1]);
-    return (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(data, value);
+HostShape host_shape(const char* data, std::size_t size) noexcept;
+
+/// @pre size != 0
+template <typename Bytes>
+[[gnu::always_inline]] inline HostShape shape_of_host(const Bytes& bytes, std::uint64_t there,
+                                                      std::size_t size) noexcept {
+  const std::uint64_t colons = bytes.equal(':') & there;
+  HostShape shape;
+  shape.length = colons != 0 ? lowest(colons) : size;
+  shape.plain = (bytes.not_of_host() & there) == 0;
+  return shape;
+}
+
+/// The host that a plain value names. @return false: it is not plain
+/// @param size  of what there is from `data` on
+template <typename Set>
+[[gnu::always_inline]] inline bool trim_host(const char* data, std::size_t size,
+                                             PlainHead::Value& value) noexcept {
+  const std::size_t length = unsigned{value.end} - unsigned{value.begin};
+  if (length == 0) {
+    value.end = 0;
+    return true;
   }
+  const char* const host = data + value.begin;
+  const HostShape shape = Set::Front::holds(length, size - value.begin)
+                              ? shape_of_host(typename Set::Front(host, length), bits_below(length), length)
+                              : host_shape<Set>(host, length);
+  if (!shape.plain) return false;
+  std::size_t end = value.begin + shape.length;
+  end -= shape.length != 0 && data[end - 1] == '.' ? 1 : 0;
+  value.end = end != value.begin ? static_cast<std::uint16_t>(end) : std::uint16_t{0};
   return true;
 }
 
-/// The values of the fields sought in a plain request's head. In loops as find_fields_sought() has them.
+/// The value of the first line that is a wanted field. @return false: a host that is not plain
+/// @param line_ends  of all lines; the first one is that of the request line
+/// @param lines  mask of those that begin as the field's name does
+template <typename Set>
+[[gnu::always_inline]] inline bool find_value(const char* data, std::size_t size,
+                                              const std::uint32_t* line_ends, std::uint64_t lines,
+                                              const SoughtFields::Field& field,
+                                              PlainHead::Value& value) noexcept {
+  for (; lines != 0; lines &= lines - 1) {
+    const std::uint32_t* const ends = line_ends + lowest(lines);
+    const std::size_t begin = ends[0] + std::size_t{1};
+    const std::size_t colon = begin + field.length;
+    if (ends[1] <= colon || !rest_equals(data + begin, field)) [[unlikely]]
+      continue;
+    PlainHead::Value found = value_in(data, colon, ends[1]);
+    const bool plain = (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(data, size, found);
+    value = found;
+    return plain;
+  }
+  value = {0, 0};
+  return true;
+}
+
+/// The values of the fields sought in a plain request's head. First the ends of all lines, then of several
+/// lines at once which begin as a name does, then the one of each field: what the bytes say decides as little
+/// as can be about where the code goes, since a predictor could not learn it.
 /// @return false: there is something behind the head, or it is not plain
-template <typename Set, bool few>
-[[gnu::noinline]] bool find_values(const char* data, std::size_t line_end, std::size_t size,
-                                   const SoughtFields& sought, PlainHead& head) noexcept {
-  // As many as a byte can number.
-  constexpr std::size_t max_lines = 255;
+template <typename Set>
+[[gnu::always_inline]] inline bool find_values(const char* data, std::size_t line_end, std::size_t size,
+                                               const SoughtFields& sought, PlainHead& head) noexcept {
+  // As many as a word has bits, less one.
+  constexpr std::size_t max_lines = 63;
   std::uint32_t line_ends[max_lines + 1 + window_size];
   FoundHead found;
-  const std::uint32_t* const behind =
-      find_line_ends<Set, true>(data, line_end, size, found, line_ends, max_lines);
+  std::uint32_t* const behind = find_line_ends<Set, true>(data, line_end, size, found, line_ends, max_lines);
   if (behind == nullptr || (found.complete && found.end != size)) return false;
-  PlainHead::Value* const values = &head.values[PlainHead::fields];
-  for (std::size_t i = 0; i < sought.field_count; ++i) values[i] = {0, 0};
-
-  const typename Set::template Names<few> names(sought);
   const auto lines = static_cast<std::size_t>(behind - line_ends) - 1;  // each from one of them to the next
+  PlainHead::Value* const values = &head.values[PlainHead::fields];
+  const std::size_t fields = sought.field_count;
+  if (lines == 0) {
+    for (std::size_t i = 0; i < fields; ++i) values[i] = {0, 0};
+    return true;
+  }
   // Of a line that begins near the payload's end there are not as many bytes as are compared.
-  const std::size_t last_word = size - sizeof(std::uint64_t);
-  std::size_t with_word = lines;
-  while (with_word != 0 && line_ends[with_word - 1] >= last_word) --with_word;
-  std::uint32_t candidates[max_lines + 1];  // a line's number, and above it the mask of fields it may be
-  static_assert(SoughtFields::max_fields <= 24);
-  std::size_t candidate_count = 0;
-  for (std::size_t i = 0; i < with_word; ++i) {
-    const std::uint32_t fields = names.beginning_with(word_at(data + line_ends[i] + 1));
-    candidates[candidate_count] = fields << 8 | static_cast<std::uint32_t>(i);
-    candidate_count += fields != 0;
-  }
-  for (std::size_t i = 0; i < candidate_count; ++i)
-    if (!take_value<Set>(data, line_ends + (candidates[i] & 0xff), candidates[i] >> 8, sought, values))
+  if (line_ends[lines - 1] + 1 + sizeof(std::uint64_t) > size) [[unlikely]]
+    return false;
+  std::uint64_t named[SoughtFields::max_fields];  // by field: bit i: line i begins as its name does
+  // What is compared beyond the last line is the first one once more: behind its end there may be less.
+  const std::uint32_t last_end = line_ends[lines];
+  const std::uint32_t first_end = line_ends[0];
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < Set::Lines::count; ++i) line_ends[lines + i] = first_end;
+  const auto first = [&](std::size_t at, auto&& note) __attribute__((always_inline)) {
+    const typename Set::Lines words(data, line_ends + at);
+    for (std::size_t i = 0; i < fields; ++i)
+      note(named[i],
+           static_cast<std::uint64_t>(words.beginning_with(sought.want[i], sought.fold[i], sought.care[i])));
+  };
+  first(0, [](std::uint64_t& mask, std::uint64_t these) { mask = these; });
+  for (std::size_t at = Set::Lines::count; at < lines; at += Set::Lines::count)
+    first(at, [&](std::uint64_t& mask, std::uint64_t these) { mask |= these << at; });
+  line_ends[lines] = last_end;
+  const std::uint64_t all_lines = bits_below(lines);
+  for (std::size_t i = 0; i < fields; ++i)
+    if (!find_value<Set>(data, size, line_ends, named[i] & all_lines, sought.fields[i], values[i]))
       return false;
-  for (std::size_t i = with_word; i < lines; ++i) {
-    const std::size_t missing = line_ends[i] + std::size_t{1} - last_word;
-    const std::uint32_t fields = names.beginning_with(word_at(data + last_word) >> (8 * missing));
-    if (!take_value<Set>(data, line_ends + i, fields, sought, values)) return false;
-  }
   return true;
 }
 
@@ -541,10 +623,7 @@ template <typename Set>
           ? find_plain_line(data, size, typename Set::Whole(data), all, head)
           : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), head);
   if (line_end == 0) return false;
-  if (sought.field_count != 0)
-    return sought.field_count <= Set::names_at_once
-               ? find_values<Set, true>(data, line_end, size, sought, head)
-               : find_values<Set, false>(data, line_end, size, sought, head);
+  if (sought.field_count != 0) return find_values<Set>(data, line_end, size, sought, head);
   FoundHead found;
   find_line_ends<Set, false>(data, line_end, size, found, nullptr, 0);
   // What stands behind the head may be another request.
@@ -609,17 +688,6 @@ PathShape path_shape(const char* data, std::size_t size) noexcept {
   return search.shape(data, size);
 }
 
-/// @pre size != 0
-template <typename Bytes>
-[[gnu::always_inline]] inline HostShape shape_of_host(const Bytes& bytes, std::uint64_t there,
-                                                      std::size_t size) noexcept {
-  const std::uint64_t colons = bytes.equal(':') & there;
-  HostShape shape;
-  shape.length = colons != 0 ? lowest(colons) : size;
-  shape.plain = (bytes.not_of_host() & there) == 0;
-  return shape;
-}
-
 template <typename Set>
 HostShape host_shape(const char* data, std::size_t size) noexcept {
   if (size >= Set::Short::least && size <= Set::Short::most) [[likely]]
@@ -629,81 +697,53 @@ HostShape host_shape(const char* data, std::size_t size) noexcept {
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);
 }
 
+/// In passes, since each step of a hash waits for the one before it: what one request waits for is another's
+/// work.
 template <typename Set>
-[[gnu::always_inline]] inline bool trim_host(const char* data, PlainHead::Value& value) noexcept {
-  const std::size_t size = static_cast<std::size_t>(value.end - value.begin);
-  if (size == 0) {
-    value.end = 0;
-    return true;
-  }
-  const HostShape shape = host_shape<Set>(data + value.begin, size);
-  if (!shape.plain) return false;
-  std::size_t end = value.begin + shape.length;
-  end -= shape.length != 0 && data[end - 1] == '.' ? 1 : 0;
-  value.end = end != value.begin ? static_cast<std::uint16_t>(end) : std::uint16_t{0};
-  return true;
-}
-
-/// @tparam few  the tags and lengths of all texts go into one word
-template <typename Set, bool few>
-[[gnu::always_inline]] inline std::uint32_t hash_texts_here(const PlainFrame* frames, const PlainHead* heads,
-                                                            std::uint32_t requests, const TextKeys& keys,
-                                                            const KeyHash::Words& words,
-                                                            std::uint64_t* hashes) noexcept {
+std::uint32_t hash_texts(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
+                         const TextKeys& keys, const KeyHash::Words& words, std::uint64_t* hashes) noexcept {
   constexpr std::size_t piece = KeyHash::Words::piece;
-  const std::uint8_t* const values = keys.values;
-  const std::uint8_t* const values_end = values + keys.count;
   const std::uint64_t tweak = keys.tweak << 16;
   // As Classifier has it: behind three of the longest values there may not be room for another. (Here it is
   // the last one that counts, too.)
   const std::size_t most = keys.count <= 3 ? ~std::size_t{0} : 2 * (2 + max_value_bytes);
+  // Not initialised: a burst has as many of them as it has requests.
+  union Room {
+    Room() noexcept {}
+    typename Set::Texts texts[burst_frames];
+  } room;
   std::uint32_t too_long = 0;
-  for (; requests != 0; requests &= requests - 1) {
-    const unsigned at = lowest(requests);
-    const PlainHead& head = heads[at];
+  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
+    const unsigned at = lowest(rest);
+    typename Set::Texts& texts = room.texts[at];
+    texts.set(heads[at].values.data(), keys);
+    // Nor is there key for more than that.
+    too_long |= std::uint32_t{texts.too_long || texts.key_size > most} << at;
+  }
+  const std::uint32_t others = requests & ~too_long;
+  for (std::uint32_t rest = others; rest != 0; rest &= rest - 1) {
+    const unsigned at = lowest(rest);
+    typename Set::Texts& texts = room.texts[at];
     const char* const payload = reinterpret_cast<const char*>(frames[at].bytes) + frames[at].payload.offset;
     const char* const end = payload + frames[at].payload.length;
     typename Set::Sums sums;
     const char* key = words.inner;
-    std::uint64_t shape_low = 0;
-    std::uint64_t shape_high = 0;
-    std::size_t key_size = 0;
-    std::size_t lengths = 0;
-    for (const std::uint8_t* value_at = values; value_at != values_end; ++value_at) {
-      const PlainHead::Value value = head.values[*value_at];
-      if constexpr (!few) shape_high = shape_high << 16 | shape_low >> 48;
-      shape_low <<= 16;
-      if (value.end == 0) {
-        key_size += 1;
-        continue;
-      }
-      std::size_t size = unsigned{value.end} - unsigned{value.begin};
-      const char* data = payload + value.begin;
-      lengths |= size;
-      key_size += 2 + size;
-      // Nor is there key for more than that.
-      if (lengths >= max_value_bytes || key_size > most) [[unlikely]]
-        break;
-      shape_low |= size << 8 | key_form::text;
+    for (std::size_t i = keys.count; i-- != 0;) {
+      if (texts.shapes[i] == 0) continue;
+      const char* data = payload + texts.begins[i];
+      std::size_t size = texts.shapes[i] >> 8;
       for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
       sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(end - data)), key);
       key += piece;
     }
-    std::uint64_t x;
-    std::uint64_t y;
-    sums.get(x, y);
-    hashes[at] = words.finish(x, y, tweak | key_size, shape_low, shape_high);
-    too_long |= std::uint32_t{lengths >= max_value_bytes || key_size > most} << at;
+    sums.get(texts.x, texts.y);
+  }
+  for (std::uint32_t rest = others; rest != 0; rest &= rest - 1) {
+    const unsigned at = lowest(rest);
+    const typename Set::Texts& texts = room.texts[at];
+    hashes[at] = words.finish(texts.x, texts.y, tweak | texts.key_size, texts.shape_low, texts.shape_high);
   }
   return too_long;
-}
-
-template <typename Set>
-std::uint32_t hash_texts(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
-                         const TextKeys& keys, const KeyHash::Words& words, std::uint64_t* hashes) noexcept {
-  return keys.count <= KeyHash::most_of_few
-             ? hash_texts_here<Set, true>(frames, heads, requests, keys, words, hashes)
-             : hash_texts_here<Set, false>(frames, heads, requests, keys, words, hashes);
 }
 
 /// What the table of an instruction set points to: one of the functions above, and then what the set has to

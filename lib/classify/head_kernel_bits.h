@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "base/key_hash.h"
+#include "classify/head_kernel.h"
 #include "classify/head_scan.h"
 
 namespace weir {
@@ -28,6 +29,28 @@ struct InBits {
       for (unsigned i = 3; i < count; ++i) put(i);
     return to + count;
   }
+
+  class Lines {
+   public:
+    static constexpr std::size_t count = 4;
+    Lines(const char* data, const std::uint32_t* ends) noexcept
+        : words_(_mm256_setr_epi64x(word(data, ends[0]), word(data, ends[1]), word(data, ends[2]),
+                                    word(data, ends[3]))) {}
+    std::uint32_t beginning_with(std::uint64_t want, std::uint64_t fold, std::uint64_t care) const noexcept {
+      const __m256i folded =
+          _mm256_and_si256(_mm256_or_si256(words_, _mm256_set1_epi64x(static_cast<long long>(fold))),
+                           _mm256_set1_epi64x(static_cast<long long>(care)));
+      const __m256i equal = _mm256_cmpeq_epi64(folded, _mm256_set1_epi64x(static_cast<long long>(want)));
+      return static_cast<std::uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(equal)));
+    }
+
+   private:
+    static long long word(const char* data, std::uint32_t end) noexcept {
+      return static_cast<long long>(word_at(data + end + 1));
+    }
+
+    __m256i words_;
+  };
 
   static constexpr std::size_t names_at_once = 4;
   template <bool few>
@@ -65,6 +88,48 @@ struct InBits {
     __m256i fold_;
     __m256i care_;
   };
+};
+
+/// The texts of one request's key, the last one of the key first.
+struct KeyTexts {
+  /// @param values  a PlainHead's
+  void set(const PlainHead::Value* values, const TextKeys& keys) noexcept {
+    static_assert(sizeof(PlainHead::Value) == 4 && sizeof(__m256i) == 4 * TextKeys::most);
+    const __m256i picked = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(vector(values)),
+                                                       _mm256_loadu_si256(vector(keys.values.data())));
+    const __m256i first = _mm256_and_si256(picked, _mm256_set1_epi32(0xffff));
+    const __m256i last = _mm256_srli_epi32(picked, 16);
+    const __m256i there = _mm256_andnot_si256(_mm256_cmpeq_epi32(last, _mm256_setzero_si256()),
+                                              _mm256_loadu_si256(vector(keys.wanted.data())));
+    const __m256i sizes = _mm256_and_si256(_mm256_sub_epi32(last, first), there);
+    const __m256i tags = _mm256_and_si256(_mm256_set1_epi32(key_form::text), there);
+    const __m256i both = _mm256_or_si256(_mm256_slli_epi32(sizes, 8), tags);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(begins), first);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(shapes), both);
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    shape_low = static_cast<std::uint64_t>(_mm_cvtsi128_si64(words));
+    shape_high = static_cast<std::uint64_t>(_mm_extract_epi64(words, 1));
+    // Of a text that is there, its size and two more; of all others a byte. The tag is one of them.
+    static_assert(key_form::text == 1);
+    const __m128i sums = _mm_sad_epu8(words, _mm_setzero_si128());
+    key_size = keys.count + static_cast<std::size_t>(_mm_cvtsi128_si64(sums) + _mm_extract_epi64(sums, 1));
+    static_assert((max_value_bytes & (max_value_bytes - 1)) == 0);
+    constexpr int beyond = -static_cast<int>(max_value_bytes);
+    too_long = _mm256_testz_si256(sizes, _mm256_set1_epi32(beyond)) == 0;
+  }
+
+  alignas(32) std::uint32_t begins[TextKeys::most];
+  alignas(32) std::uint32_t shapes[TextKeys::most];  ///< size and tag, as KeyHash has them; 0: absent
+  std::uint64_t shape_low;
+  std::uint64_t shape_high;
+  std::size_t key_size;
+  std::uint64_t x;  ///< the sums over their bytes, to be filled in
+  std::uint64_t y;
+  /// A text is longer than the longest that is kept as it is, or as long: then the rest means nothing.
+  bool too_long;
+
+ private:
+  static const __m256i* vector(const void* words) noexcept { return static_cast<const __m256i*>(words); }
 };
 
 /// The sums of KeyHash over pieces of 32 bytes: those of the words at bytes 0, 8, 16 and 24 side by side.

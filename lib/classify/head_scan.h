@@ -20,6 +20,7 @@
 
 #include "base/key_hash.h"
 #include "weir/packet.h"
+#include "weir/rule.h"
 
 namespace weir {
 
@@ -51,8 +52,9 @@ struct FoundHead {
 };
 
 /// A plain request: all that there is in its payload, in the usual spelling, its target within the first 64
-/// bytes and its path in normal form. As nearly all are; so it takes few words to say where its parts lie.
-/// Positions count from the payload's first byte. Without initial values: a search fills them.
+/// bytes and its path in normal form, with no more than some sixty fields, the last one no shorter than a
+/// word. As nearly all are; so it takes few words to say where its parts lie. Positions count
+/// from the payload's first byte. Without initial values: a search fills them.
 struct PlainHead {
   struct Value {
     std::uint16_t begin;
@@ -67,11 +69,17 @@ struct PlainHead {
   std::uint64_t slashes;  ///< bit i: a '/' at byte i of the path, that at its end included
 };
 
-/// The texts of one rule's keys, to be hashed.
+/// The texts of one rule's keys, to be hashed: as a vector picks them from among a request's values.
 struct TextKeys {
-  const std::uint8_t* values;  ///< of each in the order of the key: where it stands in PlainHead::values
-  std::size_t count;           ///< of them, at most max_dimensions
-  std::uint64_t tweak;         ///< as KeyHash has it
+  /// No text is a value further back.
+  static constexpr std::size_t most = 8;
+  static_assert(max_dimensions <= most);
+
+  /// Of each, the last one of the key first: where it stands in PlainHead::values.
+  alignas(32) std::array<std::uint32_t, most> values{};
+  alignas(32) std::array<std::uint32_t, most> wanted{};  ///< all bits for each of them, none behind them
+  std::size_t count = 0;
+  std::uint64_t tweak = 0;  ///< as KeyHash has it
 };
 
 /// How far a path reaches within a target, and of what shape it is.

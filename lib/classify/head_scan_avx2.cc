@@ -199,12 +199,14 @@ class Pieces {
 
 struct Avx2 : InBits {
   using Sums = WideSums<Pieces>;
+  using Texts = KeyTexts;
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
   using Whole = InHalves<Half>::Whole;
   using Part = Words;
   using Short = ShortWords;
+  using Front = InHalves<Half>::Front;
   using Byte = weir::Byte;
 };
 

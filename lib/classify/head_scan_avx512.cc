@@ -29,6 +29,7 @@ class Bytes {
  public:
   static constexpr std::size_t least = 1;
   static constexpr std::size_t most = 63;
+  static bool holds(std::size_t size, std::size_t) noexcept { return size <= most; }
 
   explicit Bytes(const char* data) noexcept : bytes_(_mm512_loadu_si512(data)) {}
   /// @pre size < 64
@@ -71,12 +72,14 @@ struct Pieces {
 
 struct Avx512 : InBits {
   using Sums = WideSums<Pieces>;
+  using Texts = KeyTexts;
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
   using Whole = Bytes;
   using Part = Bytes;
   using Short = Bytes;
+  using Front = Bytes;
   using Byte = char;
 };
 

@@ -67,6 +67,7 @@ struct Sse2 : OneByOne {
   using Whole = InHalves<Half>::Whole;
   using Part = InHalves<Half>::Part;
   using Short = Part;
+  using Front = InHalves<Half>::Front;
   using Byte = char;
 };
 

@@ -174,12 +174,14 @@ constexpr void seek(SoughtFields& sought, std::string_view name, SoughtFields::R
   const SoughtFields::Word first = word_of(name, 0);
   SoughtFields::Field added;
   added.length = static_cast<std::uint8_t>(name.size());
-  for (std::size_t at = word; at <= name.size(); at += word)
-    added.rest[added.rest_count++] = word_of(name, std::min(at, name.size() + 1 - word));
+  if (name.size() >= word) added.last = word_of(name, name.size() + 1 - word);
+  for (std::size_t at = word; at + word <= name.size(); at += word)
+    added.between[added.between_count++] = word_of(name, at);
   std::uint8_t at = 0;
   while (at != sought.field_count &&
          !(sought.want[at] == first.want && sought.care[at] == first.care &&
-           sought.fields[at].length == added.length && sought.fields[at].rest == added.rest))
+           sought.fields[at].length == added.length && sought.fields[at].last == added.last &&
+           sought.fields[at].between == added.between))
     ++at;
   if (at == sought.field_count) {
     ++sought.field_count;

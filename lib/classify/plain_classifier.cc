@@ -55,6 +55,19 @@ std::optional<std::uint8_t> find_field(const SoughtFields& sought, std::uint8_t 
   return std::nullopt;
 }
 
+/// @param texts  in the order of the key
+std::optional<TextKeys> text_keys(std::span<const std::uint8_t> texts, std::size_t rule) {
+  TextKeys keys;
+  keys.count = texts.size();
+  keys.tweak = rule;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i] >= TextKeys::most) return std::nullopt;
+    keys.values[texts.size() - 1 - i] = texts[i];
+    keys.wanted[i] = ~std::uint32_t{0};
+  }
+  return keys;
+}
+
 }  // namespace
 
 PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const HeaderSelection& headers,
@@ -72,7 +85,7 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
   for (const CompiledRule& rule : rules) {
     wants_segments_ = wants_segments_ || rule.path.has_value();
     PlainRule plain{
-        {}, {}, rule.applies_always, before != nullptr && before->first_alike == rule.first_alike};
+        {}, {}, {}, rule.applies_always, before != nullptr && before->first_alike == rule.first_alike};
     before = &rule;
     if (rule.key.size() > max_dimensions) return;
     unconditional_ = unconditional_ && rule.applies_always;
@@ -100,6 +113,7 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
     };
     if (std::all_of(plain.parts.begin(), plain.parts.end(), is_value))
       for (const Part& part : plain.parts) plain.texts.push_back(part.value);
+    if (scans_.hash_texts != nullptr) plain.keys = text_keys(plain.texts, rules_.size());
     rules_.push_back(std::move(plain));
   }
   usable_ = true;
@@ -121,10 +135,9 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
     const PlainRule& rule = rules_[i];
     if (rule.parts.empty()) continue;
     if (!rule.texts.empty()) {
-      if (scans_.hash_texts != nullptr)
+      if (rule.keys)
         keys.requests &= ~scans_.hash_texts(frames.data(), keys.heads.data(), keys.rules[i].requests,
-                                            {rule.texts.data(), rule.texts.size(), i}, hash.words(),
-                                            keys.rules[i].hashes.data());
+                                            *rule.keys, hash.words(), keys.rules[i].hashes.data());
       else if (rule.texts.size() < KeyHash::most_of_few)
         hash_texts<true>(rule, frames, hash, i, keys);
       else

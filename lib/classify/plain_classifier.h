@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,7 @@ class PlainClassifier {
   struct PlainRule {
     std::vector<Part> parts;
     std::vector<std::uint8_t> texts;  ///< the parts' values, where there is nothing else; else empty
+    std::optional<TextKeys> keys;     ///< the same for Scans::hash_texts, where there is one for it
     bool applies_always;
     bool as_before;  ///< its match is that of the rule before
   };

@@ -857,6 +857,14 @@ MUTANTS = [
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
+        "the rest of a long name is not looked at",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+        "if (!equal(line + field.length - 7, field.last)) return false;",
+        "",
+        file="lib/classify/head_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    ),
+    classify(
         "more rules than a request may have all count",
         "InstructionSets.TooManyRulesLeaveNoRequestPlain",
         "if (rules.size() > max_rules_per_request) return;",

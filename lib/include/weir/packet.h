@@ -127,10 +127,10 @@ struct SoughtFields {
   };
   enum Role : std::uint8_t { is_host = 1, is_chosen = 2, is_content_length = 4, is_transfer_encoding = 8 };
   struct Field {
-    /// The rest of a name of eight bytes or more with its colon: words at the bytes 8, 16 and so on, the last
-    /// one where it ends with the colon.
-    std::array<Word, max_name / 8> rest{};
-    std::uint8_t rest_count = 0;
+    /// Of a name of eight bytes or more the eight that end with its colon; else it equals everything.
+    Word last;
+    std::array<Word, max_name / 8> between{};  ///< the words at the bytes 8, 16 and so on before these
+    std::uint8_t between_count = 0;
     std::uint8_t length = 0;
     std::uint8_t roles = 0;
     std::uint8_t chosen = 0;  ///< index in the selection, of is_chosen
