@@ -149,6 +149,7 @@ class alignas(64) WorkerCore {
     bool dense;
     std::uint32_t requests;  // bit i: the rule applies to it
     std::uint32_t granted;   // bit i: out of the grant; its place is one in grants_, else in the table
+    std::uint32_t plenty;    // bit i: there is enough for whatever the burst may take of it
     std::array<std::uint32_t, PlainKeys::most_frames> places;
   };
 
@@ -206,8 +207,13 @@ class alignas(64) WorkerCore {
   Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
                     Detail detail) const noexcept;
   std::uint32_t take_ready_of_rule(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
+  std::uint32_t take_from_grants(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
+  std::uint32_t take_from_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                                  bool lends) noexcept;
   std::uint32_t take_ready_of_all(std::uint32_t requests) noexcept;
-  std::uint32_t find_places(const PlainKeys::OfRule& of_rule, PlainColumn& column) const noexcept;
+  std::uint32_t find_places(const PlainKeys::OfRule& of_rule, std::uint64_t most,
+                            PlainColumn& column) const noexcept;
+  void take_plenty(const PlainColumn& column, std::uint32_t requests) noexcept;
   static std::uint32_t alike(std::span<const PlainColumn> columns) noexcept;
   bool take_ready_in(std::span<const PlainColumn> columns, std::size_t at) noexcept;
 

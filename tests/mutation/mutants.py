@@ -877,6 +877,12 @@ MUTANTS = [
         "",
     ),
     plain_burst(
+        "what is enough for one request is enough for a burst",
+        "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/1",
+        "most += PlainKeys::most_frames * std::uint64_t{",
+        "most += std::uint64_t{",
+    ),
+    plain_burst(
         "what is ready is taken by an earlier request of the burst, and by a later one again",
         "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/0",
         "} else if (!table_->has_ready(",
