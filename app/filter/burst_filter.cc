@@ -81,12 +81,16 @@ std::size_t BurstFilter::memory() noexcept {
   return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity);
 }
 
-bool BurstFilter::pass_unconcerned(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept {
+bool BurstFilter::pass_without_time(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept {
   if (closing_.idle()) [[likely]]
     look_through<false>(burst);
   else
     look_through<true>(burst);
-  if (batch_->concern_count != 0) return false;
+  if (batch_->concern_count != 0) {
+    admit_plain();
+    // While a flow is closing it is time that ends this.
+    if (batch_->admitted != all_concerns() || !closing_.idle()) return false;
+  }
   pass_all(burst, out);
   return true;
 }
@@ -97,14 +101,17 @@ template <bool closing>
 void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   Batch& batch = *batch_;
   // A device has written an mbuf's own fields just now; another thread's ring hands on those that it wrote.
+#pragma GCC unroll 4
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
+#pragma GCC unroll 4
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
   const unsigned port = burst.empty() ? 0U : burst[0]->port;
-  unsigned other_ports = 0;
+  bool one_port = !burst.empty();
   std::size_t concerns = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
     const rte_mbuf* const mbuf = burst[i];
-    other_ports |= mbuf->port ^ port;
+    if (mbuf->port != port) [[unlikely]]
+      one_port = false;
     const std::byte* const bytes = data_of(mbuf);
     const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
@@ -120,7 +127,7 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
       batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     }
   }
-  one_port_ = other_ports == 0 && !burst.empty();
+  one_port_ = one_port;
   batch.concern_count = concerns;
 }
 
@@ -138,17 +145,12 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   return true;
 }
 
-void BurstFilter::process_concerned(std::span<rte_mbuf* const> burst, MonotonicTime now,
-                                    Outgoing& out) noexcept {
+void BurstFilter::process_rest(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
   Batch& batch = *batch_;
   closing_changed_ = false;
   eventful_ = false;
   closing_.expire(now);
-  batch.admitted = 0;
-  admit_plain();
-  static_assert(burst_size == 32, "a burst's frames are the bits of a word");
-  const std::uint32_t all = ~std::uint32_t{0} >> (burst_size - batch.concern_count);
-  for (std::uint32_t rest = all & ~batch.admitted; rest != 0; rest &= rest - 1) {
+  for (std::uint32_t rest = all_concerns() & ~batch.admitted; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
     if (batch.concerns[i].payload.offset != 0) [[likely]]
       classify(i, now);
@@ -183,6 +185,12 @@ void BurstFilter::pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) cons
   out.count = burst.size();
 }
 
+/// A bit for each. @pre there are some
+std::uint32_t BurstFilter::all_concerns() const noexcept {
+  static_assert(burst_size == 32, "a burst's frames are the bits of a word");
+  return ~std::uint32_t{0} >> (burst_size - batch_->concern_count);
+}
+
 /// The fate of a frame that may not simply pass.
 BurstFilter::Fate& BurstFilter::fate_of(std::size_t index) noexcept {
   if (!eventful_) {
@@ -210,6 +218,7 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
 /// Most requests are plain, and most keys have enough ready: these need no more than this.
 void BurstFilter::admit_plain() noexcept {
   Batch& batch = *batch_;
+  batch.admitted = 0;
   if (bursts_without_plain_ > 0) {
     --bursts_without_plain_;
     return;

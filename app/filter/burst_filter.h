@@ -51,16 +51,16 @@ class BurstFilter {
   /// @param burst  at most burst_size; `mbuf->port` is the port received from
   /// @pre the worker is online, out.count is 0
   void process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
-    if (!pass_unconcerned(burst, out)) process_concerned(burst, now, out);
+    if (!pass_without_time(burst, out)) process_rest(burst, now, out);
   }
 
   /// The first half of process(), which needs no time: to read a clock costs as much as to pass several
   /// frames on.
-  /// @return true: nothing in this burst was to be decided, it is in `out`; false: process_concerned() must
-  /// follow, with the same burst
-  bool pass_unconcerned(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept;
+  /// @return true: whatever was to be decided in this burst has been admitted, it is in `out`; false:
+  /// process_rest() must follow, with the same burst
+  bool pass_without_time(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept;
   /// The second half.
-  void process_concerned(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
+  void process_rest(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
 
  private:
   /// Requests decided in one call of admit_burst().
@@ -85,6 +85,7 @@ class BurstFilter {
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
   void admit_plain() noexcept;
+  std::uint32_t all_concerns() const noexcept;
   void classify(std::size_t concern, MonotonicTime now) noexcept;
   void classify_closely(std::size_t index, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;

@@ -153,7 +153,9 @@ void Distributor::run_worker(unsigned index, const WorkerSeat& seat) noexcept {
     const unsigned count = take(lane.to_worker.get(), burst);
     if (count != 0) {
       Outgoing out;
-      seat.filter.process(std::span{burst}.first(count), monotonic_now(), out);
+      const std::span received = std::span{burst}.first(count);
+      if (!seat.filter.pass_without_time(received, out))
+        seat.filter.process_rest(received, monotonic_now(), out);
       std::size_t done = 0;
       for (unsigned attempt = 0; done < out.count && attempt < hand_over_attempts; ++attempt) {
         if (attempt != 0) rte_pause();

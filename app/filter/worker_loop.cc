@@ -17,8 +17,7 @@ std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, std::uint16_
   seat.counters.received.add(count);
   Outgoing out;
   const std::span received = std::span{burst}.first(count);
-  if (!seat.filter.pass_unconcerned(received, out))
-    seat.filter.process_concerned(received, monotonic_now(), out);
+  if (!seat.filter.pass_without_time(received, out)) seat.filter.process_rest(received, monotonic_now(), out);
   if (out.one_port)
     egress.send_by(out.frames[0]->port, std::span{out.frames}.first(out.count));
   else

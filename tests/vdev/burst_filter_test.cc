@@ -176,7 +176,7 @@ TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
                                frame_in_mbuf(request(1000, "{}"), clients, 40), frame_in_mbuf(tagged),
                                frame_in_mbuf(malformed)};
   release();
-  ASSERT_TRUE(filter_->pass_unconcerned(burst, out_));
+  ASSERT_TRUE(filter_->pass_without_time(burst, out_));
   EXPECT_TRUE(out_.one_port);
   ASSERT_EQ(out_.count, burst.size());
   for (std::size_t i = 0; i < burst.size(); ++i) {
@@ -189,15 +189,15 @@ TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
   // Two ports, and a request among the others.
   burst = {frame_in_mbuf(bare), frame_in_mbuf(bare, servers)};
   release();
-  ASSERT_TRUE(filter_->pass_unconcerned(burst, out_));
+  ASSERT_TRUE(filter_->pass_without_time(burst, out_));
   EXPECT_FALSE(out_.one_port);
   EXPECT_EQ(out_.frames[0]->port, servers);
   EXPECT_EQ(out_.frames[1]->port, clients);
   burst = {frame_in_mbuf(bare), frame_in_mbuf(request(1000))};
   release();
-  ASSERT_FALSE(filter_->pass_unconcerned(burst, out_));
+  ASSERT_FALSE(filter_->pass_without_time(burst, out_));
   EXPECT_EQ(out_.count, 0U);
-  filter_->process_concerned(burst, now_, out_);
+  filter_->process_rest(burst, now_, out_);
   EXPECT_EQ(out_.count, 2U);
   EXPECT_EQ(counters_.requests.read(), 1U);
 }
@@ -241,7 +241,7 @@ TEST_F(BurstFilterTest, FramesOfAClosingFlowAreOfConcernUntilItExpires) {
   // From here on without a look at the time.
   const std::vector<rte_mbuf*> burst{frame_in_mbuf(bare)};
   release();
-  EXPECT_TRUE(filter_->pass_unconcerned(burst, out_));
+  EXPECT_TRUE(filter_->pass_without_time(burst, out_));
   EXPECT_EQ(out_.count, 1U);
 }
 
@@ -259,7 +259,7 @@ TEST_F(BurstFilterTest, AFlowThatClosesIsNoConcernOfOtherFlows) {
   const std::vector<rte_mbuf*> others{frame_in_mbuf(bare), frame_in_mbuf(bare, clients, 40),
                                       frame_in_mbuf(tagged)};
   release();
-  EXPECT_TRUE(filter_->pass_unconcerned(others, out_));
+  EXPECT_TRUE(filter_->pass_without_time(others, out_));
   EXPECT_EQ(out_.count, others.size());
 
   // Side by side with its own segments, in whatever kind of frame they come.

@@ -65,7 +65,7 @@ inline PlainPayload plain_payload(std::span<const std::byte> bytes) noexcept {
   constexpr std::size_t ip = 14;
   constexpr std::size_t ip_header = 20;
   constexpr std::size_t tcp = ip + ip_header;
-  constexpr std::size_t tcp_header = 20;
+  constexpr std::uint32_t tcp_header = 20;
   // Words as they lie in the frame, since constants are turned round for nothing.
   constexpr auto in_frame_order = [](std::uint32_t word) {
     return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
@@ -80,11 +80,14 @@ inline PlainPayload plain_payload(std::span<const std::byte> bytes) noexcept {
   if ((word_at(ip - 2) & in_frame_order(0xffffff00)) != in_frame_order(0x08004500)) return {};
   // What tells a fragment, the time to live left out, and the protocol.
   if ((word_at(ip + 6) & in_frame_order(0x3fff00ff)) != in_frame_order(0x00000006)) return {};
-  const std::size_t total =
-      std::to_integer<std::size_t>(bytes[ip + 2]) << 8 | std::to_integer<std::size_t>(bytes[ip + 3]);
-  const std::size_t header = std::to_integer<std::size_t>(bytes[tcp + 12]) >> 4 << 2;
-  if (total > bytes.size() - ip || header < tcp_header || ip_header + header > total) return {};
-  return {static_cast<std::uint32_t>(tcp + header), static_cast<std::uint32_t>(total - ip_header - header)};
+  const auto total =
+      std::to_integer<std::uint32_t>(bytes[ip + 2]) << 8 | std::to_integer<std::uint32_t>(bytes[ip + 3]);
+  const auto header = std::to_integer<std::uint32_t>(bytes[tcp + 12]) >> 4 << 2;
+  const auto length = static_cast<std::uint32_t>(total - ip_header - header);
+  constexpr std::uint32_t negative = 0x80000000;
+  // Options, or a payload, of less than nothing.
+  if (total > bytes.size() - ip || ((length | (header - tcp_header)) & negative) != 0) return {};
+  return {static_cast<std::uint32_t>(tcp + header), length};
 }
 
 /// A frame of which plain_payload() has found the payload. View: nothing here owns bytes.
