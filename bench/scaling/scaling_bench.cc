@@ -58,8 +58,9 @@ constexpr std::size_t start_of(unsigned worker) {
 constexpr std::string_view rule =
     "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
 
-/// What a node takes when all keys have been met twice, by one worker or by each of two, within two seconds
-/// of virtual time: so in either case it has come to know as much of them.
+/// What a node takes, as its tables tell it, when all keys have been met twice and stay within their grants,
+/// by one worker or by each of two, within two seconds of virtual time: so in either case it has come to know
+/// as much of them.
 std::size_t memory_of(unsigned workers, std::size_t keys) {
   constexpr std::size_t spans = 10;
   const std::unique_ptr<Throttle> throttle = make_throttle(rule, keys, workers);

@@ -67,9 +67,17 @@ class HugeArray {
 
   /// Has the kernel provide all pages now, on the NUMA node of the calling thread if nobody has touched them.
   /// Changes no content; nobody else may write meanwhile.
-  void touch_pages() noexcept {
+  void touch_pages() noexcept { touch_pages(0, size_); }
+  /// The same for the elements from `from` on and before `to`.
+  void touch_pages(std::size_t from, std::size_t to) noexcept {
     volatile std::byte* const bytes = reinterpret_cast<std::byte*>(data_);
-    for (std::size_t at = 0; at < mapped_; at += small_page) bytes[at] = bytes[at];
+    for (std::size_t at = from * sizeof(T) / small_page * small_page; at < to * sizeof(T); at += small_page)
+      bytes[at] = bytes[at];
+  }
+  /// Has what is touched before it is provided lie on small pages: then whoever touches some of it waits for
+  /// little, and takes little. While nobody has touched any.
+  void use_small_pages() noexcept {
+    if (mapped_ >= huge_page) ::madvise(data_, mapped_, MADV_NOHUGEPAGE);
   }
   /// Gives the memory back: all elements are zero bytes again. While nobody else uses them.
   void release() noexcept {
@@ -79,10 +87,23 @@ class HugeArray {
   void prefer_this_node() noexcept {
     if (data_ != nullptr) weir::prefer_this_node(data_, mapped_);
   }
-  /// Has the kernel provide the pages of the elements from `from` on and before `to`. Any thread; others may
-  /// write there meanwhile. @return false: it cannot, see base/pages.h
+  /// Has the kernel provide the pages of the elements from `from` on and before `to`, in order, huge ones as
+  /// far as these fill them. Any thread; others may write there meanwhile.
+  /// @return false: it cannot, see base/pages.h
   bool provide(std::size_t from, std::size_t to) noexcept {
+    const std::size_t begin = from * sizeof(T);
+    const std::size_t first = begin / huge_page * huge_page;
+    const std::size_t last = (to == size_ ? mapped_ : to * sizeof(T)) / huge_page * huge_page;
+    // Only advice, as above.
+    if (first < last) ::madvise(reinterpret_cast<std::byte*>(data_) + first, last - first, MADV_HUGEPAGE);
     return provide_pages(data_ + from, (to - from) * sizeof(T));
+  }
+  /// Has the elements from `from` on and before `to`, all of them provided, lie on huge pages as far as they
+  /// fill these. While nobody else uses them. Advice.
+  void gather(std::size_t from, std::size_t to) noexcept {
+    const std::size_t first = from * sizeof(T) / huge_page * huge_page;
+    const std::size_t last = to * sizeof(T) / huge_page * huge_page;
+    if (first < last) gather_pages(reinterpret_cast<std::byte*>(data_) + first, last - first);
   }
 
  private:

@@ -15,6 +15,7 @@ namespace {
 
 // Older headers do not name them; the kernel's numbers stay.
 constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
+constexpr int collapse = 25;        // MADV_COLLAPSE
 constexpr int preferred = 1;        // MPOL_PREFERRED
 
 }  // namespace
@@ -30,6 +31,10 @@ bool provide_pages(void* begin, std::size_t bytes) noexcept {
 bool can_provide_pages() noexcept {
   static const bool can = ::madvise(nullptr, 0, populate_write) == 0;
   return can;
+}
+
+void gather_pages(void* begin, std::size_t bytes) noexcept {
+  if (bytes > 0) ::madvise(begin, bytes, collapse);
 }
 
 void prefer_this_node(void* begin, std::size_t bytes) noexcept {

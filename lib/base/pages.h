@@ -18,6 +18,12 @@ bool provide_pages(void* begin, std::size_t bytes) noexcept;
 /// Whether provide_pages() can be had.
 bool can_provide_pages() noexcept;
 
+/// Has what lies on small pages there put on huge ones, at once. Changes no content; who uses it meanwhile
+/// may wait. Only advice: where the kernel cannot (Linux can since 6.1) it may do so by itself, some time
+/// later.
+/// @param begin  of a huge page
+void gather_pages(void* begin, std::size_t bytes) noexcept;
+
 /// Has the pages lie on the NUMA node of the calling thread, whoever touches them first. Only advice: where
 /// the kernel does not take it, they lie where they are first touched.
 /// @param begin  of a page

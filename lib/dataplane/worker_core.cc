@@ -205,7 +205,8 @@ bool WorkerCore::find_grant(PlannedKey& planned, std::uint64_t weight) const noe
   return true;
 }
 
-// Has all that keys will need beyond their lines on its way.
+// Has all that keys will need beyond their lines on its way, but their entries: where these are comes with
+// it.
 void WorkerCore::prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept {
   if (publication_ == nullptr) return;
   for (std::size_t i = 0; i < plan.count; ++i) {
@@ -215,9 +216,18 @@ void WorkerCore::prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplie
   }
 }
 
+void WorkerCore::prefetch_entries(const Plan& plan) const noexcept {
+  if (publication_ == nullptr) return;
+  for (std::size_t i = 0; i < plan.count; ++i) prefetch_entry(plan.keys[i].place);
+}
+
+void WorkerCore::prefetch_entry(SpanTable::Place place) const noexcept {
+  if (place != SpanTable::nowhere) table_->prefetch_entry(place);
+}
+
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
                                       RuleIndex rule) const noexcept {
-  if (place != SpanTable::nowhere) table_->prefetch_entry(place);
+  if (place != SpanTable::nowhere) table_->prefetch_number(place);
   windows_[plane_.terms[rule].window].running->prefetch(key);
   publication_->prefetch(key);
 }
@@ -247,6 +257,7 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
     for (; next < count && take_ready(plans_[next], times(requests[next])); ++next)
       decisions[next] = admitted(plans_[next], times(requests[next]), now, detail);
     for (std::size_t i = next; i < count; ++i) prefetch_beyond_lines(plans_[i], times(requests[i]));
+    for (std::size_t i = next; i < count; ++i) prefetch_entries(plans_[i]);
     for (std::size_t i = next; i < count; ++i) {
       decisions[i] = decide(plans_[i], times(requests[i]), now, detail, [&](RuleIndex rule) {
         // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
@@ -502,6 +513,7 @@ void WorkerCore::take_dense(Run& run) noexcept {
 void WorkerCore::look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
   for (std::size_t i = 0; i < run.left; ++i)
     prefetch_beyond_line(run.keys[run.at[i]].hash_, run.place[run.at[i]], run.rule);
+  for (std::size_t i = 0; i < run.left; ++i) prefetch_entry(run.place[run.at[i]]);
   for (std::size_t i = 0; i < run.left; ++i) {
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];

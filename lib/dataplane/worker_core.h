@@ -175,6 +175,8 @@ class alignas(64) WorkerCore {
   void prefetch(const Plan& plan) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept;
+  void prefetch_entries(const Plan& plan) const noexcept;
+  void prefetch_entry(SpanTable::Place place) const noexcept;
   void look_up(Plan& plan, std::uint64_t multiplier) const noexcept;
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,

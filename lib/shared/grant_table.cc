@@ -177,7 +177,7 @@ void GrantTable::settle(const Moving& key, std::size_t last, FillingBytes& names
 }
 
 std::size_t GrantTable::memory() const noexcept {
-  return lines_.bytes() + holders_.bytes() + labels_.bytes() + names_[0].provided() + names_[1].provided() +
+  return lines_.bytes() + holders_.bytes() + labels_.bytes() + names_[0].memory() + names_[1].memory() +
          in_use_.bytes() + seen_.bytes();
 }
 

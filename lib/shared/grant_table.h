@@ -30,7 +30,7 @@
 /// is known not to use it. What is used is one word, its order relaxed: it is all there is to see. The
 /// controller keeps what it has seen and counts differences; it takes a window's differences after the worker
 /// has reported that it left the span, so that they are complete when the window is over. It also has pages
-/// for further names provided (shared/filling_bytes.h).
+/// for further names provided (shared/filling_array.h).
 ///
 /// A key that has used up its grant draws from its cell, and has an entry for that (shared/span_table.h). So
 /// that its requests are found at the first look all the same, a part of what it has drawn goes back to its
@@ -54,7 +54,7 @@
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
-#include "shared/filling_bytes.h"
+#include "shared/filling_array.h"
 #include "shared/key_filter.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"

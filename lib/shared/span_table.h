@@ -12,6 +12,13 @@
 /// under way waits for it.) Everything else a key needs lies in an entry of its own and is touched when a key
 /// is met for the first time in a span, has used up what was drawn, or is refused.
 ///
+/// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
+/// in the order in which keys come, and a key's place says by number which is its own; drains go through them
+/// in that order. Lines are few at first. When their places are taken as far as is good for who looks for a
+/// key, the controller, after a drain, makes them more and puts the keys where they then belong; keys that
+/// come in such numbers that they find no place before that, go to the annex: the lines that are there for
+/// later. They are looked for there after all others, so their decisions cost more, until the drain.
+///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
 /// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
 /// make one. Whatever looks further tells them apart.
@@ -23,10 +30,12 @@
 /// drives out light ones only.
 /// A key is looked for in its home line and the few after it, as long as these are full; it goes into the
 /// first free place there, so insertion is bounded and moves nobody. A key that finds neither a free nor a
-/// closed place has no entry, and the caller counts it under its rule's overflow. Rules whose keys have no
-/// dimensions need no search: each has a place of its own.
+/// closed place, nor one in the annex, has no entry, and the caller counts it under its rule's overflow; as
+/// where the kernel has no memory. Rules whose keys have no dimensions need no search: each has a place of
+/// its own.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,7 +46,7 @@
 #include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "shared/allowance_pool.h"
-#include "shared/filling_bytes.h"
+#include "shared/filling_array.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"
 #include "weir/time.h"
@@ -98,8 +107,8 @@ class alignas(64) SpanTable {
   /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 32 bits.
   static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
 
-  /// Reserves all there will ever be.
-  /// @param keys entries to hold
+  /// Reserves addresses for all there will ever be.
+  /// @param keys to hold
   SpanTable(std::uint32_t keys, std::size_t rules);
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
@@ -109,12 +118,14 @@ class alignas(64) SpanTable {
   /// Whether something has been counted since then beside the table, in the worker's grants.
   bool counted_beside = false;
 
-  /// Has the kernel provide the memory, on the NUMA node of the calling thread; of the names what the first
-  /// span's keys need, further ones' pages come with each drain. The worker, before it first counts here.
+  /// Has the kernel provide the memory that the first keys need, on the NUMA node of the calling thread;
+  /// further pages come with each drain. The worker, before it first counts here.
   void touch_pages() noexcept;
 
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
-  void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[entry_of(place)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&home_lines_[home(key, homes_)]); }
+  /// Where the place's entry is, which prefetch_entry() needs to know.
+  void prefetch_number(Place place) const noexcept { prefetch_to_read(&numbers_[place]); }
+  void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.
@@ -127,7 +138,7 @@ class alignas(64) SpanTable {
   Place locate(std::uint64_t key) const noexcept;
   /// Where the one key of a rule without dimensions is, once it is inserted.
   Place place_of_rule(RuleIndex rule) const noexcept {
-    return place_at(homes_ + probed_lines - 1 + rule / keys_per_line, rule % keys_per_line);
+    return place_at(rule / keys_per_line, rule % keys_per_line);
   }
   /// Whether the place is this key's. Touches the entry.
   bool holds(Place place, std::uint64_t key) const noexcept {
@@ -197,8 +208,8 @@ class alignas(64) SpanTable {
   }
 
   std::span<const std::byte> name(Place place) const noexcept { return name_at(entry(place).name_offset); }
-  SpanEntry& entry(Place place) noexcept { return entries_[entry_of(place)]; }
-  const SpanEntry& entry(Place place) const noexcept { return entries_[entry_of(place)]; }
+  SpanEntry& entry(Place place) noexcept { return entries_[numbers_[place]]; }
+  const SpanEntry& entry(Place place) const noexcept { return entries_[numbers_[place]]; }
   /// What is ready is lent to the key's grant.
   /// @param credit  of what is ready
   /// @param lent    what GrantTable::fill() said
@@ -213,22 +224,18 @@ class alignas(64) SpanTable {
   std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
 
-  /// Calls visit(const CountedKey&) for each open entry in the order of their opening.
+  /// Calls visit(const CountedKey&) for each open entry, in the order in which their keys first came.
   template <typename Visitor>
   void for_each(Visitor&& visit) const {
-    for (std::uint32_t i = 0; i < opened_; ++i) {
-      // Entries lie at random.
-      if (i + drain_ahead < opened_) prefetch_both(order_[i + drain_ahead]);
-      visit(counted(order_[i]));
-    }
+    for_each_open([&](std::uint32_t number) { visit(counted(number)); });
   }
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
   /// Open entries.
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
-  /// Closes all entries and forgets the counts, and the light keys too if there is little room left. The
-  /// drain.
+  /// Closes all entries and forgets the counts, and the light keys too if there is little room left; has
+  /// provided what the keys to come are likely to need. The drain.
   /// @param limits  of each rule; heavy is who used much of it. Without: who used much
   void close(std::span<const std::uint64_t> limits = {}) noexcept;
   /// Forgets all.
@@ -237,7 +244,7 @@ class alignas(64) SpanTable {
   /// The key's counts, if it is open.
   std::optional<CountedKey> find(std::uint64_t key) const noexcept;
 
-  /// Of names, what has been provided so far.
+  /// What has been provided so far; of a table whose pages nobody has touched: what may be.
   std::size_t memory() const noexcept;
 
  private:
@@ -246,6 +253,10 @@ class alignas(64) SpanTable {
   static constexpr std::size_t probed_lines = 8;
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
+  // What is provided in any case: lines for so many keys, room for so many new ones, for names as they are.
+  static constexpr std::size_t first_keys = 4096;
+  static constexpr std::size_t always_ahead = 2048;
+  static constexpr std::size_t usual_name_bytes = 32;
   static constexpr std::uint32_t drain_ahead = 8;
   // At most so many of the keys asked for are heavy: the others find room beside them.
   static constexpr std::uint32_t keys_per_heavy = 8;
@@ -263,6 +274,12 @@ class alignas(64) SpanTable {
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
   };
   static_assert(sizeof(Line) == 64);
+  using OpenBits = std::uint64_t;
+  /// Where a key may go.
+  struct Room {
+    Place free = nowhere;
+    Place closed = nowhere;
+  };
   struct HeavyKey {
     std::uint64_t key;
     std::uint32_t name_offset;
@@ -289,35 +306,65 @@ class alignas(64) SpanTable {
   static Place place_at(std::size_t line, std::size_t lane) noexcept {
     return static_cast<Place>(line * lanes_per_line + lane);
   }
-  std::size_t entry_of(Place place) const noexcept {
-    return place / lanes_per_line * keys_per_line + lane_of(place);
+  /// @param home  of the lines after the rules' own
+  Place place_at_home(std::size_t home, std::size_t lane) const noexcept {
+    return place_at(rule_lines_ + home, lane);
   }
-  void prefetch_both(Place place) const noexcept {
-    prefetch_to_write(&line_of(place));
-    prefetch_entry(place);
-  }
+  std::uint32_t held() const noexcept { return entries_.used(); }
+  /// Calls visit() with the number of each open entry, in order.
+  template <typename Visitor>
+  void for_each_open(Visitor&& visit) const;
+  class OpenNumbers;
+
+  std::size_t all_homes() const noexcept { return lines_.size() - rule_lines_ - (probed_lines - 1); }
+  std::size_t homes_for(std::size_t keys) const noexcept;
+  /// Where the lines end that keys are looked for in first; after them the annex, unless there are all.
+  std::size_t lines_end() const noexcept { return rule_lines_ + homes_ + probed_lines - 1; }
+  std::size_t annex_homes() const noexcept { return lines_.size() - lines_end() - (probed_lines - 1); }
+  Place locate_in_annex(std::uint64_t key) const noexcept;
+  bool has_annex() const noexcept;
+  bool has_room_for_entry() const noexcept { return entries_.has_room_for(1) && places_.has_room_for(1); }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
+  Room room_from(std::size_t first_line) const noexcept;
   Place place_for(std::uint64_t key) const noexcept;
-  unsigned heaviness_at(Place place, std::span<const std::uint64_t> limits) const noexcept;
+  void provide_for(std::size_t new_keys) noexcept;
+  void spread(std::size_t homes) noexcept;
+  void use_lines(std::size_t homes) noexcept;
+  bool is_of_rule_itself(std::uint32_t number) const noexcept;
+  void forget(std::uint32_t number) noexcept;
+  void clear_lines() noexcept;
+  void forget_counts() noexcept;
+  // In drains, by the number: what the place says of it would be one more line to wait for.
+  std::uint32_t credit_of(std::uint32_t number) const noexcept {
+    return entries_[number].aside + line_of(places_[number]).ready[lane_of(places_[number])];
+  }
+  unsigned heaviness_of(std::uint32_t number, std::span<const std::uint64_t> limits) const noexcept;
   void mark_heaviest(std::span<const std::uint64_t> limits) noexcept;
-  void mark_heavy(Place place) noexcept;
+  void mark_heavy(std::uint32_t number) noexcept;
+  void set_heavy(Place place) noexcept { line_of(place).heavy |= static_cast<std::uint8_t>(bit(place)); }
   void forget_light() noexcept;
   void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
   void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
-  CountedKey counted(Place place) const noexcept;
-  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= homes_ + probed_lines - 1; }
+  CountedKey counted(std::uint32_t number) const noexcept;
+  bool is_in_annex(Place place) const noexcept { return place / lanes_per_line >= lines_end(); }
+  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line < rule_lines_; }
   std::uint32_t keep_name(std::uint32_t offset) noexcept;
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
-  std::size_t homes_;
-  HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
-  HugeArray<SpanEntry> entries_;
-  HugeArray<std::uint32_t> order_;
+  std::size_t rule_lines_;
+  std::size_t homes_;                    // in use
+  FillingArray<Line> lines_;             // the rules' own, those in use, the annex
+  Line* home_lines_;                     // the first after the rules' own
+  FillingArray<std::uint32_t> numbers_;  // of entries, by place
+  FillingArray<SpanEntry> entries_;
+  FillingArray<Place> places_;  // by number of their entry
+  HugeArray<OpenBits> open_;    // a bit for each entry
   std::uint32_t opened_ = 0;
-  std::uint32_t held_ = 0;  // places taken, open or closed
-  unsigned wary_ = 0;       // drains to come in which keys are weighed
-  std::vector<Place> heavy_;
-  std::vector<HeavyKey> kept_;  // while the table is made anew
+  std::uint32_t in_annex_ = 0;        // keys
+  std::uint32_t held_before_ = 0;     // at the last drain
+  unsigned wary_ = 0;                 // drains to come in which keys are weighed
+  std::vector<std::uint32_t> heavy_;  // entries' numbers
+  std::vector<HeavyKey> kept_;        // while the table is made anew
   std::size_t names_of_a_span_;
   FillingBytes names_;  // at the beginning is the empty name
   std::vector<OverflowCount> overflow_;
@@ -328,7 +375,7 @@ class SpanTable::Lines {
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
   /// the publication.
-  /// @param place  set to the key's place, or nowhere, where it is `otherwise`
+  /// @param place  set to the key's place, or nowhere (then it may still be in the annex), where it is `otherwise`
   std::uint32_t& ready_of(std::uint64_t key, std::uint32_t generation, std::uint32_t& otherwise,
                           Place& place) const noexcept {
     const std::size_t first = home(key, homes);
@@ -343,7 +390,7 @@ class SpanTable::Lines {
         lanes = Lanes::with(&lines[++line], tag_of(key));
       }
     if (lines[line].generation != generation) [[unlikely]] {
-      place = place_at(line, lanes.first());
+      place = table.place_at_home(line, lanes.first());
       return otherwise;
     }
     return lanes.first_of(lines[line].ready);
@@ -351,7 +398,7 @@ class SpanTable::Lines {
   /// The same where the place is known, if it is the key's.
   std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,
                           std::uint32_t& otherwise) const noexcept {
-    Line& line = lines[place / lanes_per_line];
+    Line& line = (lines - table.rule_lines_)[place / lanes_per_line];
     const bool holds = line.tags[lane_of(place)] == tag_of(key) && line.generation == generation;
     return holds ? line.ready[lane_of(place)] : otherwise;
   }
@@ -364,27 +411,31 @@ class SpanTable::Lines {
   }
   /// Whose it is. @param ready  of a place
   Place place_of(const std::uint32_t& ready) const noexcept {
+    const Line* const all = lines - table.rule_lines_;
     const auto line = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&ready) -
-                                               reinterpret_cast<const std::byte*>(lines)) /
+                                               reinterpret_cast<const std::byte*>(all)) /
                       sizeof(Line);
-    return place_at(line, static_cast<std::size_t>(&ready - lines[line].ready));
+    return place_at(line, static_cast<std::size_t>(&ready - all[line].ready));
   }
 
  private:
   friend class SpanTable;
-  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+  explicit Lines(const SpanTable& of) noexcept : lines(of.home_lines_), homes(of.homes_), table(of) {}
 
   Line* lines;
   std::size_t homes;
+  const SpanTable& table;
 };
 
-inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_); }
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(*this); }
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
-  for (std::size_t line = home(key, homes_), last = line + probed_lines;; ++line) {
+  for (std::size_t line = rule_lines_ + home(key, homes_), last = line + probed_lines - 1;; ++line) {
     if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none_of_seven())
       return place_at(line, lanes.first());
-    if (!is_full(lines_[line]) || line + 1 == last) return nowhere;
+    if (!is_full(lines_[line])) return nowhere;
+    if (line == last) [[unlikely]]
+      return in_annex_ == 0 ? nowhere : locate_in_annex(key);
   }
 }
 
@@ -393,7 +444,7 @@ void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& st
   Line& line = line_of(place);
   const auto put_aside = [&](std::size_t lane) {
     if (line.ready[lane] == 0) return;
-    entries_[entry_of(place) - lane_of(place) + lane].aside += std::exchange(line.ready[lane], 0);
+    entry(static_cast<Place>(place - lane_of(place) + lane)).aside += std::exchange(line.ready[lane], 0);
   };
   if (line.generation != generation) {
     for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
@@ -404,6 +455,50 @@ void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& st
     line.generation = generation;
   }
   put_aside(lane_of(place));
+}
+
+/// Goes through the numbers of open entries.
+class SpanTable::OpenNumbers {
+ public:
+  explicit OpenNumbers(const SpanTable& table) noexcept
+      : bits_(table.open_.data()), words_((table.held() + word_bits - 1) / word_bits) {
+    if (words_ > 0) left_ = bits_[0];
+  }
+  static constexpr std::uint32_t none = 0xffffffff;
+  std::uint32_t next() noexcept {
+    while (left_ == 0) {
+      if (word_ + 1 >= words_) return none;
+      left_ = bits_[++word_];
+    }
+    const auto bit = static_cast<std::uint32_t>(std::countr_zero(left_));
+    left_ &= left_ - 1;
+    return word_ * word_bits + bit;
+  }
+  static constexpr std::uint32_t word_bits = 64;
+
+ private:
+  const OpenBits* bits_;
+  std::uint32_t words_;
+  std::uint32_t word_ = 0;
+  OpenBits left_ = 0;
+};
+
+template <typename Visitor>
+void SpanTable::for_each_open(Visitor&& visit) const {
+  OpenNumbers ahead(*this);
+  // Entries lie in a row, but not all are open; and their lines lie at random.
+  const auto prefetch_next = [&] {
+    const std::uint32_t next = ahead.next();
+    if (next == OpenNumbers::none) return;
+    prefetch_to_write(&lines_[places_[next] / lanes_per_line]);
+    prefetch_to_write(&entries_[next]);
+  };
+  for (std::uint32_t i = 0; i < drain_ahead; ++i) prefetch_next();
+  OpenNumbers numbers(*this);
+  for (std::uint32_t number = numbers.next(); number != OpenNumbers::none; number = numbers.next()) {
+    prefetch_next();
+    visit(number);
+  }
 }
 
 }  // namespace weir

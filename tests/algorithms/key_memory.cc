@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints what one key takes of a node's memory under each algorithm, for the table of the README: from the
-// objects themselves, made as a node makes them for a million keys and filled with as many, whose names are
-// IPv4 addresses; so that no figure can grow old.
+// Prints what one key takes of a node's memory under each algorithm, for the tables of the README: from the
+// objects themselves, made as a node makes them and filled with keys whose names are IPv4 addresses; so that
+// no figure can grow old.
 //
-// One line each: the algorithm, then bytes per key: of each worker (its grants, where it has some, and its
-// two span tables), of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
-// for each request of the limit. Last two lines of a worker's bytes, as they are reserved at most and as the
-// process has grown by them: of a key with a standing grant, and of one without.
+// One line for each algorithm, of a million keys, in bytes per key: of each worker (its grants, where it has
+// some, and its two span tables) when all keys stay within their grants, or little is asked of them, and when
+// all are beyond; of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
+// for each request of the limit.
+// Then a line for each state that a worker's keys may be in, and number of them, in bytes per key and worker:
+// as they lie in memory (the process has grown by them), as the tables tell it, and as they may come to at
+// most (addresses reserved).
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "control/window_pools.h"
 #include "engine/ledger.h"
@@ -28,18 +33,20 @@ namespace {
 
 constexpr std::uint32_t rule_spans = 10;  // the default of a rule
 constexpr std::uint32_t keys = 1'000'000;
-/// What has been inserted in between two drains.
-constexpr std::uint32_t keys_of_a_span = keys / 20;
+constexpr std::uint32_t fewer_keys = 100'000;
+/// All keys come within so many drains.
+constexpr std::uint32_t drains = 20;
 
 struct KeyMemory {
   std::size_t worker = 0;
+  std::size_t worker_beyond = 0;
   std::size_t cells = 0;
   std::size_t ledger = 0;
   std::size_t log_head = 0;
   std::size_t log_slot = 0;
 };
 
-std::size_t per_key(std::size_t bytes) { return (bytes + keys / 2) / keys; }
+std::size_t per_key(std::size_t bytes, std::uint32_t count = keys) { return (bytes + count / 2) / count; }
 
 /// Bytes of this process that lie in memory.
 std::size_t resident() {
@@ -58,57 +65,74 @@ Name name_of(std::uint32_t address) {
   return name;
 }
 
-/// Of what a worker has for each key.
+/// Of what a worker has for all its keys.
 struct WorkerMemory {
+  std::size_t resident = 0;  ///< as the kernel tells it
+  std::size_t provided = 0;  ///< as the tables do
   std::size_t reserved = 0;
-  std::size_t filled = 0;    ///< as the tables tell it
-  std::size_t resident = 0;  ///< as the kernel does
-
-  WorkerMemory operator+(const WorkerMemory& other) const {
-    return {reserved + other.reserved, filled + other.filled, resident + other.resident};
-  }
 };
 
-WorkerMemory of_grants() {
-  std::mt19937_64 random(1);
-  const std::size_t before = resident();
-  GrantTable grants(keys);
-  const std::size_t reserved = grants.memory();
-  grants.touch_pages();
-  const std::array<GrantWindow, 1> windows{GrantWindow(1)};
-  for (std::uint32_t i = 0; i < keys; ++i) {
-    const auto place = grants.insert(random() | 1, 0, name_of(i));
-    if (place != GrantTable::nowhere) grants.use(place, 1, windows[0]);
-    if (i % keys_of_a_span == 0) {
-      grants.harvest(windows, [](const GrantUse&) {});
-      grants.provide_for_names();
-    }
+/// A worker's tables for so many keys, and what they take as these come.
+class WorkerTables {
+ public:
+  explicit WorkerTables(std::uint32_t made_for, bool granted) : count_(made_for), before_(weir::resident()) {
+    grants_.emplace(granted ? count_ : 0);
+    for (unsigned i = 0; i < tables_per_worker; ++i) spans_.emplace_back(count_, 1);
+    reserved_ = memory();
+    grants_->touch_pages();
+    for (SpanTable& table : spans_) table.touch_pages();
   }
-  grants.harvest(windows, [](const GrantUse&) {});
-  return {reserved, grants.memory(), resident() - before};
-}
 
-WorkerMemory of_span_tables(std::uint32_t counted) {
-  std::mt19937_64 random(1);
-  const std::size_t before = resident();
-  SpanTable table(counted, 1);
-  const std::size_t reserved = table.memory();
-  table.touch_pages();
-  for (std::uint32_t i = 0; i < counted; ++i) {
-    const auto place = table.insert(random() | 1, 0, name_of(i));
-    if (place != SpanTable::nowhere) table.open(place);
-    if (i % keys_of_a_span == 0) table.close();
+  /// All keys come, one in `beyond` is asked for more than a grant; 0: none.
+  WorkerMemory fill(std::uint32_t beyond) {
+    std::mt19937_64 random(1);
+    const std::array<GrantWindow, 1> windows{GrantWindow(1)};
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      const std::uint64_t key = random() | 1;
+      const auto place = grants_->insert(key, 0, name_of(i));
+      if (place != GrantTable::nowhere) grants_->use(place, 1, windows[0]);
+      // Whoever stays beyond is met in both tables.
+      for (SpanTable& table : spans_)
+        if (beyond != 0 && i % beyond == 0)
+          if (const auto entry = table.insert(key, 0, name_of(i)); entry != SpanTable::nowhere)
+            table.open(entry);
+      if ((i + 1) % (count_ / drains) != 0) continue;
+      grants_->harvest(windows, [](const GrantUse&) {});
+      grants_->provide_for_names();
+      for (SpanTable& table : spans_) table.close();
+    }
+    return {weir::resident() - before_, memory(), reserved_};
   }
-  return {tables_per_worker * reserved, tables_per_worker * table.memory(),
-          tables_per_worker * (resident() - before)};
-}
+
+ private:
+  std::size_t memory() const {
+    std::size_t bytes = grants_->memory();
+    for (const SpanTable& table : spans_) bytes += table.memory();
+    return bytes;
+  }
+
+  std::uint32_t count_;
+  std::size_t before_;
+  std::size_t reserved_ = 0;
+  std::optional<GrantTable> grants_;
+  std::vector<SpanTable> spans_;
+};
 
 std::size_t cells() {
   return per_key(WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, keys).memory());
 }
 
-void print(const char* of, const WorkerMemory& memory) {
-  std::printf("%s %zu %zu\n", of, per_key(memory.reserved), per_key(memory.resident));
+/// What a worker's keys may be like.
+struct State {
+  const char* name;
+  bool granted;          ///< by their rule
+  std::uint32_t beyond;  ///< one in so many; 0: none
+};
+constexpr std::array<State, 4> states{
+    {{"within", true, 0}, {"tenth", true, 10}, {"beyond", true, 1}, {"ungranted", false, 1}}};
+
+WorkerMemory of(const State& state, std::uint32_t count) {
+  return WorkerTables(count, state.granted).fill(state.beyond);
 }
 
 }  // namespace
@@ -116,8 +140,8 @@ void print(const char* of, const WorkerMemory& memory) {
 
 int main() {
   using namespace weir;
-  const WorkerMemory counted = of_span_tables(keys);
-  const WorkerMemory granted = of_grants() + counted;
+  std::array<WorkerMemory, states.size()> memory_in;
+  for (std::size_t i = 0; i < states.size(); ++i) memory_in[i] = of(states[i], keys);
   const std::size_t ledger = per_key(Ledger(keys).memory());
   for (const Algorithm algorithm :
        {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
@@ -126,8 +150,10 @@ int main() {
     rule.algorithm = algorithm;
     rule.key = {{}};
     const bool grants = may_be_granted(rule);
-    KeyMemory memory{
-        .worker = per_key(grants ? granted.filled : counted.filled), .cells = cells(), .ledger = ledger};
+    KeyMemory memory{.worker = per_key(memory_in[grants ? 0 : 3].resident),
+                     .worker_beyond = per_key(memory_in[grants ? 2 : 3].resident),
+                     .cells = cells(),
+                     .ledger = ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::sliding_window)
       memory.ledger += sizeof(KeyDetail) + rule_spans * sizeof(SpanCounts);
@@ -136,9 +162,15 @@ int main() {
       memory.log_slot = sizeof(SlidingLogSlot);
       memory.log_head = sizeof(SlidingLogHead) + sizeof(std::uint32_t);  // and its place among the free ones
     }
-    std::printf("%s %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
-                memory.cells, memory.ledger, memory.log_head, memory.log_slot);
+    std::printf("%s %zu %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
+                memory.worker_beyond, memory.cells, memory.ledger, memory.log_head, memory.log_slot);
   }
-  print("granted", granted);
-  print("counted", counted);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto print = [&](std::uint32_t count, const WorkerMemory& memory) {
+      std::printf("%s %u %zu %zu %zu\n", states[i].name, count, per_key(memory.resident, count),
+                  per_key(memory.provided, count), per_key(memory.reserved, count));
+    };
+    print(fewer_keys, of(states[i], fewer_keys));
+    print(keys, memory_in[i]);
+  }
 }

@@ -396,12 +396,12 @@ MUTANTS = [
         "",
     ),
     shared(
-        "a worker writes names where no pages have been provided",
-        "FillingBytes.WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom",
-        "return used() + bytes <= provided_.load(std::memory_order_relaxed);",
-        "return used() + bytes <= bytes_.size();",
-        file="lib/shared/filling_bytes.h",
-        units=["tests/unit/shared/filling_bytes_test.cc"],
+        "a worker touches pages that the kernel has no memory for",
+        "FillingBytes.WhereTheKernelHasNoMemoryThereIsRoomForNoMoreThanThereIsUntilItHasSome",
+        "return used() + count <= usable();",
+        "return used() + count <= size();",
+        file="lib/shared/filling_array.h",
+        units=["tests/unit/shared/filling_array_test.cc"],
     ),
     shared(
         "what a worker has used of a grant is forgotten in the window that runs",
@@ -418,10 +418,22 @@ MUTANTS = [
         file="lib/shared/grant_table.cc",
     ),
     shared(
-        "a span's names are never provided",
-        "SpanTable.RoomForNamesIsProvidedSpanAfterSpan",
-        "if (held_ > 0) names_.provide_ahead(names_of_a_span_);",
+        "a table's lines never become more",
+        "SpanTableMemory.AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDrain",
+        "if (homes_ < all_homes() && (in_annex_ > 0 || held() > well_filled))",
+        "if (homes_ > all_homes())",
+    ),
+    shared(
+        "a heavy key is taken for a light one where lines have become more",
+        "SpanTableMemory.AHeavyKeyKeepsItsPlaceWhenLinesBecomeMore",
+        "for (const std::uint32_t number : heavy_) set_heavy(places_[number]);",
         "",
+    ),
+    shared(
+        "where the kernel has no memory a new key finds no place, not even a closed one",
+        "SpanTableMemory.WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItHasSome",
+        "return room.free != nowhere && has_room_for_entry() ? room.free : room.closed;",
+        "return !has_room_for_entry() ? nowhere : room.free != nowhere ? room.free : room.closed;",
     ),
     worker(
         "a grant goes on beside the credit that was made of it",
@@ -798,8 +810,8 @@ MUTANTS = [
     shared(
         "a new key takes a heavy one's place",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
-        "~(lines_[line].open | lines_[line].heavy)",
-        "~lines_[line].open",
+        "~(free | lines_[line].open | lines_[line].heavy)",
+        "~(free | lines_[line].open)",
     ),
     shared(
         "the heavy keys are forgotten with the light ones",
@@ -816,7 +828,7 @@ MUTANTS = [
     shared(
         "who was heavy once stays so",
         "SprayedTable.WhoWasHeavyAndStayedAwayASpanGivesWay",
-        "for (const Place place : heavy_) line_of(place).heavy = 0;",
+        "for (const std::uint32_t number : heavy_) line_of(places_[number]).heavy = 0;",
         "",
     ),
     shared(

@@ -42,7 +42,7 @@ def report(figures, context):
             aims.append(("weir / mutex and map, two threads, by the wall clock", f"{size:,}", f"{ratio:.0f}", "≥ 100", verdict(ratio >= 100)))
     for each in figures["memory"]:
         size = each["bytes_per_key_and_worker"]
-        aims.append(("bytes of memory per key and worker", f"{each['keys']:,}", number(size), f"≤ {MEMORY_AIM}", verdict(size <= MEMORY_AIM)))
+        aims.append(("bytes of memory per key and worker, all within their grants", f"{each['keys']:,}", number(size), f"≤ {MEMORY_AIM}", verdict(size <= MEMORY_AIM)))
     names = [name for name in WORDS]
     groups = [(size, count) for size in keys for count in workers]
     svg = bars("Decisions of several workers", "million per second of processor time, logarithmic",

@@ -202,8 +202,8 @@ class WEIR_API Throttle {
   /// The name of the key under which a rule counts a request, e.g. "login|203.0.113.7".
   std::string key_name(RuleIndex rule, const Request& request) const;
   /// What the tables take, in bytes, all workers together. Any thread, not a worker's path. Grows, as keys
-  /// come, by their names and by what is known of some from other nodes; see README. Of a worker that has
-  /// not been online: with all that its names may ever take.
+  /// come, by their names, by entries of those of which much is asked, and by what is known of some from
+  /// other nodes; see README. Of a worker that has not been online: what it may ever take.
   std::size_t memory() const;
 
  private:

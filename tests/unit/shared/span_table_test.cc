@@ -2,6 +2,7 @@
 #include "shared/span_table.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <map>
 #include <random>
@@ -256,6 +257,178 @@ TEST(SpanTable, RoomForNamesIsProvidedSpanAfterSpan) {
     table.close();
   }
   EXPECT_LE(table.memory(), at_most);
+}
+
+// Memory follows what is used.
+
+TEST(SpanTableMemory, IsLittleUntilKeysComeAndThenFollowsThem) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  std::mt19937_64 random(21);
+  constexpr std::uint32_t keys = 1'000'000;
+  SpanTable table(keys, 1);
+  table.touch_pages();
+  EXPECT_LE(table.memory(), keys);
+  std::vector<std::uint64_t> met;
+  for (int span = 0; span < 20; ++span) {
+    for (int i = 0; i < 5000; ++i) {
+      met.push_back(random() | 1);
+      ASSERT_NE(meet(table, met.back(), "203.0.113.7"), nowhere);
+    }
+    table.close();
+  }
+  // Entry, name, number and place in the lines: 111 bytes of each, and what is ready for those to come.
+  EXPECT_LE(table.memory(), std::size_t{150} * met.size());
+  std::size_t kept = 0;
+  for (const std::uint64_t key : met) kept += table.locate(key) != nowhere;
+  EXPECT_GE(kept, met.size() / 100 * 99);
+}
+
+TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDrain) {
+  std::mt19937_64 random(22);
+  for (const std::uint32_t keys : {10'000U, 100'000U, 300'000U}) {
+    SpanTable table(keys, 2);
+    table.touch_pages();
+    // The one key of a rule without dimensions comes first and stays where it is.
+    const SpanTable::Place own = table.place_of_rule(1);
+    ASSERT_EQ(table.insert_rule(77, 1, {}), own);
+    std::vector<std::uint64_t> met;
+    for (std::uint32_t i = 0; i < keys; ++i) {
+      met.push_back(random() | 1);
+      const SpanTable::Place place = meet(table, met.back(), std::to_string(i));
+      if (place != nowhere) admit(table, place, i % 7 + 1);
+    }
+    table.open(own);
+    admit(table, own, 9);
+    // Were they all in their lines at once, one in 100,000 would find these full.
+    const auto expect_nearly_all = [&] {
+      std::uint64_t admitted = 9;
+      std::uint32_t missing = 0;
+      for (std::uint32_t i = 0; i < keys; ++i) {
+        const std::optional<CountedKey> counted = table.find(met[i]);
+        missing += !counted;
+        if (!counted) continue;
+        ASSERT_EQ(counted->admitted, i % 7 + 1) << i << " of " << keys;
+        ASSERT_EQ(text(counted->name), std::to_string(i));
+        admitted += counted->admitted;
+      }
+      EXPECT_LE(missing, keys / 10'000);
+      EXPECT_EQ(table.find(77)->admitted, 9U);
+      EXPECT_EQ(table.size(), keys + 1 - missing);
+      table.for_each([&](const CountedKey& counted) { admitted -= counted.admitted; });
+      EXPECT_EQ(admitted, 0U);
+    };
+    expect_nearly_all();
+    table.close();
+    EXPECT_EQ(table.size(), 0U);
+    for (std::uint32_t i = 0; i < keys; ++i) {
+      SpanTable::Place place = nowhere;
+      std::uint32_t nothing = 0;
+      const std::uint32_t& ready = table.lines().ready_of(met[i], 7, nothing, place);
+      if (&ready != &nothing) place = table.lines().place_of(ready);
+      ASSERT_EQ(place, table.locate(met[i])) << i << " of " << keys;
+      if (place == nowhere) continue;
+      ASSERT_TRUE(table.holds(place, met[i]));
+      table.open(place);
+      admit(table, place, i % 7 + 1);
+    }
+    ASSERT_TRUE(table.holds(own, 77));
+    table.open(own);
+    admit(table, own, 9);
+    expect_nearly_all();
+  }
+}
+
+TEST(SpanTableMemory, MoreLinesSpanAfterSpanLoseNoCount) {
+  std::mt19937_64 random(24);
+  constexpr std::uint32_t keys = 200'000;
+  SpanTable table(keys, 1);
+  table.touch_pages();
+  std::vector<std::uint64_t> known{random() | 1};
+  for (int span = 0; span < 12; ++span) {
+    std::map<std::uint64_t, std::uint64_t> expected;
+    const auto admit_one = [&](std::uint64_t key, std::uint64_t weight) {
+      const SpanTable::Place place = meet(table, key, "203.0.113.7");
+      ASSERT_NE(place, nowhere) << span;
+      admit(table, place, weight);
+      expected[key] += weight;
+    };
+    for (int i = 0; i < 3000 * (span % 4); ++i) {
+      known.push_back(random() | 1);
+      admit_one(known.back(), 1);
+    }
+    for (std::size_t i = 0; i < known.size(); i += 3) admit_one(known[i], i % 5 + 1);
+    std::uint64_t seen = 0;
+    table.for_each([&](const CountedKey& counted) {
+      ++seen;
+      ASSERT_EQ(expected.at(counted.key), counted.admitted) << span;
+    });
+    EXPECT_EQ(seen, expected.size());
+    EXPECT_EQ(table.size(), expected.size());
+    table.close();
+  }
+}
+
+TEST(SpanTableMemory, AHeavyKeyKeepsItsPlaceWhenLinesBecomeMore) {
+  std::mt19937_64 random(27);
+  SpanTable table(50'000, 1);
+  table.touch_pages();
+  const std::uint64_t heavy = random() | 1;
+  admit(table, meet(table, heavy, "heavy"), 1000);
+  // As many as make more lines, and no more than are weighed in any case.
+  for (int i = 1; i < 4096; ++i) admit(table, meet(table, random() | 1, ""), 1);
+  const std::size_t before = table.memory();
+  table.close();
+  EXPECT_GT(table.memory(), before);
+  for (int i = 0; i < 200'000; ++i) meet(table, random() | 1, "");
+  ASSERT_NE(table.locate(heavy), nowhere);
+  EXPECT_TRUE(table.holds(table.locate(heavy), heavy));
+  EXPECT_EQ(text(table.name(table.locate(heavy))), "heavy");
+}
+
+TEST(SpanTableMemory, IsUsedAgainOnceKeysAreForgotten) {
+  std::mt19937_64 random(25);
+  SpanTable table(50'000, 1);
+  table.touch_pages();
+  const auto span_of_new_keys = [&] {
+    std::uint32_t refused = 0;
+    for (int i = 0; i < 50'000; ++i) refused += meet(table, random() | 1, "203.0.113.7") == nowhere;
+    table.close();
+    return refused;
+  };
+  for (int span = 0; span < 6; ++span) EXPECT_LE(span_of_new_keys(), 5U) << span;
+  const std::size_t taken = table.memory();
+  for (int span = 0; span < 12; ++span) EXPECT_LE(span_of_new_keys(), 5U) << span;
+  EXPECT_EQ(table.memory(), taken);
+}
+
+TEST(SpanTableMemory, WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItHasSome) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  std::mt19937_64 random(26);
+  constexpr std::uint32_t keys = 100'000;
+  SpanTable table(keys, 1);
+  table.touch_pages();
+  const SpanTable::Place first = meet(table, random() | 1, "");
+  // Behind what has been provided for the first entries.
+  constexpr std::size_t there = 2048;
+  SpanEntry* const beyond = &table.entry(first) + there;
+  constexpr std::size_t bytes = (keys - there) * sizeof(SpanEntry) / 4096 * 4096;
+  ASSERT_EQ(::mprotect(beyond, bytes, PROT_NONE), 0);
+  for (std::size_t i = 1; i < there; ++i) ASSERT_NE(meet(table, random() | 1, ""), nowhere);
+  table.close();
+  std::size_t held = 0;
+  for (std::size_t i = 0; i < 4 * there; ++i)
+    if (const SpanTable::Place place = meet(table, random() | 1, ""); place != nowhere) {
+      admit(table, place, 1);
+      ++held;
+    }
+  EXPECT_GT(held, there / 2);
+  EXPECT_LE(held, there);
+  std::uint64_t admitted = 0;
+  table.for_each([&](const CountedKey& counted) { admitted += counted.admitted; });
+  EXPECT_EQ(admitted, held);
+  ASSERT_EQ(::mprotect(beyond, bytes, PROT_READ | PROT_WRITE), 0);
+  table.close();
+  for (std::size_t i = 0; i < 4 * there; ++i) ASSERT_NE(meet(table, random() | 1, ""), nowhere);
 }
 
 // Who sprays keys takes all places and names there are, span after span, before the others come.

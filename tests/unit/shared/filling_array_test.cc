@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "shared/filling_bytes.h"
+#include "shared/filling_array.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -42,13 +42,47 @@ TEST(FillingBytes, WhatHasBeenProvidedIsThereAndCanBeUsed) {
   std::memset(bytes.at(taken), 1, 5 * mebibyte);
 }
 
-TEST(FillingBytes, WhatHasNotBeenProvidedTakesNoMemoryAndIsNoRoom) {
+TEST(FillingBytes, WhatHasNotBeenProvidedTakesNoMemoryUntilItIsTouched) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   FillingBytes bytes(40 * mebibyte);
   bytes.begin(5 * mebibyte);
   EXPECT_LE(bytes.provided(), 7 * mebibyte);
-  EXPECT_FALSE(bytes.has_room_for(8 * mebibyte));
-  EXPECT_LE(resident(bytes.at(0), bytes.size()), 7 * mebibyte);
+  const std::size_t before = resident(bytes.at(0), bytes.size());
+  EXPECT_LE(before, 7 * mebibyte);
+  ASSERT_TRUE(bytes.has_room_for(20 * mebibyte));
+  *bytes.at(bytes.take(20 * mebibyte) + 19 * mebibyte) = std::byte{1};
+  // Whoever comes there first waits for a small page, not for a huge one to be cleared.
+  EXPECT_LE(resident(bytes.at(0), bytes.size()), before + 4096);
+  EXPECT_EQ(bytes.memory(), 20 * mebibyte);
+}
+
+TEST(FillingBytes, WhereTheKernelHasNoMemoryThereIsRoomForNoMoreThanThereIsUntilItHasSome) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  FillingBytes bytes(40 * mebibyte);
+  bytes.begin(mebibyte);
+  const std::size_t there = bytes.provided();
+  // Pages that nobody may write the kernel does not provide either.
+  ASSERT_EQ(::mprotect(bytes.data() + there, bytes.size() - there, PROT_NONE), 0);
+  bytes.provide_ahead(2 * mebibyte);
+  EXPECT_EQ(bytes.provided(), there);
+  EXPECT_TRUE(bytes.has_room_for(there));
+  EXPECT_FALSE(bytes.has_room_for(there + 1));
+  ASSERT_EQ(::mprotect(bytes.data() + there, bytes.size() - there, PROT_READ | PROT_WRITE), 0);
+  bytes.provide_ahead(2 * mebibyte);
+  EXPECT_GE(bytes.provided(), 2 * mebibyte);
+  EXPECT_TRUE(bytes.has_room_for(bytes.size()));
+}
+
+TEST(FillingArray, CountsElementsNotBytes) {
+  FillingArray<std::uint64_t> numbers(mebibyte);
+  numbers.begin(1000);
+  EXPECT_GE(numbers.provided(), 1000U);
+  EXPECT_EQ(numbers.memory(), numbers.provided() * sizeof(std::uint64_t));
+  EXPECT_EQ(numbers.take(1000), 0U);
+  numbers[999] = 7;
+  EXPECT_EQ(*numbers.at(999), 7U);
+  EXPECT_TRUE(numbers.has_room_for(mebibyte - 1000));
+  EXPECT_FALSE(numbers.has_room_for(mebibyte - 999));
 }
 
 TEST(FillingBytes, MoreIsProvidedAheadOfWhatIsUsedUntilThereIsNoMore) {
