@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -40,22 +41,18 @@ void GrantTable::touch_pages() noexcept {
   labels_.touch_pages();
   in_use_.touch_pages();
   for (FillingBytes& names : names_) names.prefer_this_node();
-  names_[naming_].begin_surely(names_ahead());
+  names_[naming_].begin_surely(first_names);
 }
 
-// Sixteen bytes for each key, to begin with: all of them may come within one span, if their names are
-// addresses, or not much longer. Once there are some, no more than the keys to come will need if theirs are a
-// quarter longer.
-std::size_t GrantTable::names_ahead() const noexcept {
-  const std::size_t at_first = names().size() / 5 * 2;
-  if (held() == 0) return at_first;
-  const std::size_t keys = names().size() / name_bytes_per_key;
-  const std::size_t to_come = std::max(keys - std::min<std::size_t>(keys, held()), keys / 64);
-  return std::min(at_first, to_come * names().used() / held() * 5 / 4);
-}
-
+// Of names, twice as many as have come since it was last called; but no more than the keys to come will need
+// if theirs are a quarter longer.
 void GrantTable::provide_for_names() noexcept {
-  if (held() > 0) names_[naming_].provide_ahead(names_ahead());
+  if (held() == 0) return;
+  const std::size_t used = names().used();
+  const std::size_t came = used - std::min(used, std::exchange(names_used_before_, used));
+  const std::size_t keys = names().size() / name_bytes_per_key;
+  const std::size_t to_come = keys - std::min<std::size_t>(keys, held());
+  names_[naming_].provide_ahead(std::max(std::min(2 * came, to_come * used / held() * 5 / 4), first_names));
 }
 
 GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,

@@ -107,7 +107,7 @@ class alignas(64) GrantTable {
   // The worker:
 
   /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used; of
-  /// the names what the first span's keys need.
+  /// names, that of the first keys'.
   void touch_pages() noexcept;
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
 
@@ -213,6 +213,8 @@ class alignas(64) GrantTable {
   // Were three of four places taken, one key in 20,000 would find all of these full.
   static constexpr std::size_t probed_lines = 12;
   static constexpr std::size_t name_bytes_per_key = 40;
+  // What is provided in any case: of some thousand addresses.
+  static constexpr std::size_t first_names = std::size_t{32} << 10;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
   static constexpr std::uint32_t stamps = 0xf000;
@@ -308,7 +310,6 @@ class alignas(64) GrantTable {
     return {name + sizeof length, length};
   }
   const FillingBytes& names() const noexcept { return names_[naming_]; }
-  std::size_t names_ahead() const noexcept;
   Place insert_into(std::size_t line, std::uint64_t key, RuleIndex rule,
                     std::span<const std::byte> name) noexcept;
   static std::size_t bytes_of(std::size_t length) noexcept;
@@ -331,6 +332,7 @@ class alignas(64) GrantTable {
   // One of them is in use; the other one takes the names of the keys that stay when idle ones are forgotten.
   FillingBytes names_[2];
   unsigned naming_ = 0;
+  std::size_t names_used_before_ = 0;  // the controller's: when it last had some provided
   alignas(64) std::atomic<std::uint32_t> held_{0};
 };
 
