@@ -5,7 +5,7 @@
 //
 // One line for each algorithm, of a million keys, in bytes per key: of each worker (its grants, where it has
 // some, and its two span tables) when all keys stay within their grants, or little is asked of them, and when
-// all are beyond; of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
+// all are beyond, as the tables tell it; of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
 // for each request of the limit.
 // Then a line for each state that a worker's keys may be in, and number of them, in bytes per key and worker:
 // as they lie in memory (the process has grown by them), as the tables tell it, and as they may come to at
@@ -150,8 +150,8 @@ int main() {
     rule.algorithm = algorithm;
     rule.key = {{}};
     const bool grants = may_be_granted(rule);
-    KeyMemory memory{.worker = per_key(memory_in[grants ? 0 : 3].resident),
-                     .worker_beyond = per_key(memory_in[grants ? 2 : 3].resident),
+    KeyMemory memory{.worker = per_key(memory_in[grants ? 0 : 3].provided),
+                     .worker_beyond = per_key(memory_in[grants ? 2 : 3].provided),
                      .cells = cells(),
                      .ledger = ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
