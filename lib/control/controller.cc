@@ -206,64 +206,22 @@ void Controller::drain_passed(Instant) {
 void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
-  SpanTable& table = parts_.tables[index * tables_per_worker + (worker.table ^ 1)];
-  GrantTable& grants = *parts_.grants[index];
+  SpanTable& table = drained_table(index);
   if (!table.grant_turns.empty())
     for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
       grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
-  // Whether what was drawn then is still to be had: divisions, so not for every key.
-  std::vector<bool> runs;
-  for (const WindowPools& pools : parts_.pools) runs.push_back(pools.runs_at(table.began));
-  struct Credit {
-    std::uint64_t key, credit, allowance;
-    AllowanceCell* cell;
-    RuleIndex rule;
-  };
-  const auto give_back = [&](const Credit& unused) {
-    const std::uint16_t window = parts_.window_of_rule[unused.rule];
-    WindowPools& pools = parts_.pools[window];
-    const Algorithm algorithm = parts_.rules[unused.rule].algorithm;
-    if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
-      pools.give_back(unused.key, unused.credit, unused.allowance, parts_.bucket_of_rule[unused.rule]);
-    } else if (runs[window]) {
-      if (AllowanceCell* cell = pools.running().find(unused.key); cell != nullptr && cell == unused.cell)
-        cell->give_back(unused.credit);
-    }
-  };
+  runs_.clear();
+  for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
   // Keys come in no order, so all that they touch is fetched for many at once.
-  std::array<SpanCount, drained_together> counts;
-  std::array<Credit, drained_together> credits;
-  std::array<std::uint32_t, drained_together> lent;
+  std::array<CountedKey, drained_together> keys;
   std::size_t count = 0;
-  std::size_t unused = 0;
-  const auto take_some = [&] {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (lent[i] == 0) continue;
-      const std::uint32_t used = grants.take_lent(counts[i].key, lent[i], grant_windows_[counts[i].rule]);
-      counts[i].offered += used;
-      counts[i].admitted += used;
-    }
-    parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
-    for (const Credit& credit : std::span(credits).first(std::exchange(unused, 0))) give_back(credit);
-  };
-  table.for_each([&](const CountedKey& counted) {
-    note_heavy(counted, runs[parts_.window_of_rule[counted.rule]]);
-    if (counted.lent > 0) grants.prefetch_lent(counted.key);
-    lent[count] = counted.lent;
-    counts[count++] = {.rule = counted.rule,
-                       .key = counted.key,
-                       .key_bytes = counted.name,
-                       .began = table.began.wall,
-                       .offered = counted.offered,
-                       .admitted = counted.admitted,
-                       .refused_at = counted.refused_at};
-    if (counted.credit != 0) {
-      if (counted.cell != nullptr) prefetch_to_write(counted.cell);
-      credits[unused++] = {counted.key, counted.credit, counted.allowance, counted.cell, counted.rule};
-    }
-    if (count == counts.size()) take_some();
+  table.for_each([&](const CountedKey& key) {
+    if (key.cell != nullptr) prefetch_to_write(key.cell);
+    if (key.lent > 0) parts_.grants[index]->prefetch_lent(key.key);
+    keys[count++] = key;
+    if (count == keys.size()) take_counts(index, std::span(keys).first(std::exchange(count, 0)));
   });
-  take_some();
+  take_counts(index, std::span(keys).first(count));
   harvest(index);
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
@@ -273,10 +231,48 @@ void Controller::drain(std::size_t index) {
   table.close(limits_);
 }
 
+// @param keys  of the worker's drained table, at most drained_together
+void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys) {
+  const WallTime began = drained_table(index).began.wall;
+  std::array<SpanCount, drained_together> counts;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const CountedKey& key = keys[i];
+    note_heavy(key);
+    const std::uint32_t used =
+        key.lent > 0 ? parts_.grants[index]->take_lent(key.key, key.lent, grant_windows_[key.rule]) : 0;
+    counts[i] = {.rule = key.rule,
+                 .key = key.key,
+                 .key_bytes = key.name,
+                 .began = began,
+                 .offered = key.offered + used,
+                 .admitted = key.admitted + used,
+                 .refused_at = key.refused_at};
+  }
+  parts_.engine.count(std::span(counts).first(keys.size()));
+  for (const CountedKey& key : keys)
+    if (key.credit != 0) give_back(key);
+}
+
+void Controller::give_back(const CountedKey& key) {
+  const std::uint16_t window = parts_.window_of_rule[key.rule];
+  WindowPools& pools = parts_.pools[window];
+  const Algorithm algorithm = parts_.rules[key.rule].algorithm;
+  if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
+    pools.give_back(key.key, key.credit, key.allowance, parts_.bucket_of_rule[key.rule]);
+  } else if (runs_[window]) {
+    if (AllowanceCell* cell = pools.running().find(key.key); cell != nullptr && cell == key.cell)
+      cell->give_back(key.credit);
+  }
+}
+
+SpanTable& Controller::drained_table(std::size_t index) noexcept {
+  return parts_.tables[index * tables_per_worker + (workers_[index].table ^ 1)];
+}
+
 // What the worker admitted out of its grants in the windows that its span lay in. What it has admitted since
 // in the same windows is of the next span, but comes to the same sums.
 void Controller::harvest(std::size_t index) {
-  const SpanTable& table = parts_.tables[index * tables_per_worker + (workers_[index].table ^ 1)];
+  const SpanTable& table = drained_table(index);
   GrantTable& grants = *parts_.grants[index];
   std::uint32_t active = 0;
   if (!table.grant_turns.empty()) {
@@ -329,7 +325,7 @@ std::uint64_t Controller::slowest_window() const noexcept {
 
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
 // workers that may not ask for it.
-void Controller::note_heavy(const CountedKey& counted, bool runs) {
+void Controller::note_heavy(const CountedKey& counted) {
   if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr) return;
   const std::uint64_t limit = limits_[counted.rule];
   // Relaxed: whoever owns the cell by now, it is only about what is set aside.
@@ -342,7 +338,7 @@ void Controller::note_heavy(const CountedKey& counted, bool runs) {
   };
   add_to(heavy_next_[window]);
   // Of the window before, whose last span this was.
-  if (!runs) add_to(heavy_[window]);
+  if (!runs_[window]) add_to(heavy_[window]);
 }
 
 void Controller::renew_grants(std::size_t window) {

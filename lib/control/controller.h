@@ -108,10 +108,13 @@ class Controller {
   void flip(Instant now);
   void drain_passed(Instant now);
   void drain(std::size_t worker);
+  SpanTable& drained_table(std::size_t worker) noexcept;
+  void take_counts(std::size_t worker, std::span<const CountedKey> keys);
+  void give_back(const CountedKey& key);
   void harvest(std::size_t worker);
   void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
   std::uint64_t slowest_window() const noexcept;
-  void note_heavy(const CountedKey& counted, bool runs);
+  void note_heavy(const CountedKey& counted);
   void renew_grants(std::size_t window);
   void publish_grants(Publication& next);
   void publish_keys(Publication& next, Instant now);
@@ -132,8 +135,9 @@ class Controller {
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   std::vector<WorkerState> workers_;
-  std::vector<RuleGrant> grants_;              // by rule
-  std::vector<GrantWindow> grant_windows_;     // by rule; while harvesting
+  std::vector<RuleGrant> grants_;           // by rule
+  std::vector<GrantWindow> grant_windows_;  // by rule; while draining
+  std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had
   std::vector<std::uint32_t> turns_of_rules_;  // while idle keys' grants are forgotten
   std::vector<Keys> heavy_;                    // by window: not granted in the one that runs, …
   std::vector<Keys> heavy_next_;               // …nor in the next one
