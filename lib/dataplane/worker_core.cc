@@ -35,6 +35,12 @@ bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
 
+/// Whether nothing of a window matters in the next one, once it has been judged.
+bool ends_with_window(Algorithm algorithm) noexcept {
+  return algorithm == Algorithm::cooldown || algorithm == Algorithm::fixed_window ||
+         algorithm == Algorithm::shed || algorithm == Algorithm::strict;
+}
+
 }  // namespace
 
 WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
@@ -228,7 +234,12 @@ void WorkerCore::prefetch_entry(SpanTable::Place place) const noexcept {
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
                                       RuleIndex rule) const noexcept {
   if (place != SpanTable::nowhere) table_->prefetch_number(place);
-  windows_[plane_.terms[rule].window].running->prefetch(key);
+  const RuleTerms& terms = plane_.terms[rule];
+  const WindowState& window = windows_[terms.window];
+  window.running->prefetch(key);
+  // What was refused there counts until it has been judged; and some algorithms begin where it ended.
+  if (window.ended != nullptr && (!publication_->judged || !ends_with_window(terms.algorithm)))
+    window.ended->prefetch(key);
   publication_->prefetch(key);
 }
 
@@ -621,13 +632,24 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.
 void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept {
   const RuleIndex rule = table_->entry(place).rule;
-  const Grant& grant = rule_grants_[rule];
-  if (grant.most == 0) return;
+  const GrantWindow window = rule_grants_[rule].window;
+  // Where grants have ended within the window, what has been lent is still the worker's.
+  const std::uint32_t most = rule_grants_[rule].most > 0     ? rule_grants_[rule].most
+                             : table_->entry(place).lent > 0 ? granted_at_first(rule)
+                                                             : 0;
+  if (most == 0) return;
   const GrantTable::Place granted = grants_.locate_or_insert(key, rule, [&] { return table_->name(place); });
   if (granted == GrantTable::nowhere || !grants_.holds(granted, key)) return;
-  if (grants_.used(granted, grant.window) > GrantTable::most) return;  // it is closed
-  const std::uint32_t used = grants_.close(granted, grant.window);
-  if (used < grant.most) table_->add_credit(place, grant.most - used);
+  if (grants_.used(granted, window) > GrantTable::most) return;  // it is closed
+  const std::uint32_t used = grants_.close(granted, window);
+  if (used < most) table_->add_credit(place, most - used);
+}
+
+// What the worker had of each key in the window, if that still runs, whether grants have ended since or not.
+std::uint32_t WorkerCore::granted_at_first(RuleIndex rule) const noexcept {
+  const std::uint16_t window = plane_.terms[rule].window;
+  if (publication_->windows[window].running_number != windows_[window].running_number) return 0;
+  return static_cast<std::uint32_t>(publication_->reserves[rule] / plane_.quiescence.workers());
 }
 
 // The next requests of a key that has an entry with plenty ready are to be found at the first look. Not where
@@ -812,7 +834,10 @@ bool WorkerCore::draw_window(Touched& touched, std::uint64_t key, std::uint64_t 
     return drawn > 0;
   }
   if (weight == 0) return true;
-  if (touched.entry != nullptr) touched.cell->give_back(take_credit(touched.place));
+  if (touched.entry != nullptr) {
+    if (touched.entry->lent > 0) use_up_grant(touched.place, key);
+    touched.cell->give_back(take_credit(touched.place));
+  }
   // Nothing beyond the need: there is no place to keep it in.
   touched.drawn = touched.cell->draw(weight, touched.terms.allowance, 1, 0);
   touched.direct = true;
@@ -868,7 +893,8 @@ bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
 }
 
 // The first request refused for want of allowance is the exceeding (algorithm.md §3, step 2); but as long as
-// no more is refused than other workers may have granted and not used, the limit may not have been reached.
+// no more is refused than other workers may have been granted, or lent, and not used, the limit may not have
+// been reached.
 void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                         MonotonicTime now) noexcept {
   SpanEntry* entry = touched.entry;
@@ -877,7 +903,9 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   const WindowState& window = windows_[terms.window];
   const std::uint64_t reserve = publication_->reserve_of(publication_->find(planned.key), planned.rule,
                                                          terms.window, window.running_number);
-  if (entry->refused + weight <= reserve - reserve / plane_.quiescence.workers()) return;
+  // Nor its own grant, while that is left alone.
+  const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
+  if (entry->refused + weight <= reserve - own) return;
   const Duration length = terms.block.length(planned.key);
   if (entry->refused_at == never) entry->refused_at = now;
   entry->blocked_until = now + length;

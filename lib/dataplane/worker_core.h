@@ -167,6 +167,7 @@ class alignas(64) WorkerCore {
   void prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
+  std::uint32_t granted_at_first(RuleIndex rule) const noexcept;
   void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
   Touched granted(const PlannedKey& planned) const noexcept;
   std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place) const noexcept;

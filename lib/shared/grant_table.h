@@ -37,6 +37,8 @@
 /// lane, as if so much of the grant had not been used: it is lent. The entry keeps how much, and hands that
 /// over with its span; the controller adds it to what it sees used. What has been lent since, in a span that
 /// has not been handed over, makes that too little, never too much: it is counted with a later span then.
+/// What is lent stays with its worker until the window ends, no more than a grant is: so what workers may
+/// strand of a key that others ask for now is as much as ever, together a 64th of the limit.
 ///
 /// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
 /// lines 12.8, its hash's other half and where its name is 12.8, rule and length 3.2, what has been seen 6.4;

@@ -91,7 +91,12 @@ INSTANTIATE_TEST_SUITE_P(Loads, GrantsUnderThreads,
                          ::testing::Values(GrantedLoad{Algorithm::fixed_window, 64 * workers, 4096, 200},
                                            GrantedLoad{Algorithm::fixed_window, 3 * 64 * workers, 64, 600},
                                            GrantedLoad{Algorithm::cooldown, 64 * workers + 1, 64, 600},
-                                           GrantedLoad{Algorithm::shed, 2 * 64 * workers, 256, 600}),
+                                           GrantedLoad{Algorithm::shed, 2 * 64 * workers, 256, 600},
+                                           // From here on grants are filled up again.
+                                           GrantedLoad{Algorithm::fixed_window, 512 * workers, 4096, 200},
+                                           GrantedLoad{Algorithm::fixed_window, 16'384 * workers, 64, 600},
+                                           GrantedLoad{Algorithm::cooldown, 1024 * workers, 64, 600},
+                                           GrantedLoad{Algorithm::shed, 4096 * workers, 256, 600}),
                          [](const auto& tested) {
                            const std::string algorithm(to_string(tested.param.algorithm));
                            return algorithm.substr(0, algorithm.find('-')) + "_" +

@@ -392,7 +392,7 @@ MUTANTS = [
     worker(
         "what is left of a grant is lost once more is asked",
         "Grant.WhatIsLeftOfItBecomesCreditOnceMoreIsAsked",
-        "if (used < grant.most) table_->add_credit(place, grant.most - used);",
+        "if (used < most) table_->add_credit(place, most - used);",
         "",
     ),
     shared(
@@ -438,8 +438,8 @@ MUTANTS = [
     worker(
         "a grant goes on beside the credit that was made of it",
         "Grant.IsNotUsedBesideTheCreditThatWasMadeOfIt",
-        "const std::uint32_t used = grants_.close(granted, grant.window);",
-        "const std::uint32_t used = grants_.used(granted, grant.window);",
+        "const std::uint32_t used = grants_.close(granted, window);",
+        "const std::uint32_t used = grants_.used(granted, window);",
     ),
     worker(
         "what is lent is counted with the entry too",
@@ -460,6 +460,12 @@ MUTANTS = [
         "Grant.FilledUpAndTooSmallForARequestGoesToItsEntryAgain",
         "if (table_->credit(touched.place) < weight && touched.entry->lent > 0) use_up_grant(touched.place, key);",
         "static_cast<void>(key);",
+    ),
+    worker(
+        "what was lent is lost where grants end within the window",
+        "Grant.WhatIsLentIsNotLostWhereASmallerShareEndsGrants",
+        ": table_->entry(place).lent > 0 ?",
+        ": table_->entry(place).lent > SpanEntry::most_lent ?",
     ),
     worker(
         "what is left of a grant that was filled up is not told",
@@ -497,8 +503,8 @@ MUTANTS = [
     whole(
         "what a span has lent is forgotten when it is drained",
         "Grants.AKeyFarAboveItsGrantIsCountedExactly",
-        "lent[count] = counted.lent;",
-        "lent[count] = 0;",
+        "key.lent > 0 ? parts_.grants[index]->take_lent(",
+        "false ? parts_.grants[index]->take_lent(",
         file="lib/control/controller.cc",
     ),
     worker(
@@ -540,8 +546,8 @@ MUTANTS = [
     whole(
         "who is refused what others were granted is taken to have exceeded the limit",
         "Grants.ABurstBelowTheLimitRefusesNothingInTheNextWindow",
-        "if (entry->refused + weight <= reserve - reserve / plane_.quiescence.workers()) return;",
-        "",
+        "if (entry->refused + weight <= reserve - own) return;",
+        "static_cast<void>(own);",
         file="lib/dataplane/worker_core.cc",
     ),
     worker(
@@ -640,7 +646,7 @@ MUTANTS = [
         "a key without room in the table draws on its lease uncounted",
         "StrictWorker.AKeyThatFindsNoRoomInTheTableDrawsNothingOnItsLease",
         "return touched.entry != nullptr && draw_window(touched, planned.key, weight);",
-        "return draw_window(touched, weight);",
+        "return draw_window(touched, planned.key, weight);",
     ),
     # Shares of the demand.
     engine(

@@ -191,8 +191,9 @@ TEST_P(GrantStorm, AdmitsNobodyMoreThanHisLimitAndLosesNothing) {
 
   const auto workers = static_cast<unsigned>(1 + below(4));
   const auto limit = [&]() -> std::uint64_t {
-    const std::array<std::uint64_t, 6> limits{64 * workers - 1, 64 * workers, 64 * workers + 1,
-                                              128 * workers,    1000,         20'000};
+    const std::array<std::uint64_t, 8> limits{64 * workers - 1, 64 * workers, 64 * workers + 1,
+                                              128 * workers,    1000,         1024 * workers,
+                                              4096 * workers,   20'000};
     return limits[below(limits.size())];
   };
   std::vector<Rule> rules{
@@ -412,6 +413,40 @@ TEST(Grants, AKeyFarAboveItsGrantIsCountedExactly) {
   }
   node.stop();
   node.expect_sound();
+}
+
+TEST(Grants, ARequestTooHeavyForCreditIsAdmittedOutOfAllThatRemains) {
+  constexpr std::uint64_t limit = (std::uint64_t{1} << 31) + 100'000;
+  for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::cooldown}) {
+    GrantedNode node({rule_of("user", algorithm, limit)}, 1);
+    EXPECT_EQ(node.ask(0, 0, "ann", 5000), 5000U);
+    EXPECT_EQ(node.worker(0).admit_key(0, "ann", 0, node.now.monotonic).remaining, limit - 5000);
+    EXPECT_TRUE(node.admit(0, 0, "ann", static_cast<std::uint32_t>(limit - 5000)));
+  }
+}
+
+// Grants are left alone for two spans while idle keys are forgotten, and what was lent before is not to be
+// had: to be refused that is not to have exceeded the limit, whenever that is.
+TEST(Grants, AHotKeyIsNotBlockedBecauseIdleKeysAreForgotten) {
+  constexpr std::uint64_t limit = 65'536;
+  for (int begin = 60; begin < 75; ++begin) {
+    Rule rule = rule_of("user", Algorithm::cooldown, limit);
+    rule.cooldown = 5s;
+    GrantedNode node({rule}, 1, 64);
+    node.pass_second();
+    int others = 0;
+    std::uint64_t in_window = 0;
+    for (int span = 0; span < 79; ++span) {
+      if (span % 10 == 0) in_window = 0;
+      for (int i = 0; i < 15 && span >= begin; ++i) node.ask(0, 0, "s" + std::to_string(others++), 1);
+      in_window += node.ask(0, 0, "ann", 2500);
+      node.pass(100ms);
+    }
+    const std::uint64_t asked = limit - in_window;
+    EXPECT_GE(node.ask(0, 0, "ann", asked), asked - limit / 64) << "crowded since span " << begin;
+    node.pass_second();
+    EXPECT_TRUE(node.admit(0, 0, "ann")) << "blocked; crowded since span " << begin;
+  }
 }
 
 // One worker gets all of a key's requests; what the others were granted of it nobody uses. To be refused that

@@ -909,6 +909,42 @@ TEST(Grant, FilledUpAndTooSmallForARequestGoesToItsEntryAgain) {
   EXPECT_EQ(plane.harvest(0, 0) + plane.tables[0].find(plane.key_of("ann"))->admitted, 1000U);
 }
 
+TEST(Grant, WhatIsLentIsNotLostWhileGrantsAreLeftAlone) {
+  Granted plane({rule_of("user", 1024, {by_header("user")})}, 16);
+  EXPECT_EQ(plane.admitted_of(500), 500);
+  plane.grant_turn = 1;
+  plane.publish(0);
+  EXPECT_EQ(plane.admitted_of(524), 524);
+}
+
+// A node's share of the limit falls to a third within a window, so that grants end.
+TEST(Grant, WhatIsLentIsNotLostWhereASmallerShareEndsGrants) {
+  Granted plane({rule_of("user", 1024, {by_header("user")})}, 16);
+  EXPECT_EQ(plane.admitted_of(200), 200);
+  auto next = std::make_unique<Publication>(*plane.published.back());
+  next->generation += 1;
+  next->grants = {0};
+  next->defaults[0].allowance = 1024 / 3;
+  plane.slot.publish(next.get());
+  plane.published.push_back(std::move(next));
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of(1024 / 3 - 200), 1024 / 3 - 200);
+}
+
+TEST(Grant, OfMoreThanAnEntryCanTellIsFilledUpAsFarAsItCan) {
+  Granted plane({window_of(std::uint64_t{1} << 40)}, GrantTable::most);
+  const std::vector<Key> keys(32, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  constexpr std::uint64_t bursts = 2 * SpanEntry::most_lent / 32;
+  for (std::uint64_t i = 0; i < bursts; ++i) {
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    ASSERT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 32);
+  }
+  const std::optional<CountedKey> entry = plane.tables[0].find(plane.key_of("ann"));
+  EXPECT_GT(entry->lent, SpanEntry::most_lent - 2 * GrantTable::most);
+  EXPECT_EQ(plane.harvest(0, 0) + entry->admitted, bursts * 32);
+}
+
 TEST(Grant, TellsWhatRemainsWhereverItIsKept) {
   Lent plane(0, 10'000);
   for (std::uint64_t left = 10'000; left-- > 0;)
