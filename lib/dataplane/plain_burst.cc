@@ -134,6 +134,11 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
   std::uint32_t taken = ready;
   for (const PlainColumn& column : all) taken &= column.plenty | ~column.requests;
   for (const PlainColumn& column : all) take_plenty(column, taken & column.requests);
+  // Only now: what is lent is not ready any more, and a key that has plenty has it for the whole burst.
+  for (const PlainColumn& column : all)
+    if (!column.dense)
+      for_each(taken & column.requests & ~column.granted,
+               [&](std::size_t at) { lend(column.places[at], column.hashes[at], column.grant); });
   for_each(ready & ~taken, [&](std::size_t at) { taken |= std::uint32_t{take_ready_in(all, at)} << at; });
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::uint32_t admitted = taken & all[i].requests;
@@ -201,10 +206,8 @@ void WorkerCore::take_plenty(const PlainColumn& column, std::uint32_t requests) 
   for_each(requests & column.granted, [&](std::size_t at) {
     grants_.use(column.places[at], static_cast<std::uint32_t>(column.weight), column.grant.window);
   });
-  for_each(requests & ~column.granted, [&](std::size_t at) {
-    table_->take_ready(column.places[at], column.weight);
-    lend(column.places[at], column.hashes[at], column.grant);
-  });
+  for_each(requests & ~column.granted,
+           [&](std::size_t at) { table_->take_ready(column.places[at], column.weight); });
 }
 
 // Requests two of whose keys may look alike in a table: they are told apart by who looks closer.

@@ -101,8 +101,12 @@ SpanTable::Room SpanTable::room_from(std::size_t first_line) const noexcept {
 
 SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
   Room room = room_from(rule_lines_ + home(key, homes_));
-  if (room.free == nowhere && room.closed == nowhere && has_annex())
-    room = room_from(lines_end() + home(key, annex_homes()));
+  // Only where the annex has no room either, a closed key's place: the lines in use are full long before the
+  // table is, and who is heavy is not known then.
+  if (room.free == nowhere && has_room_for_entry() && has_annex())
+    if (const Room annex = room_from(lines_end() + home(key, annex_homes()));
+        annex.free != nowhere || room.closed == nowhere)
+      room = annex;
   return room.free != nowhere && has_room_for_entry() ? room.free : room.closed;
 }
 
@@ -196,7 +200,8 @@ std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexce
 
 unsigned SpanTable::heaviness_of(std::uint32_t number, std::span<const std::uint64_t> limits) const noexcept {
   const SpanEntry& entry = entries_[number];
-  return heaviness(entry.drawn - credit_of(number) + entry.lent + entry.refused, limits.empty() ? 1 : limits[entry.rule]);
+  return heaviness(entry.drawn - credit_of(number) + entry.lent + entry.refused,
+                   limits.empty() ? 1 : limits[entry.rule]);
 }
 
 void SpanTable::mark_heavy(std::uint32_t number) noexcept {
@@ -249,7 +254,18 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
   else if (wary_ > 0)
     --wary_;
   if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);
-  if (names_short || places_short) return forget_light();
+  const std::uint32_t met = held();
+  const std::uint32_t new_keys = met - std::min(met, held_before_);
+  if (names_short || places_short)
+    forget_light();
+  else
+    close_open();
+  // (A worker that has not been online yet may come right now: at first it is the one who provides.)
+  if (met > 0) provide_for(new_keys, met);
+  held_before_ = held();
+}
+
+void SpanTable::close_open() noexcept {
   for_each_open([&](std::uint32_t number) {
     Line& line = line_of(places_[number]);
     line.ready[lane_of(places_[number])] = 0;
@@ -262,10 +278,6 @@ void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
     entry = closed;
   });
   forget_counts();
-  // (Forgetting leaves what has been provided. And a worker that has not been online yet may come right now:
-  // at first it is the one who provides.)
-  if (held() > 0) provide_for(held() - held_before_);
-  held_before_ = held();
 }
 
 void SpanTable::forget_counts() noexcept {
@@ -278,18 +290,19 @@ void SpanTable::forget_counts() noexcept {
 }
 
 // Room for twice as many new keys as have come since the last drain, but for no more than the table is made
-// for. (Names are as long as those that are here, or a quarter longer.)
-void SpanTable::provide_for(std::size_t new_keys) noexcept {
+// for. (Names are as long as those that are here, or a quarter longer.) And lines for all that there were,
+// even if the light ones have just been forgotten: as many will come again.
+void SpanTable::provide_for(std::size_t new_keys, std::size_t met) noexcept {
   const std::size_t keys = entries_.size() / 8 * 5;
   const std::size_t to_come =
       std::max(std::min(2 * new_keys, keys - std::min<std::size_t>(keys, held())), always_ahead);
   entries_.provide_ahead(to_come);
   entries_.gather();
   places_.provide_ahead(to_come);
-  names_.provide_ahead(to_come * (names_.used() / held() + 1) * 5 / 4);
+  names_.provide_ahead(to_come * (names_.used() / std::max<std::size_t>(held(), 1) + 1) * 5 / 4);
   const std::size_t well_filled = homes_ * keys_per_line / 8 * 5;
-  if (homes_ < all_homes() && (in_annex_ > 0 || held() > well_filled))
-    spread(homes_for(std::max<std::size_t>(well_filled, held()) / 2 * 3));
+  if (homes_ < all_homes() && (in_annex_ > 0 || met > well_filled))
+    spread(homes_for(std::max(well_filled, met) / 2 * 3));
 }
 
 // Puts all keys where they belong among so many lines, if the kernel provides these. @pre all are closed

@@ -327,7 +327,8 @@ class alignas(64) SpanTable {
   bool has_room_for(std::span<const std::byte> name) const noexcept;
   Room room_from(std::size_t first_line) const noexcept;
   Place place_for(std::uint64_t key) const noexcept;
-  void provide_for(std::size_t new_keys) noexcept;
+  void provide_for(std::size_t new_keys, std::size_t met) noexcept;
+  void close_open() noexcept;
   void spread(std::size_t homes) noexcept;
   void use_lines(std::size_t homes) noexcept;
   bool is_of_rule_itself(std::uint32_t number) const noexcept;
@@ -375,7 +376,8 @@ class SpanTable::Lines {
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
   /// the publication.
-  /// @param place  set to the key's place, or nowhere (then it may still be in the annex), where it is `otherwise`
+  /// @param place  set to the key's place, or nowhere (then it may still be in the annex), where it is
+  /// `otherwise`
   std::uint32_t& ready_of(std::uint64_t key, std::uint32_t generation, std::uint32_t& otherwise,
                           Place& place) const noexcept {
     const std::size_t first = home(key, homes);

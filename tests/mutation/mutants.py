@@ -420,7 +420,7 @@ MUTANTS = [
     shared(
         "a table's lines never become more",
         "SpanTableMemory.AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDrain",
-        "if (homes_ < all_homes() && (in_annex_ > 0 || held() > well_filled))",
+        "if (homes_ < all_homes() && (in_annex_ > 0 || met > well_filled))",
         "if (homes_ > all_homes())",
     ),
     shared(
@@ -506,6 +506,25 @@ MUTANTS = [
         "key.lent > 0 ? parts_.grants[index]->take_lent(",
         "false ? parts_.grants[index]->take_lent(",
         file="lib/control/controller.cc",
+    ),
+    shared(
+        "a new key takes a heavy one's place while the table is hardly filled",
+        "SprayedTable.AHeavyKeyKeepsItsPlaceWhileATenthOfTheTableIsTaken",
+        "annex.free != nowhere || room.closed == nowhere)",
+        "room.closed == nowhere)",
+    ),
+    shared(
+        "whoever sprays keeps a table from getting more lines",
+        "SprayedTable.TheKeysThatStayAreFoundAtTheFirstLookWhoeverSprays",
+        "if (met > 0) provide_for(new_keys, met);",
+        "if (met > 0 && !names_short && !places_short) provide_for(new_keys, met);",
+    ),
+    plain_burst(
+        "what a burst is to take has been lent before it takes it",
+        "SeveralRulesInPlainBursts.AdmitNoMoreThanAnyLimitWhereverTheirKeysAreCounted",
+        "[&](std::size_t at) { table_->take_ready(column.places[at], column.weight); });",
+        "[&](std::size_t at) { table_->take_ready(column.places[at], column.weight), "
+        "lend(column.places[at], column.hashes[at], column.grant); });",
     ),
     worker(
         "a window's grants are written over before they have been seen",
@@ -822,8 +841,8 @@ MUTANTS = [
     shared(
         "the heavy keys are forgotten with the light ones",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
-        "return forget_light();",
-        "return clear();",
+        "    forget_light();\n  else",
+        "    clear();\n  else",
     ),
     shared(
         "heavy is who weighs much",

@@ -187,6 +187,48 @@ TEST_P(PlainBurst, AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone) {
 // Without a grant, and with one that ends within a burst.
 INSTANTIATE_TEST_SUITE_P(Limits, PlainBurst, testing::Values(50, 3200));
 
+// Of what a key has ready in its entry a part is lent to its grant, and several requests of a burst are the
+// key's.
+TEST(SeveralRulesInPlainBursts, AdmitNoMoreThanAnyLimitWhereverTheirKeysAreCounted) {
+  std::mt19937 random(11);
+  const auto pick = [&](auto... of) {
+    const std::uint64_t all[] = {static_cast<std::uint64_t>(of)...};
+    return all[random() % std::size(all)];
+  };
+  for (int run = 0; run < 30; ++run) {
+    const unsigned users = 1 + random() % 3;
+    const std::uint64_t limit = pick(131072, 150000, 200000, 250000, 300000);
+    const std::uint64_t weight = pick(1, 10, 50, 200, 1000);
+    const std::uint64_t other = pick(1, 1, 5, 50);
+    const std::uint64_t path_limit = pick(1000000, 10000000000);
+    const std::string kind = pick(0, 1) ? "\nalgorithm = \"fixed-window\"" : "";
+    std::string rules =
+        rule("user", "key = [\"header:x-user\"]\nweight = " + std::to_string(weight) + kind, limit) +
+        rule("path", "key = [\"path\"]\nweight = " + std::to_string(other) + kind, path_limit);
+    if (random() % 2) rules += rule("all", "", 100'000'000);
+    Node node(rules, true);
+    std::vector<std::uint64_t> of_user(users);
+    std::uint64_t of_path = 0;
+    for (int burst = 0; burst < 600; ++burst) {
+      std::vector<Bytes> frames;
+      std::vector<std::size_t> who;
+      const std::size_t count = random() % 3 ? burst_size : 1 + random() % burst_size;
+      for (std::size_t i = 0; i < count; ++i) {
+        who.push_back(random() % users);
+        frames.push_back(request_of("user-" + std::to_string(who.back())));
+      }
+      const std::uint32_t admitted = node.decide(frames);
+      for (std::size_t i = 0; i < frames.size(); ++i)
+        if (admitted >> i & 1) {
+          of_user[who[i]] += weight;
+          of_path += other;
+        }
+    }
+    for (const std::uint64_t count : of_user) ASSERT_LE(count, limit) << "run " << run << "\n" << rules;
+    ASSERT_LE(of_path, path_limit) << "run " << run << "\n" << rules;
+  }
+}
+
 TEST(OnePlainBurst, LeavesToOthersWhatItDoesNotAdmit) {
   Node node(rule("user", "key = [\"header:x-user\"]", plenty), true);
   const auto payload = [](const std::string& text) { return FrameBuilder().payload(text).build(); };

@@ -517,6 +517,54 @@ TEST(SprayedTable, AmongManyKeysOnceBeingFullMakesItTakeCareForLong) {
   EXPECT_NE(table.locate(heavy), nowhere);
 }
 
+// Lines are few where keys are few, so they fill long before the table does: the rest of it is there for who
+// comes.
+TEST(SprayedTable, AHeavyKeyKeepsItsPlaceWhileATenthOfTheTableIsTaken) {
+  std::mt19937_64 random(31);
+  SpanTable table(1'000'000, 1);
+  const std::vector<std::uint64_t> limits{1000};
+  std::vector<std::uint64_t> keys;
+  for (int i = 0; i < 10'000; ++i) keys.push_back(random() | 1);
+  constexpr std::size_t heavy = 100;
+  for (int span = 0; span < 3; ++span) {
+    for (std::size_t i = 0; i < keys.size(); ++i) admit(table, meet(table, keys[i]), i < heavy ? 900 : 1);
+    table.close(limits);
+  }
+  for (int i = 0; i < 100'000; ++i) ASSERT_NE(meet(table, random() | 1), nowhere);
+  int lost = 0;
+  for (std::size_t i = 0; i < heavy; ++i) {
+    const SpanTable::Place place = table.locate(keys[i]);
+    lost += place == nowhere || !table.holds(place, keys[i]);
+  }
+  EXPECT_EQ(lost, 0);
+}
+
+// Who sprays long names, or more keys than the table keeps, has it forget light keys at every drain.
+TEST(SprayedTable, TheKeysThatStayAreFoundAtTheFirstLookWhoeverSprays) {
+  for (const auto& [sprayed, length] : {std::pair{6'000, 1000}, std::pair{130'000, 4}}) {
+    std::mt19937_64 random(32);
+    SpanTable table(100'000, 1);
+    const std::vector<std::uint64_t> limits{1000};
+    std::vector<std::uint64_t> keys;
+    for (int i = 0; i < 10'000; ++i) keys.push_back(random() | 1);
+    for (int span = 0; span < 10; ++span) {
+      for (const std::uint64_t key : keys) admit(table, meet(table, key), 900);
+      for (int i = 0; i < sprayed; ++i)
+        meet(table, random() | 1, std::string(static_cast<std::size_t>(length), 'x'));
+      table.close(limits);
+    }
+    int at_last_look = 0;
+    for (const std::uint64_t key : keys) {
+      std::uint32_t nothing = 0;
+      SpanTable::Place place = 0;
+      const SpanTable::Place found = meet(table, key);
+      if (found == nowhere) continue;
+      if (&table.lines().ready_of(key, 1, nothing, place) == &nothing && place == nowhere) ++at_last_look;
+    }
+    EXPECT_EQ(at_last_look, 0) << sprayed << " keys of " << length << " bytes";
+  }
+}
+
 TEST(SprayedTable, KeysThatAreAllAlikeGiveWayToNewOnes) {
   std::mt19937_64 random(16);
   SpanTable table(64, 1);
