@@ -6,11 +6,10 @@
 ///
 /// The problem: a decision at the speed of memory may touch one cache line. So a line holds just what common
 /// decisions need, of seven keys: 32 bits of each key's hash, and what each may still be admitted without
-/// asking
-/// ("ready"); and for which publication that holds. To admit is to subtract; what has been admitted follows
-/// from what was drawn. (Hashes and credits lie in different halves, because a load that spans a store still
-/// under way waits for it.) Everything else a key needs lies in an entry of its own and is touched when a key
-/// is met for the first time in a span, has used up what was drawn, or is refused.
+/// asking ("ready"); and for which publication that holds. To admit is to subtract; what has been admitted
+/// follows from what was drawn. (Hashes and credits lie in different halves, because a load that spans a
+/// store still under way waits for it.) Everything else a key needs lies in an entry of its own and is
+/// touched when a key is met for the first time in a span, has used up what was drawn, or is refused.
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them

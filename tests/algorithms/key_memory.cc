@@ -5,11 +5,10 @@
 //
 // One line for each algorithm, of a million keys, in bytes per key: of each worker (its grants, where it has
 // some, and its two span tables) when all keys stay within their grants, or little is asked of them, and when
-// all are beyond, as the tables tell it; of the node's cells (three pools), of the ledger, of a sliding log's head, and of its log
-// for each request of the limit.
-// Then a line for each state that a worker's keys may be in, and number of them, in bytes per key and worker:
-// as they lie in memory (the process has grown by them), as the tables tell it, and as they may come to at
-// most (addresses reserved).
+// all are beyond, as the tables tell it; of the node's cells (three pools), of the ledger, of a sliding log's
+// head, and of its log for each request of the limit. Then a line for each state that a worker's keys may be
+// in, and number of them, in bytes per key and worker: as they lie in memory (the process has grown by them),
+// as the tables tell it, and as they may come to at most (addresses reserved).
 #include <unistd.h>
 
 #include <array>
