@@ -16,7 +16,7 @@ std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
 
 }  // namespace
 
-SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
+SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t at_first)
     : rule_lines_((rules + keys_per_line - 1) / keys_per_line),
       homes_(0),
       lines_(rule_lines_ + home_lines(keys, keys_per_line) + probed_lines - 1),
@@ -33,7 +33,7 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
   kept_.reserve(heavy_.capacity());
   grant_turns.reserve(rules);
   names_.take(sizeof(NameLength));
-  use_lines(homes_for(first_keys));
+  use_lines(homes_for(at_first));
 }
 
 void SpanTable::touch_pages() noexcept {

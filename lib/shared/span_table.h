@@ -13,10 +13,11 @@
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
-/// in that order. Lines are few at first. When their places are taken as far as is good for who looks for a
-/// key, the controller, after a drain, makes them more and puts the keys where they then belong; keys that
-/// come in such numbers that they find no place before that, go to the annex: the lines that are there for
-/// later. They are looked for there after all others, so their decisions cost more, until the drain.
+/// in that order. Lines may be few at first, though a node has all of them. When their places are taken as
+/// far as is good for who looks for a key, the controller, after a drain, makes them more and puts the keys
+/// where they then belong; keys that come in such numbers that they find no place before that, go to the
+/// annex: the lines that are there for later. They are looked for there after all others, so their decisions
+/// cost more, until the drain.
 ///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
 /// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
@@ -108,7 +109,8 @@ class alignas(64) SpanTable {
 
   /// Reserves addresses for all there will ever be.
   /// @param keys to hold
-  SpanTable(std::uint32_t keys, std::size_t rules);
+  /// @param at_first  keys that lines are there for from the beginning
+  SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t at_first = first_keys);
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
@@ -253,7 +255,7 @@ class alignas(64) SpanTable {
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
   // What is provided in any case: lines for so many keys, room for so many new ones, for names as they are.
-  static constexpr std::size_t first_keys = 4096;
+  static constexpr std::uint32_t first_keys = 4096;
   static constexpr std::size_t always_ahead = 2048;
   static constexpr std::size_t usual_name_bytes = 32;
   static constexpr std::uint32_t drain_ahead = 8;
