@@ -44,9 +44,7 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    .tables = [&]() -> std::span<SpanTable> {
                      tables_.reserve(options.workers * tables_per_worker);
                      for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
-                       // Lines for all of them at once: a controller that comes late with ten million
-                       // keys finds most in the annex else, and is late again because of that.
-                       tables_.emplace_back(config_.node.keys, config_.rules.size(), config_.node.keys);
+                       tables_.emplace_back(config_.node.keys, config_.rules.size());
                      return tables_;
                    }(),
                    .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {

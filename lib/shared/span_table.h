@@ -13,11 +13,8 @@
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
-/// in that order. Lines may be few at first, though a node has all of them. When their places are taken as
-/// far as is good for who looks for a key, the controller, after a drain, makes them more and puts the keys
-/// where they then belong; keys that come in such numbers that they find no place before that, go to the
-/// annex: the lines that are there for later. They are looked for there after all others, so their decisions
-/// cost more, until the drain.
+/// in that order. Lines are there for all keys from the beginning: were there to be more of them as keys
+/// come, a controller that is late would be later still because of that.
 ///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
 /// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
@@ -30,9 +27,8 @@
 /// drives out light ones only.
 /// A key is looked for in its home line and the few after it, as long as these are full; it goes into the
 /// first free place there, so insertion is bounded and moves nobody. A key that finds neither a free nor a
-/// closed place, nor one in the annex, has no entry, and the caller counts it under its rule's overflow; as
-/// where the kernel has no memory. Rules whose keys have no dimensions need no search: each has a place of
-/// its own.
+/// closed place has no entry, and the caller counts it under its rule's overflow; as where the kernel has no
+/// memory. Rules whose keys have no dimensions need no search: each has a place of its own.
 #pragma once
 
 #include <bit>
@@ -109,8 +105,7 @@ class alignas(64) SpanTable {
 
   /// Reserves addresses for all there will ever be.
   /// @param keys to hold
-  /// @param at_first  keys that lines are there for from the beginning
-  SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t at_first = first_keys);
+  SpanTable(std::uint32_t keys, std::size_t rules);
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
@@ -123,7 +118,7 @@ class alignas(64) SpanTable {
   /// further pages come with each drain. The worker, before it first counts here.
   void touch_pages() noexcept;
 
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&home_lines_[home(key, homes_)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
   /// Where the place's entry is, which prefetch_entry() needs to know.
   void prefetch_number(Place place) const noexcept { prefetch_to_read(&numbers_[place]); }
   void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
@@ -139,7 +134,7 @@ class alignas(64) SpanTable {
   Place locate(std::uint64_t key) const noexcept;
   /// Where the one key of a rule without dimensions is, once it is inserted.
   Place place_of_rule(RuleIndex rule) const noexcept {
-    return place_at(rule / keys_per_line, rule % keys_per_line);
+    return place_at(homes_ + probed_lines - 1 + rule / keys_per_line, rule % keys_per_line);
   }
   /// Whether the place is this key's. Touches the entry.
   bool holds(Place place, std::uint64_t key) const noexcept {
@@ -254,8 +249,7 @@ class alignas(64) SpanTable {
   static constexpr std::size_t probed_lines = 8;
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
-  // What is provided in any case: lines for so many keys, room for so many new ones, for names as they are.
-  static constexpr std::uint32_t first_keys = 4096;
+  // What is provided in any case: room for so many new keys, for names as they are.
   static constexpr std::size_t always_ahead = 2048;
   static constexpr std::size_t usual_name_bytes = 32;
   static constexpr std::uint32_t drain_ahead = 8;
@@ -276,11 +270,6 @@ class alignas(64) SpanTable {
   };
   static_assert(sizeof(Line) == 64);
   using OpenBits = std::uint64_t;
-  /// Where a key may go.
-  struct Room {
-    Place free = nowhere;
-    Place closed = nowhere;
-  };
   struct HeavyKey {
     std::uint64_t key;
     std::uint32_t name_offset;
@@ -307,34 +296,16 @@ class alignas(64) SpanTable {
   static Place place_at(std::size_t line, std::size_t lane) noexcept {
     return static_cast<Place>(line * lanes_per_line + lane);
   }
-  /// @param home  of the lines after the rules' own
-  Place place_at_home(std::size_t home, std::size_t lane) const noexcept {
-    return place_at(rule_lines_ + home, lane);
-  }
   std::uint32_t held() const noexcept { return entries_.used(); }
   /// Calls visit() with the number of each open entry, in order.
   template <typename Visitor>
   void for_each_open(Visitor&& visit) const;
   class OpenNumbers;
 
-  std::size_t all_homes() const noexcept { return lines_.size() - rule_lines_ - (probed_lines - 1); }
-  std::size_t homes_for(std::size_t keys) const noexcept;
-  /// Where the lines end that keys are looked for in first; after them the annex, unless there are all.
-  std::size_t lines_end() const noexcept { return rule_lines_ + homes_ + probed_lines - 1; }
-  std::size_t annex_homes() const noexcept { return lines_.size() - lines_end() - (probed_lines - 1); }
-  Place locate_in_annex(std::uint64_t key) const noexcept;
-  bool has_annex() const noexcept;
   bool has_room_for_entry() const noexcept { return entries_.has_room_for(1) && places_.has_room_for(1); }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
-  Room room_from(std::size_t first_line) const noexcept;
   Place place_for(std::uint64_t key) const noexcept;
-  void provide_for(std::size_t new_keys, std::size_t met) noexcept;
-  void close_open() noexcept;
-  void spread(std::size_t homes) noexcept;
-  void use_lines(std::size_t homes) noexcept;
-  bool is_of_rule_itself(std::uint32_t number) const noexcept;
-  void forget(std::uint32_t number) noexcept;
-  void clear_lines() noexcept;
+  void provide_for(std::size_t new_keys) noexcept;
   void forget_counts() noexcept;
   // In drains, by the number: what the place says of it would be one more line to wait for.
   std::uint32_t credit_of(std::uint32_t number) const noexcept {
@@ -343,26 +314,21 @@ class alignas(64) SpanTable {
   unsigned heaviness_of(std::uint32_t number, std::span<const std::uint64_t> limits) const noexcept;
   void mark_heaviest(std::span<const std::uint64_t> limits) noexcept;
   void mark_heavy(std::uint32_t number) noexcept;
-  void set_heavy(Place place) noexcept { line_of(place).heavy |= static_cast<std::uint8_t>(bit(place)); }
   void forget_light() noexcept;
   void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
   void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   CountedKey counted(std::uint32_t number) const noexcept;
-  bool is_in_annex(Place place) const noexcept { return place / lanes_per_line >= lines_end(); }
-  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line < rule_lines_; }
+  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= homes_ + probed_lines - 1; }
   std::uint32_t keep_name(std::uint32_t offset) noexcept;
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
-  std::size_t rule_lines_;
-  std::size_t homes_;                    // in use
-  FillingArray<Line> lines_;             // the rules' own, those in use, the annex
-  Line* home_lines_;                     // the first after the rules' own
-  FillingArray<std::uint32_t> numbers_;  // of entries, by place
+  std::size_t homes_;
+  HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end; and the rules' own
+  HugeArray<std::uint32_t> numbers_;  // of entries, by place
   FillingArray<SpanEntry> entries_;
   FillingArray<Place> places_;  // by number of their entry
   HugeArray<OpenBits> open_;    // a bit for each entry
   std::uint32_t opened_ = 0;
-  std::uint32_t in_annex_ = 0;        // keys
   std::uint32_t held_before_ = 0;     // at the last drain
   unsigned wary_ = 0;                 // drains to come in which keys are weighed
   std::vector<std::uint32_t> heavy_;  // entries' numbers
@@ -377,8 +343,7 @@ class SpanTable::Lines {
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
   /// the publication.
-  /// @param place  set to the key's place, or nowhere (then it may still be in the annex), where it is
-  /// `otherwise`
+  /// @param place  set to the key's place, or nowhere, where it is `otherwise`
   std::uint32_t& ready_of(std::uint64_t key, std::uint32_t generation, std::uint32_t& otherwise,
                           Place& place) const noexcept {
     const std::size_t first = home(key, homes);
@@ -393,7 +358,7 @@ class SpanTable::Lines {
         lanes = Lanes::with(&lines[++line], tag_of(key));
       }
     if (lines[line].generation != generation) [[unlikely]] {
-      place = table.place_at_home(line, lanes.first());
+      place = place_at(line, lanes.first());
       return otherwise;
     }
     return lanes.first_of(lines[line].ready);
@@ -401,7 +366,7 @@ class SpanTable::Lines {
   /// The same where the place is known, if it is the key's.
   std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,
                           std::uint32_t& otherwise) const noexcept {
-    Line& line = (lines - table.rule_lines_)[place / lanes_per_line];
+    Line& line = lines[place / lanes_per_line];
     const bool holds = line.tags[lane_of(place)] == tag_of(key) && line.generation == generation;
     return holds ? line.ready[lane_of(place)] : otherwise;
   }
@@ -414,31 +379,27 @@ class SpanTable::Lines {
   }
   /// Whose it is. @param ready  of a place
   Place place_of(const std::uint32_t& ready) const noexcept {
-    const Line* const all = lines - table.rule_lines_;
     const auto line = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&ready) -
-                                               reinterpret_cast<const std::byte*>(all)) /
+                                               reinterpret_cast<const std::byte*>(lines)) /
                       sizeof(Line);
-    return place_at(line, static_cast<std::size_t>(&ready - all[line].ready));
+    return place_at(line, static_cast<std::size_t>(&ready - lines[line].ready));
   }
 
  private:
   friend class SpanTable;
-  explicit Lines(const SpanTable& of) noexcept : lines(of.home_lines_), homes(of.homes_), table(of) {}
+  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
 
   Line* lines;
   std::size_t homes;
-  const SpanTable& table;
 };
 
-inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(*this); }
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_); }
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
-  for (std::size_t line = rule_lines_ + home(key, homes_), last = line + probed_lines - 1;; ++line) {
+  for (std::size_t line = home(key, homes_), last = line + probed_lines - 1;; ++line) {
     if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none_of_seven())
       return place_at(line, lanes.first());
-    if (!is_full(lines_[line])) return nowhere;
-    if (line == last) [[unlikely]]
-      return in_annex_ == 0 ? nowhere : locate_in_annex(key);
+    if (!is_full(lines_[line]) || line == last) return nowhere;
   }
 }
 

@@ -418,22 +418,10 @@ MUTANTS = [
         file="lib/shared/grant_table.cc",
     ),
     shared(
-        "a table's lines never become more",
-        "SpanTableMemory.AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDrain",
-        "if (homes_ < all_homes() && (in_annex_ > 0 || met > well_filled))",
-        "if (homes_ > all_homes())",
-    ),
-    shared(
-        "a heavy key is taken for a light one where lines have become more",
-        "SpanTableMemory.AHeavyKeyKeepsItsPlaceWhenLinesBecomeMore",
-        "for (const std::uint32_t number : heavy_) set_heavy(places_[number]);",
-        "",
-    ),
-    shared(
         "where the kernel has no memory a new key finds no place, not even a closed one",
         "SpanTableMemory.WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItHasSome",
-        "return room.free != nowhere && has_room_for_entry() ? room.free : room.closed;",
-        "return !has_room_for_entry() ? nowhere : room.free != nowhere ? room.free : room.closed;",
+        "return has_room_for_entry() ? place_at(at, taken) : closed;",
+        "return has_room_for_entry() ? place_at(at, taken) : nowhere;",
     ),
     worker(
         "a grant goes on beside the credit that was made of it",
@@ -506,18 +494,6 @@ MUTANTS = [
         "key.lent > 0 ? parts_.grants[index]->take_lent(",
         "false ? parts_.grants[index]->take_lent(",
         file="lib/control/controller.cc",
-    ),
-    shared(
-        "a new key takes a heavy one's place while the table is hardly filled",
-        "SprayedTable.AHeavyKeyKeepsItsPlaceWhileATenthOfTheTableIsTaken",
-        "annex.free != nowhere || room.closed == nowhere)",
-        "room.closed == nowhere)",
-    ),
-    shared(
-        "whoever sprays keeps a table from getting more lines",
-        "SprayedTable.TheKeysThatStayAreFoundAtTheFirstLookWhoeverSprays",
-        "if (met > 0) provide_for(new_keys, met);",
-        "if (met > 0 && !names_short && !places_short) provide_for(new_keys, met);",
     ),
     plain_burst(
         "what a burst is to take has been lent before it takes it",
@@ -835,14 +811,14 @@ MUTANTS = [
     shared(
         "a new key takes a heavy one's place",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
-        "~(free | lines_[line].open | lines_[line].heavy)",
-        "~(free | lines_[line].open)",
+        "~(line.open | line.heavy)",
+        "~line.open",
     ),
     shared(
         "the heavy keys are forgotten with the light ones",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
-        "    forget_light();\n  else",
-        "    clear();\n  else",
+        "return forget_light();",
+        "return clear();",
     ),
     shared(
         "heavy is who weighs much",

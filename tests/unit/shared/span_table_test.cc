@@ -261,13 +261,15 @@ TEST(SpanTable, RoomForNamesIsProvidedSpanAfterSpan) {
 
 // Memory follows what is used.
 
-TEST(SpanTableMemory, IsLittleUntilKeysComeAndThenFollowsThem) {
+TEST(SpanTableMemory, IsThatOfTheLinesUntilKeysComeAndThenFollowsThem) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   std::mt19937_64 random(21);
   constexpr std::uint32_t keys = 1'000'000;
   SpanTable table(keys, 1);
   table.touch_pages();
-  EXPECT_LE(table.memory(), keys);
+  // A place in the lines, of which there are more than keys, with its number.
+  const std::size_t at_first = table.memory();
+  EXPECT_LE(at_first, std::size_t{24} * keys);
   std::vector<std::uint64_t> met;
   for (int span = 0; span < 20; ++span) {
     for (int i = 0; i < 5000; ++i) {
@@ -276,14 +278,14 @@ TEST(SpanTableMemory, IsLittleUntilKeysComeAndThenFollowsThem) {
     }
     table.close();
   }
-  // Entry, name, number and place in the lines: 111 bytes of each, and what is ready for those to come.
-  EXPECT_LE(table.memory(), std::size_t{150} * met.size());
+  // Entry, name and place: 64 bytes of each, and what is ready for those to come.
+  EXPECT_LE(table.memory() - at_first, std::size_t{120} * met.size());
   std::size_t kept = 0;
   for (const std::uint64_t key : met) kept += table.locate(key) != nowhere;
   EXPECT_GE(kept, met.size() / 100 * 99);
 }
 
-TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDrain) {
+TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndAreThereInTheNextSpan) {
   std::mt19937_64 random(22);
   for (const std::uint32_t keys : {10'000U, 100'000U, 300'000U}) {
     SpanTable table(keys, 2);
@@ -299,7 +301,7 @@ TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDra
     }
     table.open(own);
     admit(table, own, 9);
-    // Were they all in their lines at once, one in 100,000 would find these full.
+    // One in 100,000 finds its lines full.
     const auto expect_nearly_all = [&] {
       std::uint64_t admitted = 9;
       std::uint32_t missing = 0;
@@ -338,7 +340,7 @@ TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndTheirLinesAtTheDra
   }
 }
 
-TEST(SpanTableMemory, MoreLinesSpanAfterSpanLoseNoCount) {
+TEST(SpanTableMemory, MoreKeysSpanAfterSpanLoseNoCount) {
   std::mt19937_64 random(24);
   constexpr std::uint32_t keys = 200'000;
   SpanTable table(keys, 1);
@@ -366,23 +368,6 @@ TEST(SpanTableMemory, MoreLinesSpanAfterSpanLoseNoCount) {
     EXPECT_EQ(table.size(), expected.size());
     table.close();
   }
-}
-
-TEST(SpanTableMemory, AHeavyKeyKeepsItsPlaceWhenLinesBecomeMore) {
-  std::mt19937_64 random(27);
-  SpanTable table(50'000, 1);
-  table.touch_pages();
-  const std::uint64_t heavy = random() | 1;
-  admit(table, meet(table, heavy, "heavy"), 1000);
-  // As many as make more lines, and no more than are weighed in any case.
-  for (int i = 1; i < 4096; ++i) admit(table, meet(table, random() | 1, ""), 1);
-  const std::size_t before = table.memory();
-  table.close();
-  EXPECT_GT(table.memory(), before);
-  for (int i = 0; i < 200'000; ++i) meet(table, random() | 1, "");
-  ASSERT_NE(table.locate(heavy), nowhere);
-  EXPECT_TRUE(table.holds(table.locate(heavy), heavy));
-  EXPECT_EQ(text(table.name(table.locate(heavy))), "heavy");
 }
 
 TEST(SpanTableMemory, IsUsedAgainOnceKeysAreForgotten) {
@@ -421,7 +406,8 @@ TEST(SpanTableMemory, WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItH
       admit(table, place, 1);
       ++held;
     }
-  EXPECT_GT(held, there / 2);
+  // One in eleven lines has a closed key that a new one of that line can take the place of.
+  EXPECT_GT(held, there / 8);
   EXPECT_LE(held, there);
   std::uint64_t admitted = 0;
   table.for_each([&](const CountedKey& counted) { admitted += counted.admitted; });
@@ -517,8 +503,6 @@ TEST(SprayedTable, AmongManyKeysOnceBeingFullMakesItTakeCareForLong) {
   EXPECT_NE(table.locate(heavy), nowhere);
 }
 
-// Lines are few where keys are few, so they fill long before the table does: the rest of it is there for who
-// comes.
 TEST(SprayedTable, AHeavyKeyKeepsItsPlaceWhileATenthOfTheTableIsTaken) {
   std::mt19937_64 random(31);
   SpanTable table(1'000'000, 1);
