@@ -68,6 +68,7 @@ class RedisCluster {
  private:
   std::string view(std::size_t index);
   bool all_know(unsigned slot, std::size_t owner);
+  std::uint64_t messages_in_flight();
 
   std::vector<std::unique_ptr<RedisServer>> nodes_;
   std::vector<std::string> ids_;
