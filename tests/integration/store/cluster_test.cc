@@ -128,6 +128,7 @@ TEST(Cluster, ReshardingUnderLoadLosesAndDoublesNothing) {
       }
     }
     cluster.end_move(slot, to);
+    ASSERT_FALSE(HasFailure());
   }
   ASSERT_TRUE(load.finish());
   const StoredCounters stored(cluster.master_clients());
@@ -273,6 +274,7 @@ TEST(Cluster, ReshardingOverANetworkThatFailsLosesAndDoublesNothing) {
       const unsigned slot =
           cluster.slot_of(partition_tag(static_cast<std::uint32_t>(random() % store_partitions)));
       cluster.move(slot, random() % RedisCluster::masters);
+      ASSERT_FALSE(HasFailure());
       // A connection that has outlived its faults makes room for the next.
       if (random() % 10 == 0) cluster.node(random() % cluster.size()).kill_clients();
     }

@@ -264,7 +264,7 @@ std::string RedisCluster::view(std::size_t index) {
 }
 
 bool RedisCluster::wait_until_well() {
-  return wait_until("the cluster to be well", [&] {
+  const bool well = wait_until("the cluster to be well", [&] {
     std::string agreed;
     for (std::size_t i = 0; i < size(); ++i) {
       if (!up_[i]) continue;
@@ -276,6 +276,9 @@ bool RedisCluster::wait_until_well() {
     }
     return true;
   });
+  for (std::size_t i = 0; !well && i < size(); ++i)
+    if (up_[i]) ADD_FAILURE() << "as node " << i << " sees it:\n" << view(i);
+  return well;
 }
 
 void RedisCluster::announce(std::size_t index, std::uint16_t port) {
