@@ -124,7 +124,7 @@ class KeysAtHand : public Node {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
       if (!dense_) worker().prefetch(keys.subspan(from + few, few));
-      worker().admit_keys(keys.subspan(from, few), monotonic_now(), verdicts_);
+      worker().admit_keys(keys.subspan(from, few), verdicts_);
       worker().quiescent();
     });
     count(some);

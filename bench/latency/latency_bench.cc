@@ -107,7 +107,7 @@ class Loop {
   void step() noexcept {
     const std::size_t next = (at_ + burst) % sequence_length;
     worker_.prefetch(std::span(keys_).subspan(next, burst));
-    worker_.admit_keys(std::span(keys_).subspan(at_, burst), monotonic_now(), verdicts_);
+    worker_.admit_keys(std::span(keys_).subspan(at_, burst), verdicts_);
     worker_.quiescent();
     for (const Verdict verdict : verdicts_) admitted_ += verdict == Verdict::admit;
     decided_ += burst;

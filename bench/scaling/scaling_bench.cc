@@ -102,7 +102,7 @@ class Weir final : public Decider {
     for (std::size_t at = start_of(index); !stop.load(std::memory_order_relaxed);) {
       const std::size_t next = (at + burst) % sequence_length;
       worker.prefetch(std::span(keys_).subspan(next, burst));
-      worker.admit_keys(std::span(keys_).subspan(at, burst), monotonic_now(), verdicts);
+      worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts);
       worker.quiescent();
       at = next;
       done.add(burst);

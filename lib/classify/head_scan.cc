@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "classify/head_scan.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <array>
 
 namespace weir {
@@ -23,35 +19,6 @@ PathShape portable_path_shape(const char* data, std::size_t size) noexcept {
     previous = c;
   }
   return shape;
-}
-
-#if defined(__x86_64__)
-// Where it is missing, the same bytes are another instruction with another result; clang 14 cannot ask for it
-// by name.
-bool has_lzcnt() noexcept {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
-}
-#endif
-
-using Available = std::array<bool, 4>;  // by InstructionSet
-
-Available find_available() noexcept {
-  Available available{true, false, false, false};
-#if defined(__x86_64__)
-  // Asked for by constructors of objects that may be global: nothing else has initialised it by then for
-  // certain.
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") && has_lzcnt();
-  available = {true, true, avx2,
-               avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512vl")};
-#endif
-  return available;
 }
 
 /// No host is plain: normalise_host() goes through its bytes itself.
@@ -77,20 +44,6 @@ constexpr std::array<std::uint32_t, 128> make_byte_four_times() noexcept {
 }  // namespace
 
 constinit const std::array<std::uint32_t, 128> byte_four_times = make_byte_four_times();
-
-bool has_instruction_set(InstructionSet set) noexcept {
-  // Found out once, at the first question: asking the processor traps into the hypervisor, where there is
-  // one.
-  static const Available available = find_available();
-  return available[static_cast<std::size_t>(set)];
-}
-
-InstructionSet best_instruction_set() noexcept {
-  for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::sse2}) {
-    if (has_instruction_set(set)) return set;
-  }
-  return InstructionSet::portable;
-}
 
 const Scans& scans_of(InstructionSet set) noexcept {
 #if defined(__x86_64__)

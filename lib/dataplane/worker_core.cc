@@ -323,8 +323,7 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
   return count;
 }
 
-void WorkerCore::admit_keys(std::span<const Key> keys, MonotonicTime now,
-                            std::span<Verdict> verdicts) noexcept {
+void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts) noexcept {
   catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
@@ -357,7 +356,7 @@ struct WorkerCore::Run {
 /// are left.
 enum class WorkerCore::Stage : std::uint8_t { first, second };
 
-void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
+void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now,
                                      std::span<Verdict> verdicts) noexcept {
   std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   if (keys.empty()) return;
@@ -371,7 +370,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, MonotonicTime no
 }
 
 // Keys of several rules, or weights, in any order: of each rule together, so that they are as many as can be.
-void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, MonotonicTime now,
+void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                     std::span<Verdict> verdicts) noexcept {
   std::array<std::uint8_t, burst_size> others;
   std::iota(others.begin(), others.end(), std::uint8_t{0});
@@ -398,9 +397,9 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, MonotonicTime now
   }
 }
 
-void WorkerCore::finish(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
   if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
-  if (run.left > 0) look_closely(run, now, verdicts);
+  if (run.left > 0) look_closely(run, now(), verdicts);
 }
 
 template <WorkerCore::Stage stage>
@@ -422,6 +421,17 @@ void WorkerCore::admit_run(Run& run) noexcept {
   }
 }
 
+/// The hashes of the keys that a stage looks at. @param room  for those of keys that lie here and there
+template <WorkerCore::Stage stage>
+Hashes WorkerCore::hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept {
+  if constexpr (stage == Stage::first) {
+    return {reinterpret_cast<const std::byte*>(&run.keys[0].hash_), sizeof(Key), run.count};
+  } else {
+    for (std::size_t i = 0; i < run.left; ++i) room[i] = run.keys[run.at[i]].hash_;
+    return {reinterpret_cast<const std::byte*>(room.data()), sizeof room[0], run.left};
+  }
+}
+
 // First all keys are found, then used, one after the other. A key may come twice, so what is stored of one
 // must be known before the next is read; and a processor that waits for that shall not wait for a search.
 template <WorkerCore::Stage stage>
@@ -432,30 +442,28 @@ void WorkerCore::use_grants(Run& run) noexcept {
   const Key* const keys = run.keys.data();
   const std::size_t count = stage == Stage::first ? run.count : run.left;
   const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
-  GrantTable::Lines::Half used_up = lines.used_up(window);
-  std::array<GrantTable::Lines::Half*, burst_size> halves;
-  const auto find = [&](auto may_use) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const Key& key = keys[at(i)];
-      halves[i] = may_use(key) ? &lines.half_of(key.hash_, window, used_up) : &used_up;
-    }
-  };
+  GrantTable::Lines::Half nothing[2] = {lines.used_up(window), lines.used_up(window)};
+  auto* const used_up = reinterpret_cast<std::byte*>(nothing);
+  std::array<std::uint64_t, burst_size> hashes;
+  std::array<std::byte*, burst_size> halves;
+  lines.find(hashes_of<stage>(run, hashes), used_up, halves.data());
   const auto use = [&](auto weight_of) {
     std::size_t left = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(i)]));
       run.at[left] = static_cast<std::uint8_t>(at(i));
-      left += !lines.use(*halves[i], weight, most, window);
+      auto& half = reinterpret_cast<GrantTable::Lines::Half*>(halves[i])[window.half];
+      left += !lines.use(half, weight, most, window);
     }
     run.left = left;
   };
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   const auto usable = [most](std::uint64_t weight) { return weight - 1 < most; };
   if (const std::uint64_t each = run.weight_of_each; usable(each) && !any_ungranted_) {
-    find([](const Key&) { return true; });
     use([each](const Key&) { return each; });
   } else {
-    find([&](const Key& key) { return usable(run.weight(key)) && !is_ungranted(key.hash_); });
+    for (std::size_t i = 0; i < count; ++i)
+      if (!usable(run.weight(keys[at(i)])) || is_ungranted(keys[at(i)].hash_)) halves[i] = used_up;
     use([&](const Key& key) { return usable(run.weight(key)) ? run.weight(key) : 0; });
   }
   if (run.left < count) table_->counted_beside = true;
@@ -471,17 +479,19 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
   const std::size_t count = stage == Stage::first ? run.count : run.left;
   const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
   std::uint32_t nothing = 0;
-  std::array<std::uint32_t*, burst_size> ready;
-  for (std::size_t i = 0; i < count; ++i)
-    ready[i] = &lines.ready_of(keys[at(i)].hash_, generation, nothing, run.place[at(i)]);
+  std::array<std::uint64_t, burst_size> hashes;
+  std::array<std::byte*, burst_size> words;
+  lines.find(hashes_of<stage>(run, hashes), generation, nothing, words.data(),
+             [&](std::size_t i) -> SpanTable::Place& { return run.place[at(i)]; });
   const auto take = [&](auto weight_of) {
     std::size_t left = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if (lines.take(*ready[i], weight_of(keys[at(i)]))) [[likely]] {
-        if constexpr (stage == Stage::second) lend(lines.place_of(*ready[i]), keys[at(i)].hash_, grant);
+      auto& ready = *reinterpret_cast<std::uint32_t*>(words[i]);
+      if (lines.take(ready, weight_of(keys[at(i)]))) [[likely]] {
+        if constexpr (stage == Stage::second) lend(lines.place_of(ready), keys[at(i)].hash_, grant);
         continue;
       }
-      if (ready[i] != &nothing) run.place[at(i)] = lines.place_of(*ready[i]);
+      if (&ready != &nothing) run.place[at(i)] = lines.place_of(ready);
       run.at[left++] = static_cast<std::uint8_t>(at(i));
     }
     run.left = left;

@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/key_hash.h"
@@ -54,6 +55,23 @@ struct DataPlane {
   HashKey hash_key;
 };
 
+/// When a burst is decided. Asked for only where something depends on it: who reads a clock for that, reads
+/// it then.
+class BurstTime {
+ public:
+  // Both implicit: a time, or how it is found out.
+  BurstTime(MonotonicTime now) noexcept : now_(now) {}
+  BurstTime(MonotonicTime (*read)() noexcept) noexcept : read_(read) {}
+  MonotonicTime operator()() noexcept {
+    if (read_ != nullptr) now_ = std::exchange(read_, nullptr)();
+    return now_;
+  }
+
+ private:
+  MonotonicTime (*read_)() noexcept = nullptr;
+  MonotonicTime now_{};
+};
+
 /// One thread at a time. See weir/throttle.h Worker for the contract of the public part. Shares no cache line
 /// with whatever else is on the heap.
 class alignas(64) WorkerCore {
@@ -72,7 +90,7 @@ class alignas(64) WorkerCore {
   std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   void prefetch_keys(std::span<const Key> keys) const noexcept;
-  void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts) noexcept;
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
@@ -191,10 +209,11 @@ class alignas(64) WorkerCore {
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
-  void admit_keys_of_burst(std::span<const Key> keys, MonotonicTime now,
-                           std::span<Verdict> verdicts) noexcept;
-  void admit_keys_by_rule(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
-  void finish(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  template <Stage stage>
+  static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;
   template <Stage stage>
   void admit_run(Run& run) noexcept;
   template <Stage stage>

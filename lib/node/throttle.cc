@@ -40,6 +40,9 @@ void Worker::prefetch(std::span<const Key> keys) const noexcept { core_->prefetc
 void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
   core_->admit_keys(keys, now, verdicts);
 }
+void Worker::admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts) noexcept {
+  core_->admit_keys(keys, monotonic_now, verdicts);
+}
 std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames) noexcept {
   return core_->admit_plain(frames);
 }

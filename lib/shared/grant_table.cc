@@ -23,8 +23,9 @@ std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept
       std::min<std::uint64_t>(allowance / (64 * std::uint64_t{workers}), GrantTable::most));
 }
 
-GrantTable::GrantTable(std::uint32_t keys)
+GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)
     : homes_(home_lines(keys, keys_per_line)),
+      find_at_home_(lane_search_of(set).find),
       lines_(homes_ + probed_lines - 1),
       holders_(lines_.size() * keys_per_line),
       labels_(holders_.size()),
@@ -57,7 +58,7 @@ void GrantTable::provide_for_names() noexcept {
 
 GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
                                      std::span<const std::byte> name) noexcept {
-  for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line)
+  for (std::size_t line = home_of(key, homes_), last = line + probed_lines; line < last; ++line)
     if (!is_full(lines_[line])) return insert_into(line, key, rule, name);
   return nowhere;
 }
@@ -105,7 +106,7 @@ void GrantTable::note_held(std::size_t line) noexcept {
 
 std::uint32_t GrantTable::take_lent(std::uint64_t key, std::uint32_t lent,
                                     const GrantWindow& window) noexcept {
-  for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line) {
+  for (std::size_t line = home_of(key, homes_), last = line + probed_lines; line < last; ++line) {
     for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
       // The worker lent to it before it handed over the span, so it is there: relaxed.
       if (lines_[line].tags[lane].load(std::memory_order_relaxed) != tag_of(key)) continue;
@@ -160,7 +161,7 @@ void GrantTable::empty_line(std::size_t at, std::span<const std::uint32_t> turns
 }
 
 void GrantTable::settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept {
-  std::size_t at = home(std::uint64_t{key.holder.key_high} << 32 | key.tag, homes_);
+  std::size_t at = home_of(std::uint64_t{key.holder.key_high} << 32 | key.tag, homes_);
   while (at < last && is_full(lines_[at])) ++at;
   const std::size_t lane = free_lane(lines_[at]);
   const std::size_t index = at * keys_per_line + lane;

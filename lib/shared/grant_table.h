@@ -58,6 +58,7 @@
 #include "base/prefetch.h"
 #include "shared/filling_array.h"
 #include "shared/key_filter.h"
+#include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"
 
@@ -104,14 +105,14 @@ class alignas(64) GrantTable {
 
   /// Reserves all there will ever be.
   /// @param keys  to hold; 0: there are no grants
-  explicit GrantTable(std::uint32_t keys);
+  explicit GrantTable(std::uint32_t keys, InstructionSet set = best_instruction_set());
 
   // The worker:
 
   /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used; of
   /// names, that of the first keys'.
   void touch_pages() noexcept;
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes_)]); }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.
@@ -131,7 +132,7 @@ class alignas(64) GrantTable {
   /// @param name_of  called for the name where there is room
   template <typename NameOf>
   Place locate_or_insert(std::uint64_t key, RuleIndex rule, NameOf&& name_of) noexcept {
-    for (std::size_t line = home(key, homes_), last = line + probed_lines; line < last; ++line) {
+    for (std::size_t line = home_of(key, homes_), last = line + probed_lines; line < last; ++line) {
       if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none())
         return place_at(line, lanes.first());
       if (!is_full(lines_[line])) return insert_into(line, key, rule, name_of());
@@ -182,7 +183,7 @@ class alignas(64) GrantTable {
   std::uint32_t take_lent(std::uint64_t key, std::uint32_t lent, const GrantWindow& window) noexcept;
   /// Has what that reads brought near.
   void prefetch_lent(std::uint64_t key) const noexcept {
-    const std::size_t line = home(key, homes_);
+    const std::size_t line = home_of(key, homes_);
     prefetch_to_read(&lines_[line]);
     prefetch_to_write(&seen_[line * keys_per_line]);
   }
@@ -227,7 +228,7 @@ class alignas(64) GrantTable {
     std::atomic<std::uint32_t> tags[keys_per_line];  ///< 0: free
     std::atomic<std::uint16_t> used[keys_per_line][2];
   };
-  static_assert(sizeof(Line) == 64);
+  static_assert(sizeof(Line) == HomeLines::line_bytes && offsetof(Line, used) == HomeLines::words_at);
   /// Written once, before the tag.
   struct Holder {
     std::uint32_t key_high;
@@ -261,9 +262,6 @@ class alignas(64) GrantTable {
   };
 
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
-  static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
-    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
-  }
   /// What a half says of the window: nothing used where it is of another one.
   static std::uint32_t used_in(std::uint32_t half, const GrantWindow& window) noexcept {
     const std::uint32_t used = half ^ window.stamp;
@@ -326,6 +324,7 @@ class alignas(64) GrantTable {
   void settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept;
 
   std::size_t homes_;
+  FindAtHome find_at_home_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
   HugeArray<Holder> holders_;
   HugeArray<Label> labels_;
@@ -340,7 +339,7 @@ class alignas(64) GrantTable {
 
 class GrantTable::Lines {
  public:
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home_of(key, homes)]); }
   /// As GrantTable::locate().
   Place locate(std::uint64_t key) const noexcept {
     const Found found = find(key);
@@ -348,6 +347,16 @@ class GrantTable::Lines {
   }
   /// What has been used of a key in a window, as it lies in its lane.
   using Half = std::atomic<std::uint16_t>;
+  /// Where the halves of a burst's keys are; `otherwise` where one has no place.
+  void find(const Hashes& keys, std::byte* otherwise, std::byte** halves) const noexcept {
+    for (std::uint32_t missing = find_at_home(at_home, keys, halves); missing != 0; missing &= missing - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(missing));
+      const Found found = find(keys[i]);
+      halves[i] = found.lanes.none()
+                      ? otherwise
+                      : reinterpret_cast<std::byte*>(&lines[found.line].used[found.lanes.first()]);
+    }
+  }
   /// The key's, or `otherwise`: it has no place.
   Half& half_of(std::uint64_t key, const GrantWindow& window, Half& otherwise) const noexcept {
     const Found found = find(key);
@@ -373,13 +382,14 @@ class GrantTable::Lines {
 
  private:
   friend class GrantTable;
-  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+  Lines(Line* all, std::size_t count, FindAtHome search) noexcept
+      : lines(all), homes(count), at_home{reinterpret_cast<std::byte*>(all), count}, find_at_home(search) {}
   struct Found {
     std::size_t line;
     Lanes lanes;  // none: nowhere
   };
   Found find(std::uint64_t key) const noexcept {
-    std::size_t line = home(key, homes);
+    std::size_t line = home_of(key, homes);
     Lanes lanes = Lanes::with(&lines[line], tag_of(key));
     for (const std::size_t last = line + probed_lines - 1; lanes.none();) [[unlikely]] {
         if (!is_full(lines[line]) || line == last) break;
@@ -390,10 +400,12 @@ class GrantTable::Lines {
 
   Line* lines;
   std::size_t homes;
+  HomeLines at_home;
+  FindAtHome find_at_home;
 };
 
 inline GrantTable::Lines GrantTable::lines() const noexcept {
-  return Lines(const_cast<Line*>(lines_.data()), homes_);
+  return Lines(const_cast<Line*>(lines_.data()), homes_, find_at_home_);
 }
 
 inline GrantTable::Place GrantTable::locate(std::uint64_t key) const noexcept { return lines().locate(key); }

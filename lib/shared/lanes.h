@@ -43,7 +43,11 @@ class Lanes {
 #endif
   }
 
+  static Lanes of_none() noexcept { return Lanes(0); }
+
   bool none() const noexcept { return bits_ == 0; }
+  /// Those among the first seven.
+  Lanes of_seven() const noexcept { return Lanes(bits_ & 0x3fff); }
   /// Whether there is none among the first seven.
   bool none_of_seven() const noexcept { return (bits_ & 0x3fff) == 0; }
   /// @pre !none()

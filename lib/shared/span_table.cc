@@ -16,8 +16,9 @@ std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
 
 }  // namespace
 
-SpanTable::SpanTable(std::uint32_t keys, std::size_t rules)
+SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
     : homes_(home_lines(keys, keys_per_line)),
+      find_at_home_(lane_search_of(set).find_of_generation),
       lines_(homes_ + probed_lines - 1 + (rules + keys_per_line - 1) / keys_per_line),
       numbers_(lines_.size() * lanes_per_line),
       entries_(lines_.size() * keys_per_line),
@@ -52,7 +53,7 @@ bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
 // In the home line and the few after it, the first free place; or else a closed key's.
 SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
   Place closed = nowhere;
-  for (std::size_t at = home(key, homes_), last = at + probed_lines; at < last; ++at) {
+  for (std::size_t at = home_of(key, homes_), last = at + probed_lines; at < last; ++at) {
     const Line& line = lines_[at];
     std::size_t taken = 0;
     while (taken < keys_per_line && line.tags[taken] != 0) ++taken;

@@ -43,6 +43,7 @@
 #include "base/prefetch.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_array.h"
+#include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"
 #include "weir/time.h"
@@ -105,7 +106,7 @@ class alignas(64) SpanTable {
 
   /// Reserves addresses for all there will ever be.
   /// @param keys to hold
-  SpanTable(std::uint32_t keys, std::size_t rules);
+  SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set = best_instruction_set());
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
@@ -118,7 +119,7 @@ class alignas(64) SpanTable {
   /// further pages come with each drain. The worker, before it first counts here.
   void touch_pages() noexcept;
 
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home(key, homes_)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes_)]); }
   /// Where the place's entry is, which prefetch_entry() needs to know.
   void prefetch_number(Place place) const noexcept { prefetch_to_read(&numbers_[place]); }
   void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
@@ -268,7 +269,8 @@ class alignas(64) SpanTable {
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
   };
-  static_assert(sizeof(Line) == 64);
+  static_assert(sizeof(Line) == HomeLines::line_bytes && offsetof(Line, ready) == HomeLines::words_at &&
+                offsetof(Line, generation) == HomeLines::words_at - sizeof(std::uint32_t));
   using OpenBits = std::uint64_t;
   struct HeavyKey {
     std::uint64_t key;
@@ -278,10 +280,6 @@ class alignas(64) SpanTable {
   };
   using NameLength = std::uint16_t;
 
-  /// Hashes are as good at the top as at the bottom, so any number of lines will do.
-  static std::size_t home(std::uint64_t key, std::size_t homes) noexcept {
-    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes >> 64);
-  }
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
   /// A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   static bool is_ready(std::uint32_t ready, std::uint64_t weight) noexcept { return weight - 1 < ready; }
@@ -323,6 +321,7 @@ class alignas(64) SpanTable {
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
   std::size_t homes_;
+  FindAtHomeOfGeneration find_at_home_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end; and the rules' own
   HugeArray<std::uint32_t> numbers_;  // of entries, by place
   FillingArray<SpanEntry> entries_;
@@ -340,13 +339,13 @@ class alignas(64) SpanTable {
 
 class SpanTable::Lines {
  public:
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home(key, homes)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home_of(key, homes)]); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
   /// the publication.
   /// @param place  set to the key's place, or nowhere, where it is `otherwise`
   std::uint32_t& ready_of(std::uint64_t key, std::uint32_t generation, std::uint32_t& otherwise,
                           Place& place) const noexcept {
-    const std::size_t first = home(key, homes);
+    const std::size_t first = home_of(key, homes);
     std::size_t line = first;
     // The eighth lane of the half is the generation.
     Lanes lanes = Lanes::with(&lines[line], tag_of(key));
@@ -362,6 +361,17 @@ class SpanTable::Lines {
       return otherwise;
     }
     return lanes.first_of(lines[line].ready);
+  }
+  /// The same of a burst's keys: where what is ready of each is, or `otherwise`.
+  /// @param place_of  called with a key's number where it is `otherwise`, for its place
+  template <typename PlaceOf>
+  void find(const Hashes& keys, std::uint32_t generation, std::uint32_t& otherwise, std::byte** ready,
+            PlaceOf&& place_of) const noexcept {
+    for (std::uint32_t missing = find_at_home(at_home, generation, keys, ready); missing != 0;
+         missing &= missing - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(missing));
+      ready[i] = reinterpret_cast<std::byte*>(&ready_of(keys[i], generation, otherwise, place_of(i)));
+    }
   }
   /// The same where the place is known, if it is the key's.
   std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,
@@ -387,16 +397,19 @@ class SpanTable::Lines {
 
  private:
   friend class SpanTable;
-  Lines(Line* all, std::size_t count) noexcept : lines(all), homes(count) {}
+  Lines(Line* all, std::size_t count, FindAtHomeOfGeneration search) noexcept
+      : lines(all), homes(count), at_home{reinterpret_cast<std::byte*>(all), count}, find_at_home(search) {}
 
   Line* lines;
   std::size_t homes;
+  HomeLines at_home;
+  FindAtHomeOfGeneration find_at_home;
 };
 
-inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_); }
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_, find_at_home_); }
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
-  for (std::size_t line = home(key, homes_), last = line + probed_lines - 1;; ++line) {
+  for (std::size_t line = home_of(key, homes_), last = line + probed_lines - 1;; ++line) {
     if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none_of_seven())
       return place_at(line, lanes.first());
     if (!is_full(lines_[line]) || line == last) return nowhere;

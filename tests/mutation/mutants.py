@@ -809,6 +809,40 @@ MUTANTS = [
     ),
     # Who sprays keys.
     shared(
+        "a line's generation is taken for a key's tag",
+        "Of/LaneSearches.FindEveryKeyInItsHomeLineWhateverItsLane/portable",
+        "Lanes::with(line, tag).of_seven()",
+        "Lanes::with(line, tag)",
+        file="lib/shared/lane_search.cc",
+    ),
+    shared(
+        "a burst's keys are found in lines of another publication",
+        "Of/LaneSearches.FindNothingInALineOfAnotherGeneration/portable",
+        "generation == generation_ ?",
+        "true ?",
+        file="lib/shared/lane_search.cc",
+    ),
+    worker(
+        "what weighs more than a grant takes nothing of it and passes",
+        "Grant.ABurstsKeyThatWeighsMoreThanItTakesWhatItWeighsElsewhere",
+        "if (!usable(run.weight(keys[at(i)])) || is_ungranted",
+        "if (is_ungranted",
+    ),
+    worker(
+        "a burst that has all it asks for reads the clock",
+        "Keys.ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce",
+        "if (run.left > 0) look_closely(run, now(), verdicts);",
+        "const MonotonicTime at = now();\n  if (run.left > 0) look_closely(run, at, verdicts);",
+    ),
+    worker(
+        "every burst reads the clock anew",
+        "Keys.ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce",
+        "now_ = std::exchange(read_, nullptr)();",
+        "now_ = read_();",
+        file="lib/dataplane/worker_core.h",
+        units=WORKER,
+    ),
+    shared(
         "a new key takes a heavy one's place",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
         "~(line.open | line.heavy)",

@@ -49,7 +49,7 @@ WEIR_API MonotonicTime monotonic_now() noexcept;
 class WEIR_API Worker {
  public:
   /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
-  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 400 bytes per
+  /// has the kernel provide the worker's tables, on its NUMA node: that may take long (some 90 bytes per
   /// key).
   /// @pre the throttle's start(), or its first advance(), has returned
   void online() noexcept;
@@ -103,6 +103,9 @@ class WEIR_API Worker {
   /// what was at hand used up, blocked) are decided after the others.
   /// @pre verdicts.size() >= keys.size(); all keys were made by key() of a worker of this Throttle
   void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  /// The same at monotonic_now(), which is read only if a key needs more: to read it costs as much as some
+  /// ten decisions. Not together with a clock of the caller's.
+  void admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts) noexcept;
 
  private:
   friend class NodeCore;

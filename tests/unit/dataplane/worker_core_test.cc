@@ -506,6 +506,31 @@ TEST(Keys, WeighEachWhatItWeighs) {
   }
 }
 
+int clock_readings = 0;
+MonotonicTime read_clock() noexcept {
+  ++clock_readings;
+  return MonotonicTime(1ms);
+}
+
+TEST(Keys, ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce) {
+  Plane plane({window_of(64 * 2047)});
+  std::vector<Key> keys;
+  std::vector<std::string> names;
+  for (int i = 0; i < 70; ++i) names.push_back("user" + std::to_string(i));
+  for (const std::string& name : names) keys.push_back(plane.cores[0]->key(0, name));
+  std::vector<Verdict> verdicts(keys.size());
+  const auto readings_of = [&] {
+    clock_readings = 0;
+    plane.cores[0]->admit_keys(keys, read_clock, verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 70);
+    return clock_readings;
+  };
+  EXPECT_EQ(readings_of(), 1) << "met for the first time, in three bursts";
+  EXPECT_EQ(readings_of(), 0);
+  keys[50].weight = 3000;
+  EXPECT_EQ(readings_of(), 1) << "more than a grant";
+}
+
 TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShare) {
   Plane plane({rule_of("all", 5), window_of(100)});
   const std::array<Key, 3> keys{plane.cores[0]->key(0, ""), plane.cores[0]->key(1, "ann"),
@@ -788,6 +813,20 @@ TEST(Grant, EachOfABurstsKeysUsesAsMuchOfItAsItWeighs) {
                                    MonotonicTime(1ms), verdicts);
       EXPECT_EQ(plane.harvest(0, 0), 1 + 3 * (31 * 2 + weight)) << odd << ' ' << weight;
     }
+  }
+}
+
+TEST(Grant, ABurstsKeyThatWeighsMoreThanItTakesWhatItWeighsElsewhere) {
+  for (std::size_t odd = 0; odd < 32; ++odd) {
+    Granted plane({window_of(10'000)}, 100);
+    ASSERT_TRUE(plane.admits());  // has its place now
+    std::vector<Verdict> verdicts(32);
+    plane.cores[0]->admit_keys(burst_with_one_odd(*plane.cores[0], 0, "ann", odd, 2000), MonotonicTime(1ms),
+                               verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 32);
+    const std::optional<CountedKey> counted = plane.tables[0].find(plane.key_of("ann", 0));
+    ASSERT_TRUE(counted) << odd;
+    EXPECT_EQ(plane.harvest(0, 0) + counted->admitted + counted->lent, 1U + 31 * 2 + 2000) << odd;
   }
 }
 
