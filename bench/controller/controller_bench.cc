@@ -13,6 +13,9 @@
 // other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
 // on either side of an interval's end; in ns per key.
 //
+// meet/… is the same for the first interval of a node's life, in whose first span it meets all of its keys:
+// `first` is that span, in ns per key.
+//
 // Counters are checked against the number of requests at the end.
 #include <benchmark/benchmark.h>
 #include <time.h>
@@ -214,6 +217,20 @@ void turn(benchmark::State& state) {
   node.finish(state);
 }
 
+void meet(benchmark::State& state) {
+  const Workload load(state);
+  Node node(load);
+  std::vector<Nanoseconds> costs;
+  for (auto _ : state) {
+    node.count();
+    costs.push_back(node.end_span().controller);
+    state.SetIterationTime(costs.back().count() / 1e9);
+  }
+  state.counters["first"] = costs.front().count() / static_cast<double>(load.keys);
+  tell_spread(state, load, costs);
+  node.finish(state);
+}
+
 /// The engine and the memory store, driven as the controller drives them.
 class EngineRound {
  public:
@@ -376,6 +393,7 @@ void each_load(benchmark::internal::Benchmark* bench) {
   bench->UseManualTime()->Iterations(measured)->Unit(benchmark::kMillisecond);
 }
 BENCHMARK(turn)->Apply(each_load);
+BENCHMARK(meet)->Apply(each_load)->Iterations(spans);
 BENCHMARK(engine)->Apply(each_load);
 
 }  // namespace

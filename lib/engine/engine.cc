@@ -650,8 +650,8 @@ void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, b
   held.resize(kept);
 }
 
-void Engine::share_holds() {
-  for (RuleState& rule : rules_) rule.share_hold(cluster_.nodes);
+void Engine::share_holds(std::uint64_t parts) {
+  for (RuleState& rule : rules_) rule.share_hold(parts);
 }
 
 // What outlives an interval's border (a bucket's level, a window that slides) does not begin with this node.
@@ -945,9 +945,15 @@ void Engine::reply(const EngineReply& reply, Instant now) {
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1U << 20));
     cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
     // Nodes that begin together do not see each other in their first period: until the next one they would
-    // keep back too much.
+    // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
+    // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
+    // some, these have all of it.)
     cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
-    if (cluster_.counted) share_holds();
+    if (absent) cluster_.founded = reply.total == 0;
+    if (cluster_.counted)
+      share_holds(cluster_.nodes);
+    else if (cluster_.founded && reply.ordinal == beat_ && reply.delta > 0)
+      share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));
     return;
   }
   const SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);

@@ -31,11 +31,12 @@ RuleState::RuleState(const Rule& rule)
 
 bool RuleState::holds() const noexcept { return hold_back * static_cast<double>(limit) >= 1; }
 
-std::uint64_t RuleState::hold_of(std::uint32_t nodes) const noexcept {
+std::uint64_t RuleState::hold_of(std::uint64_t parts) const noexcept {
   // A hundredth of a hundred is one, also in binary fractions.
   constexpr double rounding = 1e-9;
-  return static_cast<std::uint64_t>(
-      hold_back * static_cast<double>(limit) / std::max<std::uint32_t>(nodes, 1) + rounding);
+  return static_cast<std::uint64_t>(hold_back * static_cast<double>(limit) /
+                                        static_cast<double>(std::max<std::uint64_t>(parts, 1)) +
+                                    rounding);
 }
 
 }  // namespace weir

@@ -52,10 +52,10 @@ struct RuleState {
   }
   /// The limit less what the key owes.
   std::uint64_t limit_of(const KeyDetail& key) const noexcept { return limit - std::min(limit, key.debt); }
-  /// What may be kept back of a key where `nodes` share its limit.
-  std::uint64_t hold_of(std::uint32_t nodes) const noexcept;
+  /// One of so many equal parts of what may be kept back of a key.
+  std::uint64_t hold_of(std::uint64_t parts) const noexcept;
   /// Has that be done.
-  void share_hold(std::uint32_t nodes) noexcept { hold = hold_of(nodes); }
+  void share_hold(std::uint64_t parts) noexcept { hold = hold_of(parts); }
   /// Whether nodes keep anything back at all.
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
@@ -90,7 +90,7 @@ struct RuleState {
   SpanClock block_clock;
   Duration block_time_to_live;
 
-  /// What this node may keep back of a key; 0 until it knows how many nodes there are.
+  /// What this node may keep back of a key; 0 until it knows how many others may.
   std::uint64_t hold = 0;
   bool started = false;
   SpanId span;                          // the span now running
@@ -113,6 +113,7 @@ struct Cluster {
   bool store_reached = true;
   std::uint32_t nodes = 1;  ///< that were alive a moment ago, this one included
   bool counted = false;     ///< `nodes` has been counted over a whole period
+  bool founded = false;     ///< there was none before the period in which this one began
 };
 
 }  // namespace weir

@@ -19,7 +19,8 @@
 /// most until then. And a node that has just written may admit its part of h once more before it writes, and
 /// hears, again: another h at most. So the excess grows by at most 2 h limits. (That holds while the nodes know how
 /// many they are: a node keeps nothing back before it has been counted for a whole second, and others know of it
-/// by then.)
+/// by then. Only of nodes that begin where there were none the n-th keeps back a part of h before: one in n (n + 1),
+/// which comes to less than h for all of them.)
 ///
 /// What blocks, the share (`nodes`) and reading ahead of need spare comes off, and is not
 /// counted on.

@@ -192,8 +192,20 @@ MUTANTS = [
         "",
     ),
     engine(
-        "a node keeps back before the nodes have been counted",
-        "HoldBack.NothingIsKeptBackBeforeTheNodesHaveBeenCounted",
+        "a node that begins where there are others keeps back at once",
+        "HoldBack.ANodeThatFindsOthersKeepsNothingBackBeforeItHasBeenCounted",
+        "cluster_.founded = reply.total == 0;",
+        "cluster_.founded = true;",
+    ),
+    engine(
+        "each of the first nodes keeps back as much as all may",
+        "HoldBack.TheFirstNodesKeepBackSoLittleBeforeTheyAreCountedThatItIsNoMoreThanIsAllowed",
+        "share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));",
+        "share_holds(2);",
+    ),
+    engine(
+        "a node keeps back before the store has answered",
+        "HoldBack.NothingIsKeptBackBeforeTheStoreHasAnswered",
         "std::uint64_t hold = 0;",
         "std::uint64_t hold = 10;",
         file="lib/engine/rule_state.h",

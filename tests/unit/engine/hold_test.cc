@@ -144,9 +144,41 @@ TEST(HoldBack, NodesShareWhatIsKeptBack) {
   EXPECT_EQ(node.sum(first_ordinal + 3), 3U);
 }
 
-TEST(HoldBack, NothingIsKeptBackBeforeTheNodesHaveBeenCounted) {
+TEST(HoldBack, NothingIsKeptBackBeforeTheStoreHasAnswered) {
   EngineNode node(light_rule());
   node.count(0ms, 1);
+  node.step(100ms);
+  EXPECT_TRUE(std::ranges::any_of(node.pending, [](const EngineNode::Pending& write) {
+    return write.use == CounterUse::counted && write.delta == 1;
+  }));
+}
+
+TEST(HoldBack, TheFirstNodesKeepBackSoLittleBeforeTheyAreCountedThatItIsNoMoreThanIsAllowed) {
+  constexpr std::uint64_t allowed = 1000;
+  std::uint64_t hidden = 0;
+  Counters counters;
+  for (std::uint64_t node_number = 1; node_number <= 40; ++node_number) {
+    EngineNode node(light_rule(100'000));
+    node.step(0ms);
+    node.sync(counters, 5ms);  // all of them begin in the same second
+    std::uint64_t kept = 0;
+    for (std::uint64_t key = 1; key <= allowed; ++key) node.count(5ms, key, key, never, std::to_string(key));
+    std::map<std::string, std::uint64_t> told;
+    for (const auto& [counter, delta] : node.step(100ms)) told[counter.first] += delta;
+    for (std::uint64_t key = 1; key <= allowed; ++key)
+      if (told["login|" + std::to_string(key)] == 0) kept = key;
+    EXPECT_EQ(kept, allowed / (node_number * (node_number + 1)));
+    hidden += kept;
+  }
+  EXPECT_LE(hidden, allowed);
+}
+
+TEST(HoldBack, ANodeThatFindsOthersKeepsNothingBackBeforeItHasBeenCounted) {
+  EngineNode node(light_rule());
+  Counters counters{{{"~nodes", first_ordinal - 1}, 1}};
+  node.step(0ms);
+  node.sync(counters, 5ms);
+  node.count(5ms, 1);
   node.step(100ms);
   EXPECT_TRUE(std::ranges::any_of(node.pending, [](const EngineNode::Pending& write) {
     return write.use == CounterUse::counted && write.delta == 1;
