@@ -68,13 +68,16 @@ void append_encoded(std::string& out, std::string_view value) {
     out += "%2D";
     return;
   }
-  for (const char c : value) {
-    if (c < 0x20 || c > 0x7e || c == '%' || c == '|' || c == '~') {
-      out += '%';
-      append_hex(out, static_cast<std::uint8_t>(c), "0123456789ABCDEF");
-    } else {
-      out += c;
-    }
+  const auto is_plain = [](char c) { return c >= 0x20 && c <= 0x7e && c != '%' && c != '|' && c != '~'; };
+  while (!value.empty()) {
+    // Nearly always all of it.
+    const auto plain = static_cast<std::size_t>(std::ranges::find_if_not(value, is_plain) - value.begin());
+    out += value.substr(0, plain);
+    value.remove_prefix(plain);
+    if (value.empty()) return;
+    out += '%';
+    append_hex(out, static_cast<std::uint8_t>(value.front()), "0123456789ABCDEF");
+    value.remove_prefix(1);
   }
 }
 
@@ -219,8 +222,8 @@ void KeyBytes::add_number(std::uint16_t value) noexcept {
   bytes_[size_++] = static_cast<std::uint8_t>(value);
 }
 
-std::string key_name(std::string_view rule, std::span<const std::byte> bytes) {
-  std::string name(rule);
+void make_key_name(std::string& name, std::string_view rule, std::span<const std::byte> bytes) {
+  name = rule;
   Reader in(bytes);
   while (!in.at_end()) {
     name += '|';
@@ -229,6 +232,11 @@ std::string key_name(std::string_view rule, std::span<const std::byte> bytes) {
       break;
     }
   }
+}
+
+std::string key_name(std::string_view rule, std::span<const std::byte> bytes) {
+  std::string name;
+  make_key_name(name, rule, bytes);
   return name;
 }
 

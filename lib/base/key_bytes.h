@@ -145,5 +145,7 @@ class KeyBytes {
 /// first bytes, "~", and 32 hex digits. Bytes that no KeyBytes made yield what could be read, then "%?":
 /// never a read beyond them. Allocates.
 std::string key_name(std::string_view rule, std::span<const std::byte> bytes);
+/// The same, in place of what `name` was: who makes many of them allocates for the longest.
+void make_key_name(std::string& name, std::string_view rule, std::span<const std::byte> bytes);
 
 }  // namespace weir

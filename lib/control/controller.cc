@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/prefetch.h"
-#include "shared/heaviness.h"
 
 namespace weir {
 namespace {
@@ -28,6 +27,7 @@ constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // and as often again as makes a spray of keys that comes and goes no better than one that stays.
 constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
+constexpr std::size_t claimed_ahead = 16;
 constexpr std::size_t taken_together = 256;
 // A worker's idle keys lose their places among its grants when there is little room left and half of them are
 // idle; not soon again: for two spans the worker uses no grants then.
@@ -44,6 +44,7 @@ Controller::Controller(ControllerParts parts)
     : parts_(std::move(parts)),
       publisher_(parts_.publication, parts_.quiescence),
       wary_(parts_.pools.size()),
+      heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
       workers_(parts_.quiescence.workers()),
       grants_(parts_.rules.size()),
       grant_windows_(parts_.rules.size()),
@@ -182,19 +183,20 @@ void Controller::reserve_cells(std::size_t window) {
   else if (wary_[window] > 0)
     --wary_[window];
   if (wary_[window] == 0 && parts_.engine.keys() > always_reserved) return;
-  const auto for_each_key = [&](auto&& visit) {
-    parts_.engine.for_each_key([&](const KeyView& view) {
-      if (parts_.window_of_rule[view.slot.rule] != window) return;
-      const std::uint64_t used = std::max(view.slot.current.offered, view.past.offered);
-      visit(view.slot.key, heaviness(used, limits_[view.slot.rule]));
-    });
-  };
-  HeavinessCensus census;
-  for_each_key([&](std::uint64_t, unsigned heavy) { census.add(heavy); });
-  const unsigned least = census.least(parts_.engine.capacity() / ledger_keys_per_reserved);
-  for_each_key([&](std::uint64_t key, unsigned heavy) {
-    if (heavy >= least) pools.running().claim(key);
+  heaviest_.clear();
+  parts_.engine.for_each_key([&](const KeyView& view) {
+    const RuleIndex rule = view.slot.rule;
+    if (parts_.window_of_rule[rule] != window) return;
+    const std::uint64_t used = std::max(view.slot.current.offered, view.past.offered);
+    // A worker that is granted as much need not draw it.
+    if (used > grants_[rule].most) heaviest_.add(view.slot.key, heaviness(used, limits_[rule]));
   });
+  AllowancePool& pool = pools.running();
+  const auto heavy = heaviest_.chosen();
+  for (std::size_t i = 0; i < heavy.size(); ++i) {
+    if (i + claimed_ahead < heavy.size()) pool.prefetch(heavy[i + claimed_ahead].thing);
+    pool.claim(heavy[i].thing);
+  }
 }
 
 void Controller::drain_passed(Instant) {

@@ -22,6 +22,7 @@
 #include "control/window_pools.h"
 #include "engine/engine.h"
 #include "shared/grant_table.h"
+#include "shared/heaviness.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/span_table.h"
@@ -134,6 +135,7 @@ class Controller {
   StoreClock clock_;
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
+  Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
   std::vector<WorkerState> workers_;
   std::vector<RuleGrant> grants_;           // by rule
   std::vector<GrantWindow> grant_windows_;  // by rule; while draining

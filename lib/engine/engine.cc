@@ -75,7 +75,8 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   if (index != Ledger::none) return &ledger_[index];
   if (ledger_.full()) return nullptr;
   const RuleState& rule = rules_[count.rule];
-  index = ledger_.insert(count.key, key_name(rule.name, count.key_bytes), cluster_.nodes);
+  make_key_name(name_, rule.name, count.key_bytes);
+  index = ledger_.insert(count.key, name_, cluster_.nodes);
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
   set_differs(index, differs_by_itself(rule));

@@ -255,6 +255,7 @@ class Engine {
   Cluster cluster_;
   std::vector<EngineWrite> writes_;
   std::vector<BucketCharge> charges_;
+  std::string name_;                     // of a key that is met
   std::deque<std::string> stray_names_;  // stable addresses for writes without a slot
   std::vector<SlotIndex> near_;          // counted in the span that ends, and perhaps to be watched
   std::vector<SlotIndex> refusals_;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "shared/heaviness.h"
-
 namespace weir {
 namespace {
 
@@ -24,6 +22,7 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
       entries_(lines_.size() * keys_per_line),
       places_(entries_.size()),
       open_((entries_.size() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits),
+      heaviest_(keys / keys_per_heavy),
       names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
       names_(names_of_a_span_ + names_of_a_span_ / 2),
       overflow_(rules) {
@@ -164,13 +163,15 @@ void SpanTable::mark_heavy(std::uint32_t number) noexcept {
 
 // The heaviest, as far as there is room for all who are as heavy.
 void SpanTable::mark_heaviest(std::span<const std::uint64_t> limits) noexcept {
-  HeavinessCensus census;
-  for_each_open([&](std::uint32_t number) { census.add(heaviness_of(number, limits)); });
-  const unsigned least = census.least(heavy_.capacity() - overflow_.size());
+  heaviest_.clear();
   for_each_open([&](std::uint32_t number) {
     // The places of rules without dimensions are nobody else's anyway.
-    if (is_of_rule(places_[number]) || heaviness_of(number, limits) >= least) mark_heavy(number);
+    if (is_of_rule(places_[number]))
+      mark_heavy(number);
+    else
+      heaviest_.add(number, heaviness_of(number, limits));
   });
+  for (const auto& heavy : heaviest_.chosen()) mark_heavy(heavy.thing);
 }
 
 // The heavy keys' names move to the beginning, in their order, so that none is written over before it moves.

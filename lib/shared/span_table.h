@@ -43,6 +43,7 @@
 #include "base/prefetch.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_array.h"
+#include "shared/heaviness.h"
 #include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"
@@ -331,6 +332,7 @@ class alignas(64) SpanTable {
   std::uint32_t held_before_ = 0;     // at the last drain
   unsigned wary_ = 0;                 // drains to come in which keys are weighed
   std::vector<std::uint32_t> heavy_;  // entries' numbers
+  Heaviest<std::uint32_t> heaviest_;  // entries' numbers, while they are weighed
   std::vector<HeavyKey> kept_;        // while the table is made anew
   std::size_t names_of_a_span_;
   FillingBytes names_;  // at the beginning is the empty name

@@ -887,8 +887,8 @@ MUTANTS = [
     whole(
         "no cell is reserved for heavy keys",
         "SprayedFixedWindow.AHeavyKeyIsCountedExactlyAndGetsItsLimit",
-        "if (heavy >= least) pools.running().claim(key);",
-        "(void)key, (void)(heavy >= least);",
+        "    pool.claim(heavy[i].thing);",
+        "",
         file="lib/control/controller.cc",
     ),
     whole(
