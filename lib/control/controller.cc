@@ -20,7 +20,7 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
-constexpr std::size_t drained_together = 32;
+constexpr std::size_t harvested_together = 32;
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
@@ -214,32 +214,27 @@ void Controller::drain(std::size_t index) {
       grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
   runs_.clear();
   for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
-  // Keys come in no order, so all that they touch is fetched for many at once.
-  std::array<CountedKey, drained_together> keys;
-  std::size_t count = 0;
-  table.for_each([&](const CountedKey& key) {
-    if (key.cell != nullptr) prefetch_to_write(key.cell);
-    if (key.lent > 0) parts_.grants[index]->prefetch_lent(key.key);
-    keys[count++] = key;
-    if (count == keys.size()) take_counts(index, std::span(keys).first(std::exchange(count, 0)));
-  });
-  take_counts(index, std::span(keys).first(count));
+  table.drain(limits_, [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
   harvest(index);
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
       parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
                                    overflows[rule].admitted);
-  table.close(limits_);
+  table.renew();
 }
 
-// @param keys  of the worker's drained table, at most drained_together
+// @param keys  of the worker's drained table
 void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys) {
   const WallTime began = drained_table(index).began.wall;
-  std::array<SpanCount, drained_together> counts;
+  // Keys come in no order, so all that they touch is fetched for many at once.
+  for (const CountedKey& key : keys) {
+    if (key.cell != nullptr) prefetch_to_write(key.cell);
+    if (key.lent > 0) parts_.grants[index]->prefetch_lent(key.key);
+  }
+  std::array<SpanCount, SpanTable::drained_together> counts;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const CountedKey& key = keys[i];
-    note_heavy(key);
     const std::uint32_t used =
         key.lent > 0 ? parts_.grants[index]->take_lent(key.key, key.lent, grant_windows_[key.rule]) : 0;
     counts[i] = {.rule = key.rule,
@@ -251,8 +246,10 @@ void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys
                  .refused_at = key.refused_at};
   }
   parts_.engine.count(std::span(counts).first(keys.size()));
-  for (const CountedKey& key : keys)
+  for (const CountedKey& key : keys) {
+    note_heavy(key);
     if (key.credit != 0) give_back(key);
+  }
 }
 
 void Controller::give_back(const CountedKey& key) {
@@ -260,7 +257,7 @@ void Controller::give_back(const CountedKey& key) {
   WindowPools& pools = parts_.pools[window];
   const Algorithm algorithm = parts_.rules[key.rule].algorithm;
   if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
-    pools.give_back(key.key, key.credit, key.allowance, parts_.bucket_of_rule[key.rule]);
+    pools.give_back(key.key, *key.cell, key.credit, key.allowance, parts_.bucket_of_rule[key.rule]);
   } else if (runs_[window]) {
     if (AllowanceCell* cell = pools.running().find(key.key); cell != nullptr && cell == key.cell)
       cell->give_back(key.credit);
@@ -279,7 +276,7 @@ void Controller::harvest(std::size_t index) {
   std::uint32_t active = 0;
   if (!table.grant_turns.empty()) {
     workers_[index].turns_used = table.grant_turns;
-    std::array<SpanCount, drained_together> counts;
+    std::array<SpanCount, harvested_together> counts;
     std::size_t count = 0;
     const auto take_some = [&] { parts_.engine.count(std::span(counts).first(std::exchange(count, 0))); };
     active = grants.harvest(grant_windows_, [&](const GrantUse& use) {

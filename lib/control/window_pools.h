@@ -105,8 +105,13 @@ class WindowPools {
   }
 
   /// Puts tokens back into a bucket, wherever it is.
-  void give_back(std::uint64_t key, std::uint64_t tokens, TokenPrice price,
+  /// @param from  the cell they were drawn from: as a rule that is where it still is
+  void give_back(std::uint64_t key, AllowanceCell& from, std::uint64_t tokens, TokenPrice price,
                  const BucketTerms& terms) noexcept {
+    // Relaxed: whoever owns the cell by now, if it is the key's bucket it is the only one that has begun and
+    // not moved on.
+    if (from.key.load(std::memory_order_relaxed) == key && BucketCell(from).is_here())
+      return BucketCell(from).give_back(tokens, price, terms);
     AllowanceCell* cell = pools_[0]->find(key);
     if (cell == nullptr || !BucketCell(*cell).begun()) cell = pools_[1]->find(key);
     if (cell != nullptr) BucketCell(*cell).give_back(tokens, price, terms);

@@ -46,6 +46,8 @@ class BucketCell {
 
   /// Whether the bucket is here: it has a level of its own.
   bool begun() const noexcept { return (level_.load(std::memory_order_relaxed) & set) != 0; }
+  /// Whether it is here, and has not moved on.
+  bool is_here() const noexcept { return (level_.load(std::memory_order_relaxed) & marks) == set; }
 
   struct Draw {
     std::uint64_t taken = 0;      ///< tokens: 0 or at least what was needed

@@ -150,27 +150,34 @@ std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexce
   return {names_.at(offset) + sizeof length, length};
 }
 
-unsigned SpanTable::heaviness_of(std::uint32_t number, std::span<const std::uint64_t> limits) const noexcept {
-  const SpanEntry& entry = entries_[number];
-  return heaviness(entry.drawn - credit_of(number) + entry.lent + entry.refused,
-                   limits.empty() ? 1 : limits[entry.rule]);
-}
-
 void SpanTable::mark_heavy(std::uint32_t number) noexcept {
   line_of(places_[number]).heavy |= static_cast<std::uint8_t>(bit(places_[number]));
   heavy_.push_back(number);
 }
 
-// The heaviest, as far as there is room for all who are as heavy.
-void SpanTable::mark_heaviest(std::span<const std::uint64_t> limits) noexcept {
+// @return whether the keys that were counted are to be weighed
+bool SpanTable::begin_weighing() noexcept {
+  for (const std::uint32_t number : heavy_) line_of(places_[number]).heavy = 0;
+  heavy_.clear();
   heaviest_.clear();
-  for_each_open([&](std::uint32_t number) {
-    // The places of rules without dimensions are nobody else's anyway.
-    if (is_of_rule(places_[number]))
-      mark_heavy(number);
-    else
-      heaviest_.add(number, heaviness_of(number, limits));
-  });
+  if (names_are_short() || held() > entries_.size() / 2)
+    wary_ = wary_drains;
+  else if (wary_ > 0)
+    --wary_;
+  return wary_ > 0 || opened_ <= always_weighed;
+}
+
+void SpanTable::weigh(std::uint32_t number, const CountedKey& key,
+                      std::span<const std::uint64_t> limits) noexcept {
+  // The places of rules without dimensions are nobody else's anyway.
+  if (is_of_rule(places_[number]))
+    mark_heavy(number);
+  else
+    heaviest_.add(number, heaviness(key.offered + key.lent, limits.empty() ? 1 : limits[key.rule]));
+}
+
+// The heaviest, as far as there is room for all who are as heavy.
+void SpanTable::mark_heaviest() noexcept {
   for (const auto& heavy : heaviest_.chosen()) mark_heavy(heavy.thing);
 }
 
@@ -197,34 +204,29 @@ void SpanTable::forget_light() noexcept {
   }
 }
 
-void SpanTable::close(std::span<const std::uint64_t> limits) noexcept {
-  // A span's new keys must find room, as many as the table was made for.
-  const bool names_short = names_.size() - names_.used() < names_of_a_span_;
+void SpanTable::renew() noexcept {
   const bool places_short = held() > entries_.size() / 4 * 3;
-  for (const std::uint32_t number : heavy_) line_of(places_[number]).heavy = 0;
-  heavy_.clear();
-  if (names_short || held() > entries_.size() / 2)
-    wary_ = wary_drains;
-  else if (wary_ > 0)
-    --wary_;
-  if (wary_ > 0 || opened_ <= always_weighed) mark_heaviest(limits);
-  if (names_short || places_short) return forget_light();
-  for_each_open([&](std::uint32_t number) {
-    Line& line = line_of(places_[number]);
-    line.ready[lane_of(places_[number])] = 0;
-    line.open = line.stale = 0;
-    SpanEntry closed;
-    SpanEntry& entry = entries_[number];
-    closed.key_high = entry.key_high;
-    closed.name_offset = entry.name_offset;
-    closed.rule = entry.rule;
-    entry = closed;
-  });
-  forget_counts();
-  // (Forgetting leaves what has been provided. And a worker that has not been online yet may come right now:
-  // at first it is the one who provides.)
-  if (held() > 0) provide_for(held() - held_before_);
+  const std::uint32_t new_keys = held() - std::min(held(), held_before_);
+  if (names_are_short() || places_short)
+    forget_light();
+  else
+    forget_counts();
+  // (A worker that has not been online yet may come right now: at first it is the one who provides.)
+  if (held() > 0) provide_for(new_keys);
   held_before_ = held();
+}
+
+// Its line is closed with the first of its keys: nothing is asked of it any more but what each has ready.
+void SpanTable::close_entry(std::uint32_t number) noexcept {
+  Line& line = line_of(places_[number]);
+  line.ready[lane_of(places_[number])] = 0;
+  line.open = line.stale = 0;
+  SpanEntry closed;
+  SpanEntry& entry = entries_[number];
+  closed.key_high = entry.key_high;
+  closed.name_offset = entry.name_offset;
+  closed.rule = entry.rule;
+  entry = closed;
 }
 
 void SpanTable::forget_counts() noexcept {

@@ -31,9 +31,11 @@
 /// memory. Rules whose keys have no dimensions need no search: each has a place of its own.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -104,6 +106,8 @@ class alignas(64) SpanTable {
   static constexpr Place nowhere = 0xffffffff;
   /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 32 bits.
   static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
+  /// Keys that a drain hands over at once, at most.
+  static constexpr std::size_t drained_together = 32;
 
   /// Reserves addresses for all there will ever be.
   /// @param keys to hold
@@ -232,10 +236,19 @@ class alignas(64) SpanTable {
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
-  /// Closes all entries and forgets the counts, and the light keys too if there is little room left; has
-  /// provided what the keys to come are likely to need. The drain.
-  /// @param limits  of each rule; heavy is who used much of it. Without: who used much
-  void close(std::span<const std::uint64_t> limits = {}) noexcept;
+  /// The drain, in two steps. First: calls take(std::span<const CountedKey>) with what was counted in open
+  /// entries, in the order in which their keys first came, few at once, and closes them.
+  /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
+  template <typename Take>
+  void drain(std::span<const std::uint64_t> limits, Take&& take) noexcept;
+  /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
+  /// provided what the keys to come are likely to need. @pre drain()
+  void renew() noexcept;
+  /// Both, where nobody asks what was counted.
+  void close(std::span<const std::uint64_t> limits = {}) noexcept {
+    drain(limits, [](std::span<const CountedKey>) {});
+    renew();
+  }
   /// Forgets all.
   void clear() noexcept;
 
@@ -254,7 +267,7 @@ class alignas(64) SpanTable {
   // What is provided in any case: room for so many new keys, for names as they are.
   static constexpr std::size_t always_ahead = 2048;
   static constexpr std::size_t usual_name_bytes = 32;
-  static constexpr std::uint32_t drain_ahead = 8;
+  static constexpr std::uint32_t drain_ahead = 32;
   // At most so many of the keys asked for are heavy: the others find room beside them.
   static constexpr std::uint32_t keys_per_heavy = 8;
   // So few are looked at in no time. Else who is heavy matters while half of the places are taken, and as
@@ -303,15 +316,19 @@ class alignas(64) SpanTable {
 
   bool has_room_for_entry() const noexcept { return entries_.has_room_for(1) && places_.has_room_for(1); }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
+  /// Whether a span's new keys, as many as the table was made for, might find no room for theirs.
+  bool names_are_short() const noexcept { return names_.size() - names_.used() < names_of_a_span_; }
   Place place_for(std::uint64_t key) const noexcept;
   void provide_for(std::size_t new_keys) noexcept;
+  void close_entry(std::uint32_t number) noexcept;
   void forget_counts() noexcept;
   // In drains, by the number: what the place says of it would be one more line to wait for.
   std::uint32_t credit_of(std::uint32_t number) const noexcept {
     return entries_[number].aside + line_of(places_[number]).ready[lane_of(places_[number])];
   }
-  unsigned heaviness_of(std::uint32_t number, std::span<const std::uint64_t> limits) const noexcept;
-  void mark_heaviest(std::span<const std::uint64_t> limits) noexcept;
+  bool begin_weighing() noexcept;
+  void weigh(std::uint32_t number, const CountedKey& key, std::span<const std::uint64_t> limits) noexcept;
+  void mark_heaviest() noexcept;
   void mark_heavy(std::uint32_t number) noexcept;
   void forget_light() noexcept;
   void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
@@ -478,6 +495,23 @@ void SpanTable::for_each_open(Visitor&& visit) const {
     prefetch_next();
     visit(number);
   }
+}
+
+template <typename Take>
+void SpanTable::drain(std::span<const std::uint64_t> limits, Take&& take) noexcept {
+  const bool weighs = begin_weighing();
+  std::array<CountedKey, drained_together> keys;
+  std::size_t count = 0;
+  // All that is to be done with an entry while it and its line are near.
+  for_each_open([&](std::uint32_t number) {
+    // Made where it is to be: what has just been written in pieces is slow to copy.
+    const CountedKey& key = *::new (&keys[count++]) CountedKey(counted(number));
+    if (weighs) weigh(number, key, limits);
+    close_entry(number);
+    if (count == keys.size()) take(std::span<const CountedKey>(keys).first(std::exchange(count, 0)));
+  });
+  take(std::span<const CountedKey>(keys).first(count));
+  mark_heaviest();
 }
 
 }  // namespace weir

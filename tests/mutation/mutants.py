@@ -869,7 +869,7 @@ MUTANTS = [
     shared(
         "heavy is who weighs much",
         "SprayedTable.HeavyIsWhoUsedMuchOfHisLimitNotWhoWeighsMuch",
-        "limits.empty() ? 1 : limits[entry.rule]",
+        "limits.empty() ? 1 : limits[key.rule]",
         "1",
     ),
     shared(

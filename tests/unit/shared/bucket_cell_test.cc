@@ -29,6 +29,7 @@ struct Cell {
 TEST(BucketCell, ABucketNeverTouchedIsFull) {
   Cell cell;
   EXPECT_FALSE(cell.bucket.begun());
+  EXPECT_FALSE(cell.bucket.is_here());
   EXPECT_EQ(cell.tokens(start), 10U);
   cell.bucket.take_over(nullptr, ten_a_second, start);
   EXPECT_TRUE(cell.bucket.begun());
@@ -85,6 +86,8 @@ TEST(BucketCell, WhatItGainedMeanwhileMovesWithIt) {
   old.draw(10);
   Cell next;
   next.bucket.take_over(&old.cell, ten_a_second, start + 300ms);
+  EXPECT_TRUE(next.bucket.is_here());
+  EXPECT_FALSE(old.bucket.is_here()) << "it has moved on";
   EXPECT_EQ(next.tokens(start + 300ms), 3U);
 }
 
