@@ -78,15 +78,16 @@ constexpr std::uint64_t word_of(const char (&text)[9]) noexcept {
 
 /// append(), Lines and Names of a set without instructions for it.
 struct OneByOne {
-  static std::uint32_t* append(std::uint32_t* to, std::uint32_t at, std::uint64_t mask) noexcept {
-    for (; mask != 0; mask &= mask - 1) *to++ = at + lowest(mask);
+  template <typename Position>
+  static Position* append(Position* to, std::uint32_t at, std::uint64_t mask) noexcept {
+    for (; mask != 0; mask &= mask - 1) *to++ = static_cast<Position>(at + lowest(mask));
     return to;
   }
 
   class Lines {
    public:
     static constexpr std::size_t count = 4;
-    Lines(const char* data, const std::uint32_t* ends) noexcept {
+    Lines(const char* data, const std::uint16_t* ends) noexcept {
       for (std::size_t i = 0; i < count; ++i) words_[i] = word_at(data + ends[i] + 1);
     }
     std::uint32_t beginning_with(std::uint64_t want, std::uint64_t fold, std::uint64_t care) const noexcept {
@@ -286,15 +287,15 @@ template <typename Set, typename Bytes>
 /// @tparam kept  false: nobody wants to know where the lines end
 /// @param ends  room for 64 more than `most`
 /// @return behind the last one; nullptr: there are more than `most`
-template <typename Set, bool kept>
-[[gnu::always_inline]] inline std::uint32_t* find_line_ends(const char* data, std::size_t line_end,
-                                                            std::size_t size, FoundHead& found,
-                                                            std::uint32_t* ends, std::size_t most) noexcept {
+template <typename Set, bool kept, typename Position>
+[[gnu::always_inline]] inline Position* find_line_ends(const char* data, std::size_t line_end,
+                                                       std::size_t size, FoundHead& found, Position* ends,
+                                                       std::size_t most) noexcept {
   // Windows overlap by as much as a line end behind an empty line looks back.
   constexpr std::size_t overlap = 2;
   constexpr std::uint64_t fresh = all << overlap;
   const typename Set::Byte newline('\n');
-  const std::uint32_t* const last = ends + most;
+  const Position* const last = ends + most;
   std::size_t at = line_end - overlap;
   found.complete = false;
   found.end = 0;
@@ -413,7 +414,7 @@ template <typename Set>
                                                     const SoughtFields& sought, FoundHead& found) noexcept {
   if (sought.field_count == 0) {
     found.count = 0;
-    find_line_ends<Set, false>(data, line_end, size, found, nullptr, 0);
+    find_line_ends<Set, false, std::uint16_t>(data, line_end, size, found, nullptr, 0);
     return true;
   }
   return sought.field_count <= Set::names_at_once
@@ -495,18 +496,6 @@ template <typename Bytes>
   return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(end)};
 }
 
-/// The value of a line, as the parser would have it. @param colon  its first colon
-[[gnu::always_inline]] inline PlainHead::Value value_in(const char* data, std::size_t colon,
-                                                        std::size_t line_end) noexcept {
-  // As nearly all are, ": value\r\n". Before the end there is at least the colon, and from the beginning on
-  // at least the line's end.
-  const auto is_visible = [](char c) { return static_cast<unsigned char>(c) > ' '; };
-  if (data[colon + 1] == ' ' && is_visible(data[colon + 2]) && data[line_end - 1] == '\r' &&
-      is_visible(data[line_end - 2])) [[likely]]
-    return {static_cast<std::uint16_t>(colon + 2), static_cast<std::uint16_t>(line_end - 1)};
-  return value_between(data, colon + 1, line_end);
-}
-
 template <typename Set>
 HostShape host_shape(const char* data, std::size_t size) noexcept;
 
@@ -542,106 +531,251 @@ template <typename Set>
   return true;
 }
 
-/// The value of the first line that is a wanted field. @return false: a host that is not plain
-/// @param line_ends  of all lines; the first one is that of the request line
-/// @param lines  mask of those that begin as the field's name does
+/// The request line of a plain request. @return the position of its '\n'; 0: it is none
 template <typename Set>
-[[gnu::always_inline]] inline bool find_value(const char* data, std::size_t size,
-                                              const std::uint32_t* line_ends, std::uint64_t lines,
-                                              const SoughtFields::Field& field,
-                                              PlainHead::Value& value) noexcept {
-  for (; lines != 0; lines &= lines - 1) {
-    const std::uint32_t* const ends = line_ends + lowest(lines);
-    const std::size_t begin = ends[0] + std::size_t{1};
-    const std::size_t colon = begin + field.length;
-    if (ends[1] <= colon || !rest_equals(data + begin, field)) [[unlikely]]
-      continue;
-    PlainHead::Value found = value_in(data, colon, ends[1]);
-    const bool plain = (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(data, size, found);
-    value = found;
-    return plain;
-  }
-  value = {0, 0};
-  return true;
-}
-
-/// The values of the fields sought in a plain request's head. First the ends of all lines, then of several
-/// lines at once which begin as a name does, then the one of each field: what the bytes say decides as little
-/// as can be about where the code goes, since a predictor could not learn it.
-/// @return false: there is something behind the head, or it is not plain
-template <typename Set>
-[[gnu::always_inline]] inline bool find_values(const char* data, std::size_t line_end, std::size_t size,
-                                               const SoughtFields& sought, PlainHead& head) noexcept {
-  // As many as a word has bits, less one.
-  constexpr std::size_t max_lines = 63;
-  std::uint32_t line_ends[max_lines + 1 + window_size];
-  FoundHead found;
-  std::uint32_t* const behind = find_line_ends<Set, true>(data, line_end, size, found, line_ends, max_lines);
-  if (behind == nullptr || (found.complete && found.end != size)) return false;
-  const auto lines = static_cast<std::size_t>(behind - line_ends) - 1;  // each from one of them to the next
-  PlainHead::Value* const values = &head.values[PlainHead::fields];
-  const std::size_t fields = sought.field_count;
-  if (lines == 0) {
-    for (std::size_t i = 0; i < fields; ++i) values[i] = {0, 0};
-    return true;
-  }
-  // Of a line that begins near the payload's end there are not as many bytes as are compared.
-  if (line_ends[lines - 1] + 1 + sizeof(std::uint64_t) > size) [[unlikely]]
-    return false;
-  std::uint64_t named[SoughtFields::max_fields];  // by field: bit i: line i begins as its name does
-  // What is compared beyond the last line is the first one once more: behind its end there may be less.
-  const std::uint32_t last_end = line_ends[lines];
-  const std::uint32_t first_end = line_ends[0];
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < Set::Lines::count; ++i) line_ends[lines + i] = first_end;
-  const auto first = [&](std::size_t at, auto&& note) __attribute__((always_inline)) {
-    const typename Set::Lines words(data, line_ends + at);
-    for (std::size_t i = 0; i < fields; ++i)
-      note(named[i],
-           static_cast<std::uint64_t>(words.beginning_with(sought.want[i], sought.fold[i], sought.care[i])));
-  };
-  first(0, [](std::uint64_t& mask, std::uint64_t these) { mask = these; });
-  for (std::size_t at = Set::Lines::count; at < lines; at += Set::Lines::count)
-    first(at, [&](std::uint64_t& mask, std::uint64_t these) { mask |= these << at; });
-  line_ends[lines] = last_end;
-  const std::uint64_t all_lines = bits_below(lines);
-  for (std::size_t i = 0; i < fields; ++i)
-    if (!find_value<Set>(data, size, line_ends, named[i] & all_lines, sought.fields[i], values[i]))
-      return false;
-  return true;
-}
-
-/// @return whether there is a plain request
-template <typename Set>
-[[gnu::always_inline]] inline bool find_plain_request(const char* data, std::size_t size,
-                                                      const SoughtFields& sought, PlainHead& head) noexcept {
+[[gnu::always_inline]] inline std::size_t find_request_line(const char* data, std::size_t size,
+                                                            PlainHead& head) noexcept {
   constexpr std::size_t shortest = 16;
   constexpr std::size_t longest = 0xffff;
-  if (size < shortest || size > longest) return false;
-  const std::size_t line_end =
-      size >= window_size
-          ? find_plain_line(data, size, typename Set::Whole(data), all, head)
-          : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), head);
-  if (line_end == 0) return false;
-  if (sought.field_count != 0) return find_values<Set>(data, line_end, size, sought, head);
-  FoundHead found;
-  find_line_ends<Set, false>(data, line_end, size, found, nullptr, 0);
-  // What stands behind the head may be another request.
-  return !found.complete || found.end == size;
+  if (size < shortest || size > longest) return 0;
+  return size >= window_size
+             ? find_plain_line(data, size, typename Set::Whole(data), all, head)
+             : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), head);
 }
 
+/// A head on its way from one pass to the next. Not initialised: as much of it is used as there are lines and
+/// fields.
+struct HeadLines {
+  /// As many lines as a word has bits, less one.
+  static constexpr std::size_t most = 63;
+
+  HeadLines() noexcept {}
+
+  const char* data;
+  PlainHead* head;
+  std::uint32_t size;
+  std::uint32_t frame;  ///< bit: which one of the burst
+  std::uint32_t request_line_end;
+  std::uint32_t count;  ///< of lines behind the request line, each from one of the ends to the next
+  std::uint16_t ends[most + 1 + window_size];
+  std::uint64_t named[SoughtFields::max_fields];  ///< bit i: line i begins as the field's name does
+};
+
+/// @return false: there is something behind the head, or it is not plain
+/// @tparam kept  false: nobody wants to know where the lines end
+/// @param ends  by then, behind the last one
+template <typename Set, bool kept>
+[[gnu::noinline]] bool find_lines_closely(const char* data, std::size_t line_end, std::size_t size,
+                                          std::uint16_t*& ends) noexcept {
+  FoundHead found;
+  ends = find_line_ends<Set, kept>(data, line_end, size, found, ends, HeadLines::most);
+  // What stands behind the head may be another request.
+  return !(kept && ends == nullptr) && (!found.complete || found.end == size);
+}
+
+/// The same. Nearly all heads end where the payload does, with an empty line, and before that there is none.
+template <typename Set, bool kept>
+[[gnu::always_inline]] inline bool find_lines(const char* data, std::size_t line_end, std::size_t size,
+                                              std::uint16_t*& ends) noexcept {
+  constexpr std::size_t empty_line = 2;
+  // As find_line_ends() has it.
+  constexpr std::size_t overlap = 2;
+  std::uint32_t last_bytes;
+  __builtin_memcpy(&last_bytes, data + size - sizeof last_bytes, sizeof last_bytes);
+  if (size < window_size + empty_line ||
+      last_bytes != static_cast<std::uint32_t>(word_of("\r\n\r\n\0\0\0\0"))) [[unlikely]]
+    return find_lines_closely<Set, kept>(data, line_end, size, ends);
+  const typename Set::Byte newline('\n');
+  const char* const last_window = data + size - empty_line - window_size;
+  std::uint16_t* behind = ends;
+  std::uint64_t pairs = 0;
+  const auto take = [&](const char* at, std::uint64_t mask) __attribute__((always_inline)) {
+    pairs |= mask & (mask << 1 | mask << 2);
+    if constexpr (kept)
+      behind = Set::append(behind, static_cast<std::uint32_t>(at - data), mask & all << overlap);
+  };
+  const char* at = data + line_end - overlap;
+  for (; at < last_window; at += window_size - overlap) {
+    take(at, typename Set::Whole(at).equal(newline));
+    if (kept && behind > ends + HeadLines::most) [[unlikely]]
+      return false;
+  }
+  // The last window is a whole one that begins earlier.
+  take(at, typename Set::Whole(last_window).equal(newline) >> (at - last_window));
+  if (pairs != 0 || (kept && behind > ends + HeadLines::most)) [[unlikely]]
+    return find_lines_closely<Set, kept>(data, line_end, size, ends);
+  ends = behind;
+  return true;
+}
+
+/// Which lines begin as which name does: several lines at once.
+/// @return false: of the last line there are not as many bytes as are compared
+template <typename Set>
+[[gnu::always_inline]] inline bool find_names(HeadLines& lines, const SoughtFields& sought) noexcept {
+  const std::size_t fields = sought.field_count;
+  const std::size_t count = lines.count;
+  std::uint16_t* const ends = lines.ends;
+  if (count == 0 || ends[count - 1] + 1 + sizeof(std::uint64_t) > lines.size) [[unlikely]] {
+    for (std::size_t i = 0; i < fields; ++i) lines.named[i] = 0;
+    return count == 0;
+  }
+  // What is compared beyond the last line is the first one once more: behind its end there may be less.
+  const std::uint16_t last_end = ends[count];
+  static_assert(Set::Lines::count * sizeof ends[0] == sizeof(std::uint64_t));
+  const std::uint64_t first_ends = ends[0] * 0x0001'0001'0001'0001U;
+  __builtin_memcpy(&ends[count], &first_ends, sizeof first_ends);
+  const std::uint64_t all_lines = bits_below(count);
+  const auto compare = [&](std::size_t at, auto&& note) __attribute__((always_inline)) {
+    const typename Set::Lines words(lines.data, ends + at);
+    for (std::size_t i = 0; i < fields; ++i) {
+      const std::uint64_t these = words.beginning_with(sought.want[i], sought.fold[i], sought.care[i]);
+      note(lines.named[i], these << at & all_lines);
+    }
+  };
+  compare(0, [](std::uint64_t& mask, std::uint64_t these) { mask = these; });
+  for (std::size_t at = Set::Lines::count; at < count; at += Set::Lines::count)
+    compare(at, [](std::uint64_t& mask, std::uint64_t these) { mask |= these; });
+  ends[count] = last_end;
+  return true;
+}
+
+/// The value of the first line that is a wanted field, and its host if it is one.
+/// @return false: a host that is not plain
+template <typename Set>
+[[gnu::noinline]] bool find_value_closely(const HeadLines& lines, const SoughtFields& sought,
+                                          std::size_t index, PlainHead::Value& value) noexcept {
+  const SoughtFields::Field& field = sought.fields[index];
+  value = {0, 0};
+  for (std::uint64_t rest = lines.named[index]; rest != 0; rest &= rest - 1) {
+    const unsigned line = lowest(rest);
+    const std::size_t begin = lines.ends[line] + std::size_t{1};
+    const std::size_t end = lines.ends[line + 1];
+    const std::size_t colon = begin + field.length;
+    if (end <= colon || !rest_equals(lines.data + begin, field)) continue;
+    value = value_between(lines.data, colon + 1, end);
+    return (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(lines.data, lines.size, value);
+  }
+  return true;
+}
+
+// The passes over a burst are functions of their own: each has all registers to itself.
+
+/// The requests with a plain request line. @return how many there are
+template <typename Set>
+[[gnu::noinline]] std::size_t find_request_lines(const PlainFrame* frames, std::size_t count,
+                                                 HeadLines* lines, PlainHead* heads) noexcept {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* const data = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
+    const std::size_t size = frames[i].payload.length;
+    const std::size_t line_end = find_request_line<Set>(data, size, heads[i]);
+    HeadLines& one = lines[found];
+    one.data = data;
+    one.head = &heads[i];
+    one.size = static_cast<std::uint32_t>(size);
+    one.frame = std::uint32_t{1} << i;
+    one.request_line_end = static_cast<std::uint32_t>(line_end);
+    found += line_end != 0;
+  }
+  return found;
+}
+
+/// @return the frames whose heads are not plain
+template <typename Set>
+[[gnu::noinline]] std::uint32_t find_all_lines(HeadLines* lines, std::size_t count) noexcept {
+  std::uint32_t others = 0;
+  for (const HeadLines* const last = lines + count; lines != last; ++lines) {
+    std::uint16_t* behind = lines->ends;
+    lines->count = 0;
+    if (find_lines<Set, true>(lines->data, lines->request_line_end, lines->size, behind)) [[likely]]
+      lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
+    else
+      others |= lines->frame;
+  }
+  return others;
+}
+
+/// @return the frames whose heads are not plain
+template <typename Set>
+[[gnu::noinline]] std::uint32_t find_all_names(HeadLines* lines, std::size_t count,
+                                               const SoughtFields& sought) noexcept {
+  std::uint32_t others = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    if (!find_names<Set>(lines[i], sought)) [[unlikely]]
+      others |= lines[i].frame;
+  return others;
+}
+
+/// The values of one field. @return the frames whose hosts are not plain
+template <typename Set, bool host>
+[[gnu::noinline]] std::uint32_t find_values(const HeadLines* lines, std::size_t count,
+                                            const SoughtFields& sought, std::size_t index) noexcept {
+  const auto is_visible = [](char c) { return static_cast<unsigned char>(c) > ' '; };
+  const SoughtFields::Field& field = sought.fields[index];
+  const std::size_t length = field.length;
+  std::uint32_t others = 0;
+  for (const HeadLines* const last = lines + count; lines != last; ++lines) {
+    PlainHead::Value& value = lines->head->values[PlainHead::fields + index];
+    const std::uint64_t named = lines->named[index];
+    if (named == 0) {
+      value = {0, 0};
+      continue;
+    }
+    const char* const data = lines->data;
+    const unsigned line = lowest(named);
+    const std::size_t begin = lines->ends[line] + std::size_t{1};
+    const std::size_t end = lines->ends[line + 1];
+    const std::size_t colon = begin + length;
+    bool plain = true;
+    // As nearly all are, "name: value\r\n". Before the end there is at least the colon, and from the
+    // beginning on at least the line's end.
+    if (end > colon && data[colon + 1] == ' ' && is_visible(data[colon + 2]) && data[end - 1] == '\r' &&
+        is_visible(data[end - 2]) && rest_equals(data + begin, field)) [[likely]] {
+      value = {static_cast<std::uint16_t>(colon + 2), static_cast<std::uint16_t>(end - 1)};
+      if constexpr (host) plain = trim_host<Set>(data, lines->size, value);
+    } else {
+      plain = find_value_closely<Set>(*lines, sought, index, value);
+    }
+    if (!plain) [[unlikely]]
+      others |= lines->frame;
+  }
+  return others;
+}
+
+/// Where no field is looked for.
+template <typename Set>
+[[gnu::noinline]] std::uint32_t find_bare_requests(const PlainFrame* frames, std::size_t count,
+                                                   PlainHead* heads) noexcept {
+  std::uint32_t plain = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* const data = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
+    const std::size_t size = frames[i].payload.length;
+    const std::size_t line_end = find_request_line<Set>(data, size, heads[i]);
+    if (line_end == 0) continue;
+    std::uint16_t* none = nullptr;
+    plain |= std::uint32_t{find_lines<Set, false>(data, line_end, size, none)} << i;
+  }
+  return plain;
+}
+
+/// In passes: the request lines; the ends of all lines; of several lines at once which begin as a name does;
+/// then field by field the one line of each. What one frame waits for is another's work, and what the bytes
+/// say decides as little as can be about where the code goes, since a predictor could not learn it.
 template <typename Set>
 std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
                          PlainHead* heads) noexcept {
-  std::uint32_t plain = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const PlainFrame& frame = frames[i];
-    const bool found =
-        find_plain_request<Set>(reinterpret_cast<const char*>(frame.bytes) + frame.payload.offset,
-                                frame.payload.length, sought, heads[i]);
-    plain |= std::uint32_t{found} << i;
-  }
-  return plain;
+  if (sought.field_count == 0) return find_bare_requests<Set>(frames, count, heads);
+  HeadLines lines[burst_frames];
+  const std::size_t found = find_request_lines<Set>(frames, count, lines, heads);
+  std::uint32_t others = find_all_lines<Set>(lines, found);
+  others |= find_all_names<Set>(lines, found, sought);
+  for (std::size_t i = 0; i < sought.field_count; ++i)
+    others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
+                  ? find_values<Set, true>(lines, found, sought, i)
+                  : find_values<Set, false>(lines, found, sought, i);
+  std::uint32_t requests = 0;
+  for (std::size_t i = 0; i < found; ++i) requests |= lines[i].frame;
+  return requests & ~others;
 }
 
 /// The path of a target, window by window.

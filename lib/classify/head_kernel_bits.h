@@ -14,26 +14,35 @@ namespace weir {
 namespace {
 
 struct InBits {
-  [[gnu::always_inline]] static std::uint32_t* append(std::uint32_t* to, std::uint32_t at,
-                                                      std::uint64_t mask) noexcept {
+  template <typename Position>
+  [[gnu::always_inline]] static Position* append(Position* to, std::uint32_t at,
+                                                 std::uint64_t mask) noexcept {
     const auto count = static_cast<unsigned>(_mm_popcnt_u64(mask));
-    const auto put = [&](unsigned i) __attribute__((always_inline)) {
-      to[i] = at + static_cast<std::uint32_t>(_tzcnt_u64(mask));  // 64 where there is none
+    const auto next = [&mask]() __attribute__((always_inline)) {
+      const std::uint64_t position = _tzcnt_u64(mask);  // 64 where there is none
       mask = _blsr_u64(mask);
+      return position;
     };
     // A window seldom has more than three lines; as many are written always, without a branch on how many.
-    put(0);
-    put(1);
-    put(2);
+    if constexpr (sizeof(Position) == 2) {
+      // In one word: what one of them hands on to the next is of a number that means nothing, as is the next.
+      std::uint64_t first = at * 0x0001'0001'0001U;
+      first += next();
+      first += next() << 16;
+      first += next() << 32;
+      __builtin_memcpy(to, &first, sizeof first);
+    } else {
+      for (unsigned i = 0; i < 3; ++i) to[i] = static_cast<Position>(at + next());
+    }
     if (count > 3) [[unlikely]]
-      for (unsigned i = 3; i < count; ++i) put(i);
+      for (unsigned i = 3; i < count; ++i) to[i] = static_cast<Position>(at + next());
     return to + count;
   }
 
   class Lines {
    public:
     static constexpr std::size_t count = 4;
-    Lines(const char* data, const std::uint32_t* ends) noexcept
+    Lines(const char* data, const std::uint16_t* ends) noexcept
         : words_(_mm256_setr_epi64x(word(data, ends[0]), word(data, ends[1]), word(data, ends[2]),
                                     word(data, ends[3]))) {}
     std::uint32_t beginning_with(std::uint64_t want, std::uint64_t fold, std::uint64_t care) const noexcept {
@@ -45,7 +54,7 @@ struct InBits {
     }
 
    private:
-    static long long word(const char* data, std::uint32_t end) noexcept {
+    static long long word(const char* data, std::size_t end) noexcept {
       return static_cast<long long>(word_at(data + end + 1));
     }
 

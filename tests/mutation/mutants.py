@@ -902,8 +902,16 @@ MUTANTS = [
     classify(
         "a request behind another one passes with it",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
-        "if (behind == nullptr || (found.complete && found.end != size)) return false;",
-        "if (behind == nullptr) return false;",
+        "return !(kept && ends == nullptr) && (!found.complete || found.end == size);",
+        "return !(kept && ends == nullptr);",
+        file="lib/classify/head_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    ),
+    classify(
+        "a payload that ends as a head does is one head",
+        "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
+        "if (pairs != 0 || (kept && behind > ends + HeadLines::most)) [[unlikely]]",
+        "if (kept && behind > ends + HeadLines::most) [[unlikely]]",
         file="lib/classify/head_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),

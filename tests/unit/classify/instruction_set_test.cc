@@ -586,6 +586,42 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
   }
 }
 
+// A payload may end as a head does, and be more than that.
+TEST(InstructionSets, FindNoPlainRequestWhereAnythingStandsBehindItsHead) {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> without_fields(1);
+  without_fields[0].key = {{Kind::method, 32, 64, {}}, {Kind::path, 32, 64, {}}};
+  std::vector<Rule> with_fields(1);
+  with_fields[0].key = {{Kind::path, 32, 64, {}}, {Kind::header, 32, 64, "x-api-key"}};
+  const KeyHash hash({1, 2});
+  Random random(1);
+  Fenced fenced;
+  PlainKeys keys;
+  for (const InstructionSet set : vector_sets()) {
+    for (const std::vector<Rule>* const rules : {&without_fields, &with_fields}) {
+      const Classifier classifier(*rules, set);
+      const auto is_plain = [&](const std::string& text) {
+        const FrameOf frame(fenced, text, random);
+        classifier.plain().classify({&frame.frame(), 1}, hash, keys);
+        if (keys.requests != 0) expect_same_keys(classifier, *rules, hash, frame, keys, 0);
+        return keys.requests == 1;
+      };
+      for (std::size_t length = 0; length < 200; ++length) {
+        const std::string head = "GET /a HTTP/1.1\r\nA: " + std::string(length, 'v') + "\r\n";
+        const std::string rest = "X-Api-Key: 12345678\r\n\r\n";
+        EXPECT_TRUE(is_plain(head + rest)) << length;
+        EXPECT_FALSE(is_plain(head + "\r\n" + rest)) << length;
+        EXPECT_FALSE(is_plain(head + "\n" + rest)) << length;
+        EXPECT_FALSE(is_plain(head + rest + "\r\n\r\n")) << length;
+        EXPECT_FALSE(is_plain(head + rest + head + rest)) << length;
+        // A line of one character is none of nothing.
+        EXPECT_TRUE(is_plain(head + "x\n" + rest)) << length;
+        EXPECT_TRUE(is_plain(head + "X-Api-Key: 12345678\r\n\n")) << length;
+      }
+    }
+  }
+}
+
 // There is key for the longest keys that are kept as they are, and not for whatever clients send.
 TEST(InstructionSets, ReadNoMoreOfTheSecretThanThereIs) {
   using Kind = Dimension::Kind;
