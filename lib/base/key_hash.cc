@@ -46,10 +46,10 @@ KeyHash::KeyHash(HashKey secret) noexcept {
     constexpr std::uint64_t key_words = 0x73'64'72'6f'77'79'65'6bULL;
     return keyed_hash(secret, key_words, std::as_bytes(std::span(&number, 1)));
   };
-  for (std::uint64_t& word : words_.middle) word = next();
-  for (Words::Wide& wide : words_.outer) {
-    wide.low = next();
-    wide.high = next();
+  for (Words::Wide* const wide : {&words_.start, &words_.of_x, &words_.of_y, &words_.of_z,
+                                  &words_.of_shape_low, &words_.of_shape_high}) {
+    wide->low = next();
+    wide->high = next();
   }
   words_.last = next() | 1;
   for (std::size_t at = 0; at < sizeof words_.inner; at += sizeof(std::uint64_t)) {

@@ -15,12 +15,10 @@
 ///     have equal sums for at most one key in 2^32; taken twice, the second time with the key's words from
 ///     the fifth on ("Toeplitz"), for at most one in 2^64. A vector instruction makes two such products, and
 ///     more where vectors are longer.
-///   NH once more, of 64-bit words and in 128 bits: (x + k) (y + k') + (z + k") (s + k"') + t k"", of the two
-///   sums,
-///     of the length and the rule, z, and of the fields' tags and lengths, s and t.
 ///   Multilinear (Lemire, Kaser: "Strongly universal string hashing is fast", 2014): the upper half of
-///     a + b u + c v modulo 2^128, of the halves u and v of that, with keys of 128 bits. Strongly universal:
-///     every pair of different inputs has every pair of values equally often.
+///     a + b x + c y + d z + e s + f t modulo 2^128, with keys of 128 bits, of the two sums x and y, of the
+///     length and the rule, z, and of the fields' tags and lengths, s and t. Strongly universal: every pair
+///     of different inputs has every pair of values equally often.
 ///
 /// The words m are those of the key's fields, each taken from where its value lies: so a worker hashes a key
 /// without writing its bytes together, which it needs for new keys alone. Tags, lengths and size tell which
@@ -29,7 +27,7 @@
 /// A field ends with zeros up to a whole number of pieces of 32 bytes: nearly all values have one piece, so
 /// that no branch depends on how long a value is, which no predictor could learn.
 ///
-/// Together: two given keys collide with a probability of at most 3 in 2^64, whatever their bytes. What is
+/// Together: two given keys collide with a probability of at most 2 in 2^64, whatever their bytes. What is
 /// left of linearity (texts in arithmetic progression have values nearly so) is broken by a last step that is
 /// one to one and depends on the secret, too.
 #pragma once
@@ -86,28 +84,35 @@ class KeyHash {
     [[gnu::always_inline]] std::uint64_t finish(std::uint64_t x, std::uint64_t y, std::uint64_t z,
                                                 std::uint64_t shape_low,
                                                 std::uint64_t shape_high) const noexcept {
-      Uint128 sum = static_cast<Uint128>(x + middle[0]) * (y + middle[1]) +
-                    static_cast<Uint128>(z + middle[2]) * (shape_low + middle[3]);
-      if (shape_high != 0) sum += static_cast<Uint128>(shape_high) * middle[4];
-      const auto u = static_cast<std::uint64_t>(sum);
-      const auto v = static_cast<std::uint64_t>(sum >> 64);
-      // Of a + b u + c v the upper half alone is wanted, to which the keys' upper halves add nothing but
+      // Of the sum the upper half alone is wanted, to which the keys' upper halves add nothing but
       // themselves.
-      const Uint128 lower =
-          static_cast<Uint128>(outer[1].low) * u + static_cast<Uint128>(outer[2].low) * v + outer[0].low;
+      Uint128 lower = static_cast<Uint128>(of_x.low) * x + start.low;
+      lower += static_cast<Uint128>(of_y.low) * y;
+      lower += static_cast<Uint128>(of_z.low) * z;
+      lower += static_cast<Uint128>(of_shape_low.low) * shape_low;
       std::uint64_t value =
-          static_cast<std::uint64_t>(lower >> 64) + outer[0].high + outer[1].high * u + outer[2].high * v;
+          start.high + of_x.high * x + of_y.high * y + of_z.high * z + of_shape_low.high * shape_low;
+      if (shape_high != 0) {
+        lower += static_cast<Uint128>(of_shape_high.low) * shape_high;
+        value += of_shape_high.high * shape_high;
+      }
+      value += static_cast<std::uint64_t>(lower >> 64);
       value ^= value >> 32;
       value *= last;
       return value ^ value >> 32;
     }
 
     alignas(64) char inner[most_pieces * piece + shift];
-    std::uint64_t middle[5];
     struct Wide {
       std::uint64_t low;
       std::uint64_t high;
-    } outer[3];
+    };
+    Wide start;
+    Wide of_x;
+    Wide of_y;
+    Wide of_z;
+    Wide of_shape_low;
+    Wide of_shape_high;
     std::uint64_t last;  // odd
   };
   const Words& words() const noexcept { return words_; }

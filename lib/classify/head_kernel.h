@@ -831,52 +831,76 @@ HostShape host_shape(const char* data, std::size_t size) noexcept {
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);
 }
 
+/// What is to be hashed of one request.
+template <typename Set>
+struct TextsOfRequest {
+  TextsOfRequest() noexcept {}
+  typename Set::Texts texts;
+  const char* payload;
+  const char* end;  ///< of the payload
+  std::uint64_t* hash;
+};
+
+/// @param noted  room for one each; in order
+/// @return those of the requests that have a text too long
+template <typename Set>
+[[gnu::noinline]] std::uint32_t note_texts(const PlainFrame* frames, const PlainHead* heads,
+                                           std::uint32_t requests, const TextKeys& keys,
+                                           std::uint64_t* hashes, TextsOfRequest<Set>* noted) noexcept {
+  // As Classifier has it: behind three of the longest values there may not be room for another. (Here it is
+  // the last one that counts, too.)
+  const std::size_t most = keys.count <= 3 ? ~std::size_t{0} : 2 * (2 + max_value_bytes);
+  std::uint32_t too_long = 0;
+  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
+    const unsigned at = lowest(rest);
+    noted->payload = reinterpret_cast<const char*>(frames[at].bytes) + frames[at].payload.offset;
+    noted->end = noted->payload + frames[at].payload.length;
+    noted->hash = &hashes[at];
+    noted->texts.set(heads[at].values.data(), keys);
+    // Nor is there key for more than that.
+    if (noted->texts.too_long || noted->texts.key_size > most) [[unlikely]]
+      too_long |= std::uint32_t{1} << at;
+    else
+      ++noted;
+  }
+  return too_long;
+}
+
+template <typename Set>
+[[gnu::noinline]] void hash_noted(const TextsOfRequest<Set>* noted, const TextsOfRequest<Set>* last,
+                                  const TextKeys& keys, const KeyHash::Words& words) noexcept {
+  constexpr std::size_t piece = KeyHash::Words::piece;
+  const std::uint64_t tweak = keys.tweak << 16;
+  const std::size_t count = keys.count;
+  for (; noted != last; ++noted) {
+    const auto& texts = noted->texts;
+    typename Set::Sums sums;
+    const char* key = words.inner;
+    for (std::size_t i = count; i-- != 0;) {
+      const std::uint32_t shape = texts.shapes[i];
+      if (shape == 0) continue;
+      const char* data = noted->payload + texts.begins[i];
+      std::size_t size = shape >> 8;
+      for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
+      sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(noted->end - data)), key);
+      key += piece;
+    }
+    std::uint64_t x;
+    std::uint64_t y;
+    sums.get(x, y);
+    *noted->hash = words.finish(x, y, tweak | texts.key_size, texts.shape_low, texts.shape_high);
+  }
+}
+
 /// In passes, since each step of a hash waits for the one before it: what one request waits for is another's
 /// work.
 template <typename Set>
 std::uint32_t hash_texts(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
                          const TextKeys& keys, const KeyHash::Words& words, std::uint64_t* hashes) noexcept {
-  constexpr std::size_t piece = KeyHash::Words::piece;
-  const std::uint64_t tweak = keys.tweak << 16;
-  // As Classifier has it: behind three of the longest values there may not be room for another. (Here it is
-  // the last one that counts, too.)
-  const std::size_t most = keys.count <= 3 ? ~std::size_t{0} : 2 * (2 + max_value_bytes);
-  // Not initialised: a burst has as many of them as it has requests.
-  union Room {
-    Room() noexcept {}
-    typename Set::Texts texts[burst_frames];
-  } room;
-  std::uint32_t too_long = 0;
-  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
-    const unsigned at = lowest(rest);
-    typename Set::Texts& texts = room.texts[at];
-    texts.set(heads[at].values.data(), keys);
-    // Nor is there key for more than that.
-    too_long |= std::uint32_t{texts.too_long || texts.key_size > most} << at;
-  }
-  const std::uint32_t others = requests & ~too_long;
-  for (std::uint32_t rest = others; rest != 0; rest &= rest - 1) {
-    const unsigned at = lowest(rest);
-    typename Set::Texts& texts = room.texts[at];
-    const char* const payload = reinterpret_cast<const char*>(frames[at].bytes) + frames[at].payload.offset;
-    const char* const end = payload + frames[at].payload.length;
-    typename Set::Sums sums;
-    const char* key = words.inner;
-    for (std::size_t i = keys.count; i-- != 0;) {
-      if (texts.shapes[i] == 0) continue;
-      const char* data = payload + texts.begins[i];
-      std::size_t size = texts.shapes[i] >> 8;
-      for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
-      sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(end - data)), key);
-      key += piece;
-    }
-    sums.get(texts.x, texts.y);
-  }
-  for (std::uint32_t rest = others; rest != 0; rest &= rest - 1) {
-    const unsigned at = lowest(rest);
-    const typename Set::Texts& texts = room.texts[at];
-    hashes[at] = words.finish(texts.x, texts.y, tweak | texts.key_size, texts.shape_low, texts.shape_high);
-  }
+  TextsOfRequest<Set> noted[burst_frames];
+  const std::uint32_t too_long = note_texts<Set>(frames, heads, requests, keys, hashes, noted);
+  const auto count = static_cast<std::size_t>(__builtin_popcount(requests & ~too_long));
+  hash_noted<Set>(noted, noted + count, keys, words);
   return too_long;
 }
 

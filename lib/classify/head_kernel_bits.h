@@ -101,6 +101,7 @@ struct InBits {
 
 /// The texts of one request's key, the last one of the key first.
 struct KeyTexts {
+  KeyTexts() noexcept {}
   /// @param values  a PlainHead's
   void set(const PlainHead::Value* values, const TextKeys& keys) noexcept {
     static_assert(sizeof(PlainHead::Value) == 4 && sizeof(__m256i) == 4 * TextKeys::most);
@@ -132,8 +133,6 @@ struct KeyTexts {
   std::uint64_t shape_low;
   std::uint64_t shape_high;
   std::size_t key_size;
-  std::uint64_t x;  ///< the sums over their bytes, to be filled in
-  std::uint64_t y;
   /// A text is longer than the longest that is kept as it is, or as long: then the rest means nothing.
   bool too_long;
 
