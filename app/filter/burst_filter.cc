@@ -106,12 +106,11 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
 #pragma GCC unroll 4
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
   const unsigned port = burst.empty() ? 0U : burst[0]->port;
-  bool one_port = !burst.empty();
+  unsigned other_ports = 0;  // bits in which some differs
   std::size_t concerns = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
     const rte_mbuf* const mbuf = burst[i];
-    if (mbuf->port != port) [[unlikely]]
-      one_port = false;
+    other_ports |= mbuf->port ^ port;
     const std::byte* const bytes = data_of(mbuf);
     const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
@@ -127,7 +126,7 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
       batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     }
   }
-  one_port_ = one_port;
+  one_port_ = !burst.empty() && other_ports == 0;
   batch.concern_count = concerns;
 }
 

@@ -12,16 +12,14 @@
 ///                             ends
 ///   Set::Lines(data, ends)    the first eight bytes behind so many line ends, Set::Lines::count, as words;
 ///                             beginning_with(want, fold, care) is a mask of those that equal such a name
-///   Set::Names<few>(sought)   whose beginning_with(word) is a mask of the fields whose names begin so; few:
-///   they
-///                             are no more than Set::names_at_once
+///   Set::Names<few>(sought)   whose beginning_with(word) is a mask of the fields whose names begin so;
+///                             few: they are no more than Set::names_at_once
 /// and two types of 64 bytes as vectors, made from a pointer:
 ///   Set::Whole(data)          64 bytes from data on
 ///   Set::Part(data, size)     1 to 63 bytes; reads no other ones
 /// whose objects have
-///   equal(byte)               mask: bit i is set where byte i equals; of a Whole also for a Set::Byte(byte),
-///   which
-///                             is made once for many windows
+///   equal(byte)               mask: bit i is set where byte i equals; of a Whole also for a
+///                             Set::Byte(byte), which is made once for many windows
 ///   either(a, b)              mask: bit i is set where byte i equals one of them
 ///   any(a, b, c)              the same of three
 ///   not_of_target()           mask: space, control characters and DEL, which no target contains
@@ -30,8 +28,9 @@
 /// where a Part's bits behind its size are arbitrary. And
 ///   Set::Sums                 if the set can do so faster: the two sums of KeyHash, over pieces that are
 ///                             a whole() or a part(); and then
-///   Set::Texts                whose set(values, keys) notes what KeyHash has of a key's texts beside their
-///   bytes Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
+///   Set::Texts                whose set(values, keys) notes what KeyHash has of a key's texts beside
+///                             their bytes
+///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
 ///                             not_of_host() only
 ///   Set::Front(data, size)    the same, where Front::holds(size, readable), and so many bytes may be read
 #pragma once
