@@ -2,8 +2,9 @@
 // What it costs to get from an Ethernet frame to the hash of its key: hot (32 frames again and again) and
 // cold (a pool larger than any cache, walked in random order, the next burst's lines prefetched as a filter
 // does it). The library takes a burst at once, as the filter gives it one. Beside the library, in the same
-// run, the floors (three cache lines touched; one vector pass over the payload) and packaged parsers.
-// Contenders of one job must agree on the sum of all hashes, or the run fails.
+// run, the floors (three cache lines touched; one vector pass over the payload; its lines by memchr), a
+// parser written with memchr, and packaged ones. Contenders of one job must agree on the sum of all hashes,
+// or the run fails.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -134,11 +135,15 @@ void register_all() {
     for (const Content content : {Content::get_200, Content::headers_800, Content::no_http}) {
       add("floor_three_lines", content, cache, 3, touch_three_lines);
       add("floor_vector_pass", content, cache, 64, pass_over_payload);
+      add("floor_lines", content, cache, 64, count_lines);
       for (const Wanted wanted : {Wanted::request_line, Wanted::host, Wanted::three_headers}) {
         add_checked("own", content, cache, wanted, [=] { return std::make_unique<BurstPath>(wanted); });
         add_checked("own_portable", content, cache, wanted,
                     [=] { return std::make_unique<BurstPath>(wanted, InstructionSet::portable); });
         if (content == Content::no_http) break;
+        add_checked("memchr", content, cache, wanted, [=] {
+          return std::make_unique<OneByOne<PeerPath>>(PeerPath(wanted, parse_with_memchr));
+        });
 #ifdef WEIR_BENCH_HTTP_PARSER
         add_checked("http_parser", content, cache, wanted, [=] {
           return std::make_unique<OneByOne<PeerPath>>(PeerPath(wanted, parse_with_http_parser));

@@ -30,11 +30,13 @@ int phr_parse_request(const char* buffer, std::size_t length, const char** metho
 namespace weir::bench {
 namespace {
 
+constexpr std::size_t headers_before_payload = 54;  // of all frames here, Ethernet's to TCP's
+
 const KeyHash key_hash({0x0123456789abcdefULL, 0xfedcba9876543210ULL});
 
 /// Takes a header field if it is one of the three.
-[[maybe_unused]] void take_field(std::string_view name, std::string_view value, Request& request,
-                                 std::span<Header, 2> headers) {
+void take_field(std::string_view name, std::string_view value, Request& request,
+                std::span<Header, 2> headers) {
   const auto is = [&](std::string_view other) {
     return name.size() == other.size() && strncasecmp(name.data(), other.data(), other.size()) == 0;
   };
@@ -122,6 +124,42 @@ std::uint64_t PeerPath::operator()(std::span<const std::byte> bytes) noexcept {
   return fields.value(0);
 }
 
+namespace {
+
+/// Cuts off what comes before a byte, and the byte. @return false where there is none
+bool cut(std::string_view& rest, char at, std::string_view& part) {
+  const void* const found = std::memchr(rest.data(), at, rest.size());
+  if (found == nullptr) return false;
+  part = rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(found) - rest.data()));
+  rest.remove_prefix(part.size() + 1);
+  return true;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto blank = [](char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+bool parse_with_memchr(std::string_view payload, Wanted wanted, Request& request,
+                       std::span<Header, 2> headers) {
+  std::string_view line;
+  if (!cut(payload, '\n', line) || !cut(line, ' ', request.method) || !cut(line, ' ', request.target) ||
+      !line.starts_with("HTTP/1."))
+    return false;
+  if (wanted == Wanted::request_line) return true;
+  while (cut(payload, '\n', line)) {
+    if (line.empty() || line == "\r") return true;
+    std::string_view name;
+    if (!cut(line, ':', name)) return false;
+    take_field(name, trimmed(line), request, headers);
+  }
+  return false;
+}
+
 #ifdef WEIR_BENCH_HTTP_PARSER
 namespace {
 
@@ -203,8 +241,20 @@ std::uint64_t touch_three_lines(std::span<const std::byte> frame) noexcept {
 }
 
 std::uint64_t pass_over_payload(std::span<const std::byte> frame) noexcept {
-  constexpr std::size_t headers = 54;
-  return std::memchr(frame.data() + headers, 0x01, frame.size() - headers) == nullptr ? 0 : 1;
+  return std::memchr(frame.data() + headers_before_payload, 0x01, frame.size() - headers_before_payload) ==
+                 nullptr
+             ? 0
+             : 1;
+}
+
+std::uint64_t count_lines(std::span<const std::byte> frame) noexcept {
+  std::uint64_t lines = 0;
+  auto rest = frame.subspan(headers_before_payload);
+  while (const void* const found = std::memchr(rest.data(), '\n', rest.size())) {
+    rest = rest.subspan(static_cast<std::size_t>(static_cast<const std::byte*>(found) - rest.data()) + 1);
+    ++lines;
+  }
+  return lines;
 }
 
 }  // namespace weir::bench

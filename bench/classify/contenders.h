@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// From a frame to the hash of its key, once through the library and once through each packaged parser; and
-/// the floors. All contenders of one job yield the same number for the same frame, so that the results can be
-/// checked.
+/// From a frame to the hash of its key, once through the library, once as one would write it in C, and once
+/// through each packaged parser; and the floors. All contenders of one job yield the same number for the same
+/// frame, so that the results can be checked.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class BurstPath {
   PlainKeys keys_;
 };
 
-/// Layers by the library, HTTP by another's parser, then the same normal forms and hash as OwnPath's.
+/// Layers by the library, HTTP by another parser, then the same normal forms and hash as OwnPath's.
 /// One request per frame is read: none of them tells where the next one begins without being asked again.
 class PeerPath {
  public:
@@ -64,6 +64,10 @@ class PeerPath {
   Parse parse_;
 };
 
+/// What one would write in C: memchr from one separator to the next, names compared as they come; and no more
+/// of the request is looked at than is wanted.
+bool parse_with_memchr(std::string_view payload, Wanted wanted, Request& request,
+                       std::span<Header, 2> headers);
 #ifdef WEIR_BENCH_HTTP_PARSER
 /// The parser of Node.js before version 12, packaged as libhttp-parser.
 bool parse_with_http_parser(std::string_view payload, Wanted wanted, Request& request,
@@ -79,5 +83,7 @@ bool parse_with_picohttpparser(std::string_view payload, Wanted wanted, Request&
 std::uint64_t touch_three_lines(std::span<const std::byte> frame) noexcept;
 /// Floor: one vector pass over the payload, by the C library's memchr for a byte that is not there.
 std::uint64_t pass_over_payload(std::span<const std::byte> frame) noexcept;
+/// Floor: the payload's lines by memchr, one call for each; nothing of them is read.
+std::uint64_t count_lines(std::span<const std::byte> frame) noexcept;
 
 }  // namespace weir::bench
