@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How long a burst of 32 decisions takes, at its median and at its worst, with everything going on that may
-// disturb a worker: span ends, publications, syncs with Redis over a unix socket, and Redis dying; beside the
-// same worker without any controller. All turns of one run, in random order.
+// disturb a worker: span ends, publications, syncs with Redis over a unix socket, Redis dying, and no Redis
+// there from the start; beside the same worker without any controller. All turns of one run, in random order.
 //
 // The worker has a processor to itself and the controller and Redis have the others; on a machine that others
 // use too, the times the processor was taken away are reported beside the figures.
@@ -34,7 +34,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum class StoreKind { none, memory, redis, dying };
+enum class StoreKind { none, memory, redis, dying, dead };
 
 struct Scenario {
   const char* name;
@@ -46,7 +46,8 @@ constexpr Scenario scenarios[] = {
     {"alone", StoreKind::none, 100ms},           {"memory-100ms", StoreKind::memory, 100ms},
     {"memory-10ms", StoreKind::memory, 10ms},    {"redis-100ms", StoreKind::redis, 100ms},
     {"redis-10ms", StoreKind::redis, 10ms},      {"redis-dies-100ms", StoreKind::dying, 100ms},
-    {"redis-dies-10ms", StoreKind::dying, 10ms},
+    {"redis-dies-10ms", StoreKind::dying, 10ms}, {"redis-dead-100ms", StoreKind::dead, 100ms},
+    {"redis-dead-10ms", StoreKind::dead, 10ms},
 };
 
 /// Ticks of the processor's own clock, or nanoseconds where it has none.
@@ -78,6 +79,9 @@ class Redis {
   TemporaryFolder folder_;
   std::optional<ChildProcess> process_;
 };
+
+/// Of a socket that nobody listens at.
+constexpr const char* url_of_the_dead = "redis+unix:///nonexistent/redis.sock";
 
 std::string rules(const Scenario& scenario, const std::string& url) {
   // hold_back = 0: every key is synchronised in every span, however far it is from its limit.
@@ -146,8 +150,10 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
   std::optional<Redis> redis;
   if (with_redis) redis.emplace();
   const std::vector<std::string> names = user_names(key_count);
-  const std::unique_ptr<Throttle> made =
-      make_throttle(rules(scenario, redis ? redis->url() : "memory://"), key_count, 1);
+  const std::string url = with_redis                          ? redis->url()
+                          : scenario.store == StoreKind::dead ? url_of_the_dead
+                                                              : "memory://";
+  const std::unique_ptr<Throttle> made = make_throttle(rules(scenario, url), key_count, 1);
   Throttle& throttle = *made;
   std::vector<Key> keys;
   for (const std::uint32_t key : key_sequence(key_count, Distribution::zipf))
@@ -193,8 +199,8 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
   const Figures after = throttle.figures();
   if (scenario.store != StoreKind::none) throttle.stop(100ms);
   if (with_redis && after.store_syncs == 0) throw std::runtime_error("no sync with Redis was seen");
-  if (scenario.store == StoreKind::dying && after.store_up)
-    throw std::runtime_error("the store is said to be up after its death");
+  if ((scenario.store == StoreKind::dying || scenario.store == StoreKind::dead) && after.store_up)
+    throw std::runtime_error("the store is said to be up, and is dead");
 
   return {{"scenario", scenario.name},
           {"bursts", loop->histogram().total()},
