@@ -52,12 +52,6 @@ void start_port(std::uint16_t port, rte_mempool* pool) {
           name + " does not start");
 }
 
-void be_frame_of(rte_mbuf* mbuf, std::uint16_t port) {
-  mbuf->data_len = frame_length;
-  mbuf->pkt_len = frame_length;
-  mbuf->port = port;  // net_ring does not tell
-}
-
 }  // namespace
 
 FrameSource::FrameSource(std::string name, std::uint32_t mbufs)
@@ -76,6 +70,12 @@ void FrameSource::start(std::uint16_t first, std::uint16_t second) {
   start_port(second, memory_.pool());
   wiring_.ports[first] = {.peer = second, .pool = memory_.pool()};
   wiring_.ports[second] = {.peer = first, .pool = memory_.pool()};
+}
+
+void FrameSource::be_frame(rte_mbuf* mbuf) const noexcept {
+  mbuf->data_len = frame_length;
+  mbuf->pkt_len = frame_length;
+  mbuf->port = set_.ports.first;
 }
 
 PortFigures FrameSource::figures() const {
@@ -116,21 +116,24 @@ void LoopSource::fill(Content content) {
     const std::uint16_t port = i < frames_ / 2 ? set().ports.first : set().ports.second;
     rte_mbuf* mbuf = rte_pktmbuf_alloc(memory().pool());
     if (mbuf == nullptr) throw std::logic_error("loop source: frames have been lost");
-    be_frame_of(mbuf, port);
+    be_frame(mbuf);
+    mbuf->port = port;
     if (rte_eth_tx_burst(port, 0, &mbuf, 1) != 1)
       throw std::logic_error("loop source: the ring is too small");
   }
 }
 
-FreshSource::FreshSource(std::string name, std::uint32_t frames, std::uint32_t helping)
-    : FrameSource(std::move(name), frames), helping_(helping), prepared_(helping) {
-  in_ = make_ring(this->name() + "_in", helping);
-  out_ = make_ring(this->name() + "_out", helping);
-  idle_ = make_ring(this->name() + "_idle", helping);
-  start(ring_port(this->name() + "_a", in_, idle_), ring_port(this->name() + "_b", idle_, out_));
+OneWaySource::OneWaySource(std::string name, std::uint32_t mbufs, std::uint32_t room_in,
+                           std::uint32_t room_out)
+    : FrameSource(std::move(name), mbufs),
+      in_(make_ring(this->name() + "_in", room_in)),
+      out_(make_ring(this->name() + "_out", room_out)) {
+  rte_ring* const idle = make_ring(this->name() + "_idle", 1);  // the other direction: always empty
+  start(ring_port(this->name() + "_a", in_, idle), ring_port(this->name() + "_b", idle, out_));
 }
 
-FreshSource::~FreshSource() = default;
+FreshSource::FreshSource(std::string name, std::uint32_t frames, std::uint32_t helping)
+    : OneWaySource(std::move(name), frames, helping, helping), helping_(helping), prepared_(helping) {}
 
 void FreshSource::fill(Content content) { patterns_.emplace(make_frames(content, mbufs())); }
 
@@ -138,7 +141,7 @@ void FreshSource::prepare() {
   if (rte_pktmbuf_alloc_bulk(memory().pool(), prepared_.data(), helping_) != 0)
     throw std::logic_error("fresh source: frames have been lost");
   for (rte_mbuf* const mbuf : prepared_) {
-    be_frame_of(mbuf, set().ports.first);
+    be_frame(mbuf);
     const std::span<const std::byte> frame = (*patterns_)[next_];
     std::memcpy(rte_pktmbuf_mtod(mbuf, void*), frame.data(), frame.size());
     next_ = (next_ + 1) % mbufs();
@@ -146,12 +149,12 @@ void FreshSource::prepare() {
 }
 
 void FreshSource::serve() noexcept {
-  rte_ring_enqueue_bulk(in_, reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
+  rte_ring_enqueue_bulk(in(), reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
 }
 
 std::uint32_t FreshSource::clear() noexcept {
   const unsigned count =
-      rte_ring_dequeue_burst(out_, reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
+      rte_ring_dequeue_burst(out(), reinterpret_cast<void**>(prepared_.data()), helping_, nullptr);
   rte_pktmbuf_free_bulk(prepared_.data(), count);
   return count;
 }

@@ -40,12 +40,17 @@ class FrameSource {
 
   /// From now on the frames carry this. @pre nobody polls
   virtual void fill(Content content) { memory_.fill(content); }
+  /// Nobody polls any more. @return what does not add up of frames made and frames come back; empty when all
+  /// does
+  virtual std::string end() { return {}; }
 
  protected:
   FrameSource(std::string name, std::uint32_t mbufs);
   FrameMemory& memory() noexcept { return memory_; }
   /// Sets up two devices that exist, one queue each, and starts them. Throws when they will not.
   void start(std::uint16_t first, std::uint16_t second);
+  /// Has an mbuf of the memory be a whole frame that comes from the first port: net_ring does not tell.
+  void be_frame(rte_mbuf* mbuf) const noexcept;
 
  private:
   std::string name_;
@@ -72,13 +77,27 @@ class LoopSource : public FrameSource {
   std::uint32_t frames_;
 };
 
+/// Two net_ring ports between which frames go one way: another thread puts them in at one end and takes them
+/// out at the other.
+class OneWaySource : public FrameSource {
+ protected:
+  /// @param room  frames, of the ring to the polling thread and of the ring from it
+  OneWaySource(std::string name, std::uint32_t mbufs, std::uint32_t room_in, std::uint32_t room_out);
+
+  rte_ring* in() const noexcept { return in_; }
+  rte_ring* out() const noexcept { return out_; }
+
+ private:
+  rte_ring* in_;
+  rte_ring* out_;
+};
+
 /// Frames that another core has just written, so many at once; they leave for that core again.
-class FreshSource : public FrameSource {
+class FreshSource : public OneWaySource {
  public:
   /// @param frames   different ones
   /// @param helping  as many at once, a part of them
   FreshSource(std::string name, std::uint32_t frames, std::uint32_t helping);
-  ~FreshSource() override;
 
   void fill(Content content) override;
 
@@ -88,16 +107,13 @@ class FreshSource : public FrameSource {
   /// Hands it to the polling thread at one stroke.
   void serve() noexcept;
   /// Frames of it that have left. Any thread.
-  std::uint32_t arrived() const noexcept { return rte_ring_count(out_); }
+  std::uint32_t arrived() const noexcept { return rte_ring_count(out()); }
   /// Frees what has left. @return how many
   std::uint32_t clear() noexcept;
 
  private:
   std::uint32_t helping_;
   std::uint32_t next_ = 0;  // frame to be written
-  rte_ring* in_ = nullptr;
-  rte_ring* out_ = nullptr;
-  rte_ring* idle_ = nullptr;  // the other direction: always empty
   std::vector<rte_mbuf*> prepared_;
   std::optional<FramePool> patterns_;
 };
