@@ -25,6 +25,7 @@ BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
 sys.path.insert(0, str(SOURCE / "tools/benchmark"))
 import common
 import decision
+import filter as filter_section
 import plot
 
 
@@ -55,7 +56,7 @@ class Report(unittest.TestCase):
     def test_a_section_is_measured_told_and_plotted(self):
         text = self.report("--only", "scaling")
         self.assertIn("## More workers", text)
-        self.assertIn("| 2 workers / 1, by processor time |" if len(os.sched_getaffinity(0)) > 1 else "| bytes of memory", text)
+        self.assertIn("| **weir**, a key at hand |", text)
         self.assertIn("![scaling](scaling.svg)", text)
         xml.etree.ElementTree.parse(self.output / "scaling.svg")
         runs = json.loads((self.output / "scaling.json").read_text(encoding="utf-8"))["figures"]["runs"]
@@ -90,10 +91,69 @@ class Report(unittest.TestCase):
         self.assertEqual(20, turns.times_floor("a", 1000, "zipf"))
         self.assertIsNone(turns.times("a", "c", 1000, "zipf"))
 
+    @unittest.skipUnless((BUILD / "bench/filter/bench-filter").exists(), "built without programs")
+    def test_frames_are_told_beside_who_waited_for_them(self):
+        text = self.report("--only", "filter")
+        for words in ("| io: receive and send, no more |", "| **weir-filter**, three rules: global, user, endpoint |", "F, loop of rings |"):
+            self.assertIn(words, text)
+        runs = json.loads((self.output / "filter.json").read_text(encoding="utf-8"))["figures"]
+        self.assertEqual({0}, {run["round"] for run in runs})
+        for run in runs:
+            self.assertGreater(run["ns_per_frame"], 0)
+            self.assertIn("waited" if run["source"] == "cloned" else "ns_per_frame", run)
+        if filter_section.testpmd.available():
+            theirs = [i for i, run in enumerate(runs) if run["contender"] in filter_section.THEIRS]
+            self.assertEqual(4, len(theirs))
+            self.assertNotEqual(list(range(len(runs) - len(theirs), len(runs))), theirs, "they take their turns among ours")
+
     def test_what_is_not_installed_is_left_out_and_said(self):
         text = self.report("--only", "gateways", PATH="/nonexistent")
         self.assertIn("left out: nginx and HAProxy: wrk", text)
         self.assertIn("| **weir**", text)
+
+
+class FramesOfARound(unittest.TestCase):
+    def test_are_divided_by_that_rounds_io(self):
+        runs = [{"source": source, "contender": name, "round": turn, "ns_per_frame": ns}
+                for source, name, turn, ns in (("loop", "io", 0, 1), ("loop", "no_http", 0, 4), ("loop", "io", 1, 10), ("loop", "no_http", 1, 20),
+                                               ("loop", "io", 2, 9), ("null-4096", "io", 0, 8), ("null-4096", "io", 1, 10))]
+        turns = filter_section.Turns(runs)
+        self.assertEqual(0.375, turns.part_of_io("loop", "no_http"))
+        self.assertEqual(1.25, turns.part_of_io("loop", "no_http", "null-4096"))
+        self.assertIsNone(turns.part_of_io("loop", "request_line"))
+
+    def test_are_left_out_where_the_worker_hardly_found_any(self):
+        context = common.Context(BUILD, None, quick=True)
+        run = {"runs": [{"source": "cloned", "contender": "io", "ns_per_frame": 1, "waited": 0.9}]}
+        with unittest.mock.patch.object(filter_section, "run_json", return_value=run), contextlib.redirect_stdout(io.StringIO()), \
+                unittest.mock.patch.object(filter_section.testpmd, "available", return_value=False):
+            self.assertEqual([], filter_section.measure(context))
+        self.assertTrue(any("the worker hardly ever found a frame" in line for line in context.left_out))
+
+
+class AimsOfASection(unittest.TestCase):
+    def setUp(self):
+        self.aims = common.Aims("speed")
+        self.aims.at_most("ours / floor", "1,000 keys", 1.0, 1.5)
+        self.aims.at_most("ours / floor", "2,000 keys", 1.8, 1.5)
+        self.aims.at_least("theirs / ours", "", 3, 3)
+        self.aims.at_least("others / ours", "", None, 3)
+
+    def test_are_met_or_not_or_not_measured(self):
+        text = self.aims.table()
+        self.assertIn("| ours / floor | 1,000 keys | 1.00 | ≤ 1.5 | met |", text)
+        self.assertIn("| ours / floor | 2,000 keys | 1.80 | ≤ 1.5 | **not met** |", text)
+        self.assertIn("| theirs / ours |  | 3.00 | ≥ 3 | met |", text)
+        self.assertIn("| others / ours |  |  | ≥ 3 | not measured |", text)
+
+    def test_are_summed_up_by_where_they_are_missed_most(self):
+        text = common.summary([self.aims, common.Aims("nothing")])
+        self.assertIn("| speed | ours / floor | ≤ 1.5 | 1.80 (2,000 keys) | **not met**, 1 of 2 met |", text)
+        self.assertIn("| speed | others / ours | ≥ 3 |  | not measured |", text)
+        self.assertNotIn("nothing", text)
+
+    def test_of_nothing_make_no_table(self):
+        self.assertEqual("", common.summary([common.Aims("nothing")]))
 
 
 class Mistakes(unittest.TestCase):

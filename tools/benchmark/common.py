@@ -114,11 +114,61 @@ def number(value):
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def verdict(met):
-    return "met" if met else "**not met**"
-
-
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+class Aims:
+    """What a section's figures are held against: each aim beside what was measured, met or not.
+
+    An aim is told once for each `where` (a number of keys, a source of frames, …), and once for all of them at the report's top.
+    """
+
+    def __init__(self, section):
+        self.section = section
+        self._rows = []
+
+    def at_most(self, what, where, measured, bound):
+        """measured: None where there is no figure; the report then says so."""
+        self._rows.append((what, where, measured, f"≤ {bound:.3g}", None if measured is None else measured / bound))
+
+    def at_least(self, what, where, measured, bound):
+        self._rows.append((what, where, measured, f"≥ {bound:.3g}", None if measured is None else bound / max(measured, 1e-9)))
+
+    @staticmethod
+    def _verdict(part):
+        """part: of the bound, used up; None: nobody knows."""
+        return "not measured" if part is None else "met" if part <= 1 else "**not met**"
+
+    def table(self):
+        return table(("aim", "", "measured", "aim", ""), [
+            (what, where, number(measured), aim, self._verdict(part)) for what, where, measured, aim, part in self._rows
+        ])
+
+    def summary(self):
+        """A row for each aim: where it is missed most, or met most narrowly."""
+        by_aim = {}
+        for row in self._rows:
+            by_aim.setdefault((row[0], row[3]), []).append(row)
+        rows = []
+        for (what, aim), each in by_aim.items():
+            told = [row for row in each if row[4] is not None]
+            if not told:
+                rows.append((self.section, what, aim, "", "not measured"))
+                continue
+            _, where, measured, _, part = max(told, key=lambda row: row[4])
+            met = sum(row[4] <= 1 for row in told)
+            rows.append((self.section, what, aim, number(measured) + (f" ({where})" if where else ""),
+                         self._verdict(part) + (f", {met} of {len(told)} met" if len(told) > 1 else "")))
+        return rows
+
+    def __bool__(self):
+        return bool(self._rows)
+
+
+def summary(sections):
+    """All sections' aims in one table. sections: their Aims."""
+    rows = [row for aims in sections for row in aims.summary()]
+    return table(("section", "aim", "", "measured, at its worst", ""), rows) if rows else ""

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 
-from common import Failed, find_program, median, number, process_cpu, run, run_json, spread, table, verdict
+from common import Failed, find_program, median, number, process_cpu, run, run_json, spread, table
 from plot import bars
 
 TITLE = "What others take for a limit"
@@ -205,18 +205,18 @@ def measure(context):
     return figures
 
 
-def report(figures, context):
+def report(figures, context, aims):
     weir = {int(size): each for size, each in figures["weir"].items()}
     sizes = sorted(weir)
-    rows, aims, names, values = [], [], [], []
+    rows, names, values = [], [], []
     for name, pairs in figures["servers"].items():
         free, limited = (median([pair[kind] for pair in pairs]) for kind in ("free", "limited"))
         added = [pair["limited"] - pair["free"] for pair in pairs]
         middle = median(added)
         rows.append((name, number(free), number(limited), f"{number(middle)} ({' … '.join(number(v) for v in spread(added))})",
                      *(f"{middle / weir[size]:.0f}" for size in sizes)))
-        aims += [(f"{name}, added / weir's decision, {size:,} keys", f"{middle / weir[size]:.0f}", f"≥ {AIM}",
-                  verdict(middle / weir[size] >= AIM)) for size in sizes]
+        for size in sizes:
+            aims.at_least(f"{name}, added / weir's decision", f"{size:,} keys", middle / weir[size], AIM)
         names.append(name)
         values.append([middle, free])
     for size in sizes:
@@ -232,5 +232,5 @@ def report(figures, context):
     if names:
         svg = bars("Processor time of a limit", "ns per request, logarithmic", [*names, *(f"weir, {size:,} keys" for size in sizes)],
                    ["added by the limit", "the request without it"], [*values, *([weir[size], None] for size in sizes)], logarithmic=True)
-        parts += [context.plot("gateways", svg), table(("ratio", "measured", "aim", ""), aims)]
+        parts.append(context.plot("gateways", svg))
     return parts

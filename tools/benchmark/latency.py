@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How long a burst's decisions take, whatever the controller and the store are doing."""
 
-from common import find_program, median, number, run_json, table, verdict
+from common import find_program, median, number, run_json, table
 from plot import lines
 
 TITLE = "How long a decision may take"
@@ -14,6 +14,8 @@ WORDS = {
     "redis-10ms": "span 10 ms, Redis",
     "redis-dies-100ms": "span 100 ms, Redis dies",
     "redis-dies-10ms": "span 10 ms, Redis dies",
+    "redis-dead-100ms": "span 100 ms, Redis never there",
+    "redis-dead-10ms": "span 10 ms, Redis never there",
 }
 AIM = 1.2
 SHOWN = (0.5, 0.99, 0.999)
@@ -22,13 +24,13 @@ SHOWN = (0.5, 0.99, 0.999)
 def measure(context):
     options = ["--rounds", 1, "--seconds", 0.3] if context.quick else ["--rounds", 4, "--seconds", 1.5]
     if not find_program("redis-server"):
-        context.leave_out("a store that syncs and dies", "redis-server is not installed")
+        context.leave_out("a store that syncs, and one that dies", "redis-server is not installed")
         options.append("--without-redis")
     sizes = (1000,) if context.quick else (1000, 10_000)
     return [run_json(context.build / TARGETS[0], *options, "--keys", size) for size in sizes]
 
 
-def report(sets, context):
+def report(sets, context, aims):
     parts = [
         "One burst of 32 decisions, from before its prefetch to after its report, on a processor of the worker's own; the "
         "controller and Redis (on a unix socket) have the others. Keys by Zipf's law; every key is synchronised in every span "
@@ -37,7 +39,6 @@ def report(sets, context):
         "decides less in each, and first touches weigh that much more. Medians of the runs; switches: how often the system took the processor away, in all runs; "
         "refused: requests refused in all runs, of so many million; the limit is out of reach, so there should be none."
     ]
-    aims = []
     for figures in sets:
         runs = {}
         for each in figures["runs"]:
@@ -53,20 +54,21 @@ def report(sets, context):
             each = runs[name]
             cells = [number(curves[name][marks.index(part)]) for part in SHOWN]
             p99 = marks.index(0.99)
-            ratio = curves[name][p99] / curves["alone"][p99]
+            # Runs stand in the order of their rounds.
+            ratio = median([run["quantiles"][p99][1] / alone["quantiles"][p99][1] for run, alone in zip(each, runs["alone"])])
             rows.append((words, *cells, f"{ratio:.2f}", sum(run["spans"] for run in each), sum(run["publications"] for run in each),
                          sum(run["syncs"] for run in each), sum(run["switches"] for run in each),
                          f"{sum(run['refused'] for run in each):,} of {sum(run['decided'] for run in each) / 1e6:.0f}",
                          f"{median([run['cpu_share'] for run in each]):.0%}"))
             if name != "alone":
-                aims.append((f"p99, {words} / no controller", f"{figures['keys']:,}", f"{ratio:.2f}", f"≤ {AIM}", verdict(ratio <= AIM)))
+                aims.at_most("p99 of a burst / without a controller", f"{words}, {figures['keys']:,} keys", ratio, AIM)
         parts += [
             f"### {figures['keys']:,} keys",
-            table(("ns per burst", "p50", "p99", "p99.9", "p99 / no controller's", "spans", "publications", "syncs", "switches",
+            table(("ns per burst", "p50", "p99", "p99.9", f"p99 / no controller's of the same round (aim: ≤ {AIM})", "spans", "publications", "syncs", "switches",
                    "refused", "share of the processor"), rows),
         ]
         series = [(words, curves[name]) for name, words in WORDS.items() if name in curves]
         svg = lines(f"A burst of 32 decisions, {figures['keys']:,} keys", "ns, logarithmic, by quantile",
                     [f"{part * 100:g} %" for part in marks], series)
         parts.append(context.plot(f"latency-{figures['keys']}", svg))
-    return [*parts, table(("ratio", "keys", "measured", "aim", ""), aims)]
+    return parts

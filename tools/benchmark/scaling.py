@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What another worker adds, and what it takes of memory."""
 
-from common import median, number, run_json, table, verdict
+from common import median, number, run_json, table
 from plot import bars
 
 TITLE = "More workers"
@@ -16,7 +16,7 @@ def measure(context):
     return run_json(context.build / TARGETS[0], *options)
 
 
-def report(figures, context):
+def report(figures, context, aims):
     rates = {}
     for each in figures["runs"]:
         key = each["contender"], each["keys"], each["workers"]
@@ -26,7 +26,7 @@ def report(figures, context):
     middle = {key: {clock: median(values) for clock, values in both.items()} for key, both in rates.items()}
     keys = sorted({key for _, key, _ in middle})
     workers = sorted({count for _, _, count in middle})
-    rows, aims = [], []
+    rows = []
     for contender, words in WORDS.items():
         for size in keys:
             one = middle[(contender, size, 1)]
@@ -37,12 +37,12 @@ def report(figures, context):
     for size in keys:
         if 2 in workers:
             ratio = middle[("weir_key", size, 2)]["cpu"] / middle[("weir_key", size, 1)]["cpu"]
-            aims.append(("2 workers / 1, by processor time", f"{size:,}", f"{ratio:.2f}", f"≥ {AIM}", verdict(ratio >= AIM)))
+            aims.at_least("2 workers / 1, by processor time", f"{size:,} keys", ratio, AIM)
             ratio = middle[("weir_key", size, 2)]["wall"] / middle[("mutex_and_map", size, 2)]["wall"]
-            aims.append(("weir / mutex and map, two threads, by the wall clock", f"{size:,}", f"{ratio:.0f}", "≥ 100", verdict(ratio >= 100)))
+            aims.at_least("weir / mutex and map, two threads, by the wall clock", f"{size:,} keys", ratio, 100)
     for each in figures["memory"]:
         size = each["bytes_per_key_and_worker"]
-        aims.append(("bytes of memory per key and worker, all within their grants", f"{each['keys']:,}", number(size), f"≤ {MEMORY_AIM}", verdict(size <= MEMORY_AIM)))
+        aims.at_most("bytes of memory per key and worker, all within their grants", f"{each['keys']:,} keys", size, MEMORY_AIM)
     names = [name for name in WORDS]
     groups = [(size, count) for size in keys for count in workers]
     svg = bars("Decisions of several workers", "million per second of processor time, logarithmic",
@@ -55,5 +55,4 @@ def report(figures, context):
         "in it, so the lock's figures are those of the wall clock.",
         table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock"), rows),
         context.plot("scaling", svg),
-        table(("", "keys", "measured", "aim", ""), aims),
     ]
