@@ -106,6 +106,13 @@ class Report(unittest.TestCase):
             self.assertEqual(4, len(theirs))
             self.assertNotEqual(list(range(len(runs) - len(theirs), len(runs))), theirs, "they take their turns among ours")
 
+    @unittest.skipUnless((BUILD / "tools/key-memory/weir-key-memory").exists(), "built without programs")
+    def test_aims_are_told_at_the_section_and_at_the_top(self):
+        text = self.report("--only", "memory")
+        top, section = text.split("## What a key takes of a worker's memory")
+        self.assertIn("| memory | bytes per active key and worker: of all more is asked | ≤ 32 |", top)
+        self.assertIn("| bytes per active key and worker: of all more is asked | 100,000 keys |", section)
+
     def test_what_is_not_installed_is_left_out_and_said(self):
         text = self.report("--only", "gateways", PATH="/nonexistent")
         self.assertIn("left out: nginx and HAProxy: wrk", text)

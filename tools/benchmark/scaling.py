@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What another worker adds, and what it takes of memory."""
+"""What another worker adds."""
 
 from common import median, number, run_json, table
 from plot import bars
@@ -8,7 +8,6 @@ TITLE = "More workers"
 TARGETS = ("bench/scaling/bench-scaling",)
 WORDS = {"weir_key": "**weir**, a key at hand", "mutex_and_map": "mutex and unordered_map"}
 AIM = 1.9
-MEMORY_AIM = 32
 
 
 def measure(context):
@@ -40,9 +39,6 @@ def report(figures, context, aims):
             aims.at_least("2 workers / 1, by processor time", f"{size:,} keys", ratio, AIM)
             ratio = middle[("weir_key", size, 2)]["wall"] / middle[("mutex_and_map", size, 2)]["wall"]
             aims.at_least("weir / mutex and map, two threads, by the wall clock", f"{size:,} keys", ratio, 100)
-    for each in figures["memory"]:
-        size = each["bytes_per_key_and_worker"]
-        aims.at_most("bytes of memory per key and worker, all within their grants", f"{each['keys']:,} keys", size, MEMORY_AIM)
     names = [name for name in WORDS]
     groups = [(size, count) for size in keys for count in workers]
     svg = bars("Decisions of several workers", "million per second of processor time, logarithmic",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints what one key takes of a node's memory under each algorithm, for the tables of the README: from the
+// Prints what one key takes of a node's memory under each algorithm, for the README's tables and tools/bench: from the
 // objects themselves, made as a node makes them and filled with keys whose names are IPv4 addresses; so that
 // no figure can grow old.
 //
