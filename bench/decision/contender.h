@@ -39,8 +39,6 @@ class Contender {
   /// How long decisions are to go on after begin() before they are timed. Some have threads that do their
   /// part by the clock.
   virtual Duration settles_in() const { return {}; }
-  /// Whether it may wait without using the processor, so that only the clock on the wall tells what it costs.
-  virtual bool waits() const { return false; }
   /// After the last request: compares the counters with the number of requests, and adds what is worth
   /// telling.
   virtual void finish(Result& told) = 0;

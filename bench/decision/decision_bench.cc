@@ -2,14 +2,14 @@
 // What one decision costs: find the key, see whether it may pass, count it. Our contenders run with their
 // controller at work, so flips, publications, first touches and draws are in their figures. Beside them, in
 // the same run, the peers: rte_hash with counters, TBB's concurrent_hash_map, what tutorials write (a mutex
-// around an unordered_map of windows, on one thread and on two), and DPDK's rte_meter.
+// around an unordered_map of windows), and DPDK's rte_meter. bench-scaling has them on several threads.
 //
 // Every contender's turn has a floor of its own, measured just before it on the same stream of requests: one
 // prefetched read-modify-write of a random line for each, in as many lines as ours lie in. What others do to
 // the machine meanwhile hits both, and their ratio is what a turn tells.
 //
 // The measuring thread has the last processor; controllers have the others. Time is the measuring thread's
-// own, but where a contender waits for a lock. Every result is used, and counters are checked against the
+// own. Every result is used, and counters are checked against the
 // number of requests at the end of each turn.
 #include <algorithm>
 #include <fstream>
@@ -30,21 +30,9 @@ struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   std::vector<std::string> contenders;
   unsigned repeats = 1;
-  // Eight keys to a line of 64 bytes, three quarters of the places taken: what a worker's table touches in
-  // the common case.
+  // Eight keys to a line of 64 bytes, five of eight places taken: what a worker's table touches in the common
+  // case.
   double bytes_per_key = 64.0 / 8 * 8 / 5;
-};
-
-/// Time of the measuring thread, or on the wall.
-class Timer {
- public:
-  explicit Timer(bool wall) : wall_(wall), began_(now()) {}
-  Duration elapsed() const { return now() - began_; }
-
- private:
-  Duration now() const { return wall_ ? monotonic_now().time_since_epoch() : thread_time(); }
-  const bool wall_;
-  const Duration began_;
 };
 
 /// Where in its stream a contender goes on, and what it has taken so far.
@@ -55,12 +43,12 @@ class Walk {
 
   /// @return ns per request, over at least this time
   double steady(Duration time) {
-    const Timer timer(contender_.waits());
+    const Duration began = thread_time();
     std::uint64_t requests = 0;
     Duration taken{};
     do {
       requests += step();
-      taken = timer.elapsed();
+      taken = thread_time() - began;
     } while (taken < time);
     return static_cast<double>(taken.count()) / static_cast<double>(requests);
   }
@@ -73,18 +61,18 @@ class Walk {
   /// often as long. @return ns per request
   double anew(Duration time) {
     constexpr int patience = 4;
-    const Timer all(true);
+    const MonotonicTime end = monotonic_now() + patience * time;
     std::uint64_t requests = 0;
     Duration taken{};
     do {
       contender_.begin();
       at_ = 0;
-      const Timer timer(contender_.waits());
+      const Duration began = thread_time();
       contender_.decide(drawn_, 0, stream_.size());
-      taken += timer.elapsed();
+      taken += thread_time() - began;
       requests += stream_.size();
       contender_.pause();
-    } while (taken < time && all.elapsed() < patience * time);
+    } while (taken < time && monotonic_now() < end);
     return static_cast<double>(taken.count()) / static_cast<double>(requests);
   }
 

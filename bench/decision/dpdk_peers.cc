@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -22,7 +23,7 @@ namespace weir::bench {
 void prepare_peers(int processor) {
   // 22.11 logs to stdout, where the results belong.
   rte_openlog_stream(stderr);
-  std::vector<std::string> words{"bench-decision",
+  std::vector<std::string> words{"peers",
                                  "--no-huge",
                                  "--no-pci",
                                  "--no-shconf",
@@ -43,60 +44,109 @@ void prepare_peers(int processor) {
   sched_setaffinity(0, sizeof own, &own);
 }
 
+namespace {
+
+// Heaps and tables have names, each its own.
+std::string next_name() {
+  static unsigned tables = 0;
+  return "peer-" + std::to_string(tables++);
+}
+
+}  // namespace
+
 /// Without hugetlbfs, DPDK's own memory lies on small pages, and what would be measured is the address
 /// translation. So the table gets a heap of its own, in memory like ours.
 struct RteHash::Table {
-  explicit Table(std::size_t keys)
-      : memory((keys * bytes_per_key + smallest + page - 1) / page * page), counts(2 * keys) {
-    if (rte_malloc_heap_create(heap) != 0 ||
-        rte_malloc_heap_memory_add(heap, memory.data(), memory.size(), nullptr, 0, page) != 0)
+  Table(std::size_t keys, std::uint8_t flags)
+      : name(next_name()),
+        memory((keys * bytes_per_key + smallest + page - 1) / page * page),
+        counts(2 * keys) {
+    if (rte_malloc_heap_create(name.c_str()) != 0 ||
+        rte_malloc_heap_memory_add(name.c_str(), memory.data(), memory.size(), nullptr, 0, page) != 0)
       throw std::runtime_error(std::string("no heap for rte_hash: ") + rte_strerror(rte_errno));
     rte_hash_parameters parameters{};
-    parameters.name = "peer";
+    parameters.name = name.c_str();
+    parameters.extra_flag = flags;
     parameters.entries = static_cast<std::uint32_t>(2 * keys);
     parameters.key_len = sizeof(std::uint64_t);
-    parameters.socket_id = rte_malloc_heap_get_socket(heap);
+    parameters.socket_id = rte_malloc_heap_get_socket(name.c_str());
     hash = rte_hash_create(&parameters);
     if (hash == nullptr) throw std::runtime_error(std::string("rte_hash_create: ") + rte_strerror(rte_errno));
   }
   ~Table() {
     rte_hash_free(hash);
-    rte_malloc_heap_memory_remove(heap, memory.data(), memory.size());
-    rte_malloc_heap_destroy(heap);
+    rte_malloc_heap_memory_remove(name.c_str(), memory.data(), memory.size());
+    rte_malloc_heap_destroy(name.c_str());
   }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  static constexpr const char* heap = "peer";
+  /// Calls place(found, i) with where the counter of the i-th key lies, or less than 0 where there is none
+  /// yet, and adds up what it returns.
+  template <typename Place>
+  std::uint64_t look_up(std::span<const PlainKey> keys, Place&& place) {
+    std::array<const void*, RTE_HASH_LOOKUP_BULK_MAX> pointers;
+    std::array<hash_sig_t, RTE_HASH_LOOKUP_BULK_MAX> hashes;
+    std::array<std::int32_t, RTE_HASH_LOOKUP_BULK_MAX> places;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      pointers[i] = &keys[i].hash;
+      hashes[i] = signature(keys[i]);
+    }
+    rte_hash_lookup_with_hash_bulk(hash, pointers.data(), hashes.data(),
+                                   static_cast<std::uint32_t>(keys.size()), places.data());
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (places[i] >= 0) __builtin_prefetch(&counts[static_cast<std::size_t>(places[i])], 1);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) sum += place(places[i], keys[i]);
+    return sum;
+  }
+  /// @return where its counter lies
+  std::int32_t add(const PlainKey& key) {
+    const std::int32_t place = rte_hash_add_key_with_hash(hash, &key.hash, signature(key));
+    if (place < 0) throw std::runtime_error("rte_hash is full");
+    return place;
+  }
+  static hash_sig_t signature(const PlainKey& key) noexcept {
+    return static_cast<hash_sig_t>(key.hash >> 32);
+  }
+
   static constexpr std::size_t page = std::size_t{2} << 20;
   // Of two entries: what they and their signatures take, and as much again where sizes are rounded up.
   static constexpr std::size_t bytes_per_key = 128;
   static constexpr std::size_t smallest = std::size_t{4} << 20;
+  std::string name;
   HugeArray<std::byte> memory;
   HugeArray<std::uint64_t> counts;
   rte_hash* hash = nullptr;
 };
 
-RteHash::RteHash(std::size_t keys) : table_(std::make_unique<Table>(keys)) {}
+RteHash::RteHash(std::size_t keys, std::uint8_t flags) : table_(std::make_unique<Table>(keys, flags)) {}
 RteHash::~RteHash() = default;
 
-void RteHash::admit(std::span<const PlainKey> keys) {
-  std::array<const void*, RTE_HASH_LOOKUP_BULK_MAX> pointers;
-  std::array<hash_sig_t, RTE_HASH_LOOKUP_BULK_MAX> hashes;
-  std::array<std::int32_t, RTE_HASH_LOOKUP_BULK_MAX> places;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    pointers[i] = &keys[i].hash;
-    hashes[i] = static_cast<hash_sig_t>(keys[i].hash >> 32);
-  }
-  rte_hash_lookup_with_hash_bulk(table_->hash, pointers.data(), hashes.data(),
-                                 static_cast<std::uint32_t>(keys.size()), places.data());
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (places[i] >= 0) __builtin_prefetch(&table_->counts[static_cast<std::size_t>(places[i])], 1);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (places[i] < 0) places[i] = rte_hash_add_key_with_hash(table_->hash, pointers[i], hashes[i]);
-    if (places[i] < 0) throw std::runtime_error("rte_hash is full");
-    admitted_ += ++table_->counts[static_cast<std::size_t>(places[i])] <= limit;
-  }
+std::uint64_t RteHash::admit(std::span<const PlainKey> keys) {
+  return table_->look_up(keys, [this](std::int32_t found, const PlainKey& key) -> std::uint64_t {
+    const std::int32_t place = found < 0 ? table_->add(key) : found;
+    return ++table_->counts[static_cast<std::size_t>(place)] <= limit;
+  });
+}
+
+std::uint64_t RteHash::counted() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < table_->counts.size(); ++i) sum += table_->counts[i];
+  return sum;
+}
+
+SharedRteHash::SharedRteHash(std::size_t keys) : RteHash(keys, RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF) {}
+
+std::uint64_t SharedRteHash::admit(std::span<const PlainKey> keys) {
+  return table().look_up(keys, [this](std::int32_t found, const PlainKey& key) -> std::uint64_t {
+    if (found < 0) {
+      const std::lock_guard lock(adding_);
+      found = table().add(key);
+    }
+    std::atomic_ref count(table().counts[static_cast<std::size_t>(found)]);
+    return count.fetch_add(1, std::memory_order_relaxed) < limit;  // a count tells nothing else
+  });
 }
 
 struct RteMeter::Meters {
@@ -113,12 +163,14 @@ RteMeter::RteMeter(std::size_t keys) : meters_(std::make_unique<Meters>(keys)) {
 }
 RteMeter::~RteMeter() = default;
 
-void RteMeter::admit(std::span<const PlainKey> keys) {
+std::uint64_t RteMeter::admit(std::span<const PlainKey> keys) {
+  std::uint64_t admitted = 0;
   const std::uint64_t now = rte_rdtsc();
   for (const PlainKey& key : keys) __builtin_prefetch(&meters_->meters[key.index], 1);
   for (const PlainKey& key : keys)
-    admitted_ += rte_meter_srtcm_color_blind_check(&meters_->meters[key.index], &meters_->profile, now, 1) !=
-                 RTE_COLOR_RED;
+    admitted += rte_meter_srtcm_color_blind_check(&meters_->meters[key.index], &meters_->profile, now, 1) !=
+                RTE_COLOR_RED;
+  return admitted;
 }
 
 }  // namespace weir::bench

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Decisions of 1, 2, … workers that share one rule set and one controller: what another worker adds. Beside
-// them, in the same run and in random order, what tutorials write: one lock around one map. And what one more
-// worker takes of memory, for each key there is room for.
+// them, in the same run and in random order, what others take for several threads: rte_hash with a table for
+// each thread (so that nobody knows a key's sum) and with one for all, TBB's concurrent_hash_map, and what
+// tutorials write, one lock around one map.
 //
 // Workers have a processor each; the controller runs where there is room. Two rates: by the clock on the
 // wall, which on a machine that others use too measures them as well, and by each worker's own processor
@@ -12,14 +13,15 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "decision/key_sequence.h"
 #include "decision/peers.h"
+#include "decision/stream.h"
 #include "program/program.h"
 #include "thread/pinned_thread.h"
 
@@ -51,60 +53,31 @@ class Decider {
   virtual std::uint64_t counted() = 0;
 };
 
-constexpr std::size_t start_of(unsigned worker) {
-  return worker * 104'729 % (sequence_length / burst) * burst;
+/// Where a worker's requests begin: each elsewhere in the stream.
+std::size_t start_of(unsigned worker, const Stream& stream) {
+  return worker * 104'729 % (stream.size() / burst) * burst;
 }
 
 constexpr std::string_view rule =
     "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
 
-/// What a node takes, as its tables tell it, when all keys have been met twice and stay within their grants,
-/// by one worker or by each of two, within two seconds of virtual time: so in either case it has come to know
-/// as much of them.
-std::size_t memory_of(unsigned workers, std::size_t keys) {
-  constexpr std::size_t spans = 10;
-  const std::unique_ptr<Throttle> throttle = make_throttle(rule, keys, workers);
-  Instant now{WallTime(std::chrono::hours{1}), MonotonicTime(std::chrono::hours{1})};
-  throttle->advance(now);
-  std::array<Verdict, burst> verdicts;
-  for (unsigned time = 0; time < 2; ++time) {
-    Worker& worker = throttle->worker(time % workers);
-    worker.online();
-    for (std::size_t span = 0; span < spans; ++span) {
-      for (std::size_t i = keys * span / spans; i < keys * (span + 1) / spans; ++i) {
-        const std::string name = std::to_string(i);
-        const std::array<Key, 1> key{worker.key(0, name)};
-        worker.admit_keys(key, now.monotonic, verdicts);
-      }
-      now = now + std::chrono::milliseconds{100};
-      for (int part = 0; part < 3; ++part) {  // flip, drain, decide
-        throttle->advance(now);
-        worker.quiescent();
-      }
-    }
-    worker.offline();
-  }
-  return throttle->memory();
-}
-
 class Weir final : public Decider {
  public:
-  Weir(unsigned workers, const std::vector<std::string>& names) {
-    throttle_ = make_throttle(rule, names.size(), workers);
-    for (const std::uint32_t key : key_sequence(names.size(), Distribution::uniform))
-      keys_.push_back(throttle_->worker(0).key(0, names[key]));
+  Weir(unsigned workers, std::size_t keys, const Stream& stream)
+      : stream_(stream), throttle_(make_throttle(rule, keys, workers)) {
+    keys_.reserve(stream.all().size());
+    for (const PlainKey& key : stream.all()) keys_.push_back(throttle_->worker(0).key(0, key.name()));
     throttle_->start();
   }
   void work(unsigned index, const std::atomic<bool>& stop, Done& done) override {
     Worker& worker = throttle_->worker(index);
     worker.online();
     std::array<Verdict, burst> verdicts;
-    for (std::size_t at = start_of(index); !stop.load(std::memory_order_relaxed);) {
-      const std::size_t next = (at + burst) % sequence_length;
-      worker.prefetch(std::span(keys_).subspan(next, burst));
+    for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);) {
+      worker.prefetch(std::span(keys_).subspan(at + burst, burst));
       worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts);
       worker.quiescent();
-      at = next;
+      at = (at + burst) % stream_.size();
       done.add(burst);
     }
     worker.offline();
@@ -115,30 +88,56 @@ class Weir final : public Decider {
   }
 
  private:
+  const Stream& stream_;
   std::unique_ptr<Throttle> throttle_;
   std::vector<Key> keys_;
 };
 
-class Tutorial final : public Decider {
+/// A peer for all threads together, or for each thread one.
+template <typename Peer, bool for_each>
+class Peers final : public Decider {
  public:
-  Tutorial(unsigned, const std::vector<std::string>& names) : map_(names.size()) {
-    for (const std::uint32_t key : key_sequence(names.size(), Distribution::uniform)) keys_.emplace_back(key);
+  Peers(unsigned workers, std::size_t keys, const Stream& stream) : stream_(stream) {
+    for (unsigned i = 0; i < (for_each ? workers : 1); ++i) peers_.push_back(std::make_unique<Peer>(keys));
   }
   void work(unsigned index, const std::atomic<bool>& stop, Done& done) override {
-    for (std::size_t at = start_of(index); !stop.load(std::memory_order_relaxed);
-         at = (at + burst) % sequence_length) {
-      map_.admit(std::span(keys_).subspan(at, burst));
-      done.add(burst);
-    }
+    Peer& peer = *peers_[for_each ? index : 0];
+    for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);
+         at = (at + burst) % stream_.size())
+      done.add(peer.admit(stream_.part(at, burst)));  // all are admitted
   }
-  std::uint64_t counted() override { return map_.admitted(); }
+  std::uint64_t counted() override {
+    std::uint64_t sum = 0;
+    for (const std::unique_ptr<Peer>& peer : peers_) sum += peer->counted();
+    return sum;
+  }
 
  private:
-  MutexAndMap map_;
-  std::vector<PlainKey> keys_;
+  const Stream& stream_;
+  std::vector<std::unique_ptr<Peer>> peers_;
 };
 
-Result run(Decider& decider, unsigned workers, Duration time) {
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<Decider> (*make)(unsigned workers, std::size_t keys, const Stream& stream);
+};
+
+template <typename Made>
+std::unique_ptr<Decider> make(unsigned workers, std::size_t keys, const Stream& stream) {
+  return std::make_unique<Made>(workers, keys, stream);
+}
+
+constexpr Kind kinds[] = {
+    {"weir_key", make<Weir>},
+    {"rte_hash_each", make<Peers<RteHash, true>>},
+    {"rte_hash_shared", make<Peers<SharedRteHash, false>>},
+#ifdef WEIR_BENCH_TBB
+    {"tbb_map", make<Peers<TbbMap, false>>},
+#endif
+    {"mutex_and_map", make<Peers<MutexAndMap, false>>},
+};
+
+Result run(Decider& decider, const Stream& stream, unsigned workers, Duration time) {
   const std::vector<int> cpus = processors();
   std::vector<Done> done(workers);
   std::atomic<bool> stop{false};
@@ -163,7 +162,7 @@ Result run(Decider& decider, unsigned workers, Duration time) {
     }
     while (!all_past(enough, long_enough)) std::this_thread::sleep_for(std::chrono::milliseconds{2});
   };
-  wait_for(sequence_length / 4, time / 4);
+  wait_for(stream.size(), time / 4);
 
   std::vector<std::uint64_t> before;
   std::vector<Duration> cpu_before;
@@ -199,36 +198,29 @@ Result run_all(const Options& options, const Effort& effort) {
   const auto cpus = static_cast<unsigned>(processors().size());
   const unsigned most = options.workers == 0 ? cpus : options.workers;
   struct Turn {
-    bool weir;
+    const Kind* kind;
     unsigned workers;
-    std::size_t keys;
+    Workload* workload;
   };
+  prepare_peers(processors().front());
+  std::deque<Workload> workloads;
   std::vector<Turn> turns;
-  for (const std::size_t keys : options.keys)
+  for (const std::size_t keys : options.keys) {
+    Workload& workload = workloads.emplace_back(keys);
     for (unsigned workers = 1; workers <= most; workers *= 2)
-      for (const bool weir : {true, false}) turns.push_back({weir, workers, keys});
+      for (const Kind& kind : kinds) turns.push_back({&kind, workers, &workload});
+  }
   Result runs = Result::array();
-  in_rounds(effort, turns, [&](const Turn& turn, unsigned) {
-    const std::vector<std::string> names = user_names(turn.keys);
-    std::unique_ptr<Decider> decider;
-    if (turn.weir)
-      decider = std::make_unique<Weir>(turn.workers, names);
-    else
-      decider = std::make_unique<Tutorial>(turn.workers, names);
-    Result result = run(*decider, turn.workers, effort.time());
-    result["contender"] = turn.weir ? "weir_key" : "mutex_and_map";
-    result["keys"] = turn.keys;
+  in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
+    const Stream& stream = turn.workload->stream(Drawn::uniform);
+    const std::unique_ptr<Decider> decider = turn.kind->make(turn.workers, turn.workload->keys(), stream);
+    Result result = run(*decider, stream, turn.workers, effort.time());
+    result["contender"] = turn.kind->name;
+    result["keys"] = turn.workload->keys();
+    result["round"] = round;
     runs.push_back(std::move(result));
   });
-  Result memory = Result::array();
-  for (const std::size_t keys : options.keys) {
-    const std::size_t one = memory_of(1, keys);
-    const std::size_t two = memory_of(2, keys);
-    memory.push_back(
-        {{"keys", keys},
-         {"bytes_per_key_and_worker", static_cast<double>(two - one) / static_cast<double>(keys)}});
-  }
-  return {{"processors", cpus}, {"runs", runs}, {"memory", memory}};
+  return {{"processors", cpus}, {"runs", runs}};
 }
 
 }  // namespace
