@@ -36,7 +36,8 @@ def measure(context):
 def report(figures, context, aims):
     parts = ["ns per frame. Hot: 32 frames again and again; cold: from a pool larger than any cache, prefetched. "
              "All contenders of one job must find the same keys: what comes after parsing, normal forms and hash, is the library's for all. "
-             "The parser written with memchr looks for separators only, and no farther than the job needs."]
+             "The parser written with memchr looks for separators only, and no farther than the job needs; all others, weir too, read a "
+             "request to its head's end, whatever the job."]
     for peer in PACKAGED:
         if not any(name.endswith(peer) for name in figures):
             context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev; libh2o-dev, up to Debian 12)")
