@@ -170,43 +170,47 @@ def haproxy(folder):
     return Server("HAProxy stick-table", [find_program("haproxy"), "-db", "-q", "-f", path], urls)
 
 
+def decide(context, figures, sizes):
+    """A turn of weir's. One that does not add up is none."""
+    decisions = run_json(context.build / TARGETS[0], "--contenders", "weir_one_rule", "--keys", ",".join(map(str, sizes)),
+                         "--rounds", 1, "--seconds", 0.02 if context.quick else 0.3)
+    for each in decisions["runs"]:
+        if each.get("drawn") == "uniform":
+            figures["weir"][each["keys"]].append(each["ns"])
+
+
 def measure(context):
     rounds, seconds = (2, 1) if context.quick else (9, 1)
-    figures = {"servers": {}, "weir": None}
-    program = context.build / TARGETS[0]
     sizes = SIZES[:1] if context.quick else SIZES
-    decisions = run_json(program, "--contenders", "weir_one_rule", "--keys", ",".join(map(str, sizes)),
-                         "--rounds", 3 if context.quick else 5, "--seconds", 0.02 if context.quick else 0.3)
-    figures["weir"] = {}
-    for size in sizes:
-        times = [each["ns"] for each in decisions["runs"] if each["keys"] == size and each.get("drawn") == "uniform"]
-        if not times:
-            raise Failed(f"bench-decision: no turn with {size:,} keys adds up")
-        figures["weir"][size] = median(times)
-    if not find_program("wrk"):
+    figures = {"servers": {}, "weir": {size: [] for size in sizes}}
+    with_servers = find_program("wrk")
+    if not with_servers:
         context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")
-        return figures
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
         script = folder / "requests.lua"
         script.write_text(SCRIPT, encoding="utf-8")
         servers = []
-        for make in (nginx, haproxy):
+        for make in (nginx, haproxy) if with_servers else ():
             if find_program(make.__name__):
                 servers.append(make(folder))
                 stack.callback(servers[-1].end)
             else:
                 context.leave_out(make.__name__, "not installed")
         for turn in range(rounds):
+            decide(context, figures, sizes)
             for server in servers:
                 kinds = ("free", "limited") if turn % 2 == 0 else ("limited", "free")
                 pair = {kind: server.cpu_per_request(kind, script, seconds) * 1e9 for kind in kinds}
                 figures["servers"].setdefault(server.name, []).append(pair)
+    for size, times in figures["weir"].items():
+        if not times:
+            raise Failed(f"bench-decision: no turn with {size:,} keys adds up")
     return figures
 
 
 def report(figures, context, aims):
-    weir = {int(size): each for size, each in figures["weir"].items()}
+    weir = {int(size): median(times) for size, times in figures["weir"].items()}
     sizes = sorted(weir)
     rows, names, values = [], [], []
     for name, pairs in figures["servers"].items():
@@ -225,7 +229,7 @@ def report(figures, context, aims):
     parts = [
         f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, 16 requests "
         "at once (so that the system's work for a packet is shared by 16). With and without the limit in turns; added: the median of "
-        "the differences between neighbours (half of them). weir in the same report: a decision's processor time; "
+        "the differences between neighbours (half of them). weir takes its turn in each round: a decision's processor time; "
         "reading the request comes to it as the section on weir-filter shows.",
         table(("ns per request", "without", "with the limit", "added", *(f"× weir, {size:,} keys" for size in sizes)), rows),
     ]

@@ -18,7 +18,7 @@ TUTORIAL_AIM = 100
 
 
 def measure(context):
-    options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 5, "--seconds", 0.3, "--keys", "1000,100000,1000000")
+    options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 3, "--seconds", 0.3, "--keys", "1000,100000,1000000")
     return run_json(context.build / TARGETS[0], *options)
 
 
