@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How long a burst of 32 decisions takes, at its median and at its worst, with everything going on that may
 // disturb a worker: span ends, publications, syncs with Redis over a unix socket, Redis dying, and no Redis
-// there from the start; beside the same worker without any controller. All turns of one run, in random order.
+// there from the start; beside the same worker without any controller while it is timed. All turns of one
+// run, in random order.
 //
 // The worker has a processor to itself and the controller and Redis have the others; on a machine that others
 // use too, the times the processor was taken away are reported beside the figures.
@@ -138,6 +139,14 @@ class Loop {
 
 Instant now() { return {WallTime(std::chrono::system_clock::now().time_since_epoch()), monotonic_now()}; }
 
+/// Does a controller's part for some time, as it comes due.
+void end_spans(Throttle& throttle, Duration time) {
+  for (const MonotonicTime end = monotonic_now() + time; monotonic_now() < end;) {
+    throttle.advance(now());
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
 Result quantiles(const Histogram& histogram, double ns_per_tick) {
   Result curve = Result::array();
   for (const double part : {0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999})
@@ -160,36 +169,35 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
     keys.push_back(throttle.worker(0).key(0, names[key]));
 
   const auto loop = std::make_unique<Loop>(throttle.worker(0), keys);
-  if (scenario.store == StoreKind::none) {
-    // Publications and spans until both tables know the keys; from then on nobody ends a span.
-    throttle.advance(now());
-    throttle.worker(0).online();
-    for (int span = 0; span < 4; ++span) {
-      for (std::size_t i = 0; i < sequence_length / burst / 4; ++i) loop->step();
-      std::this_thread::sleep_for(scenario.span);
-      for (int part = 0; part < 3; ++part) {
-        throttle.advance(now());
-        throttle.worker(0).quiescent();
-      }
-    }
-    throttle.worker(0).offline();
-  } else {
-    throttle.start();
-  }
+  if (scenario.store != StoreKind::none) throttle.start();
 
   PinnedThread thread(processor, [&] { loop->run(); });
-  std::this_thread::sleep_for(std::max<Duration>(500ms, 5 * scenario.span));
+  const auto settle = std::max<Duration>(500ms, 5 * scenario.span);
+  if (scenario.store == StoreKind::none)
+    end_spans(throttle, settle);
+  else
+    std::this_thread::sleep_for(settle);
   const Figures before = throttle.figures();
   const std::uint64_t ticks_before = ticks();
   const MonotonicTime began = monotonic_now();
   const Duration cpu_before = thread.cpu();
-  loop->timed.store(true, std::memory_order_relaxed);
-  if (scenario.store == StoreKind::dying) {
-    std::this_thread::sleep_for(time / 10);
-    redis->die();
-    std::this_thread::sleep_for(time * 9 / 10);
+  if (scenario.store == StoreKind::none) {
+    // While it is timed there is no controller; in between there is, or windows would end, and what is at
+    // hand would be used up: that is slower than anything a controller does.
+    for (const MonotonicTime end = began + time; monotonic_now() < end;) {
+      end_spans(throttle, scenario.span * 3 / 10);
+      loop->timed.store(true, std::memory_order_relaxed);
+      std::this_thread::sleep_for(scenario.span * 7 / 10);
+      loop->timed.store(false, std::memory_order_relaxed);
+    }
   } else {
-    std::this_thread::sleep_for(time);
+    loop->timed.store(true, std::memory_order_relaxed);
+    const bool dies = scenario.store == StoreKind::dying;
+    std::this_thread::sleep_for(dies ? time / 10 : time);
+    if (dies) {
+      redis->die();
+      std::this_thread::sleep_for(time * 9 / 10);
+    }
   }
   const Seconds wall = monotonic_now() - began;
   const Seconds cpu = thread.cpu() - cpu_before;

@@ -35,7 +35,7 @@ def report(sets, context, aims):
         "One burst of 32 decisions, from before its prefetch to after its report, on a processor of the worker's own; the "
         "controller and Redis (on a unix socket) have the others. Keys by Zipf's law; every key is synchronised in every span "
         "(hold_back = 0). After each span a worker meets its keys for the first time again: that is the difference "
-        "to a worker without a controller. Spans end by the wall clock: where the worker has a share of its processor only, it "
+        "to a worker without a controller. That one has its spans ended while nothing is timed. Spans end by the wall clock: where the worker has a share of its processor only, it "
         "decides less in each, and first touches weigh that much more. Medians of the runs; switches: how often the system took the processor away, in all runs; "
         "refused: requests refused in all runs, of so many million; the limit is out of reach, so there should be none."
     ]
