@@ -863,8 +863,8 @@ MUTANTS = [
     shared(
         "the heavy keys are forgotten with the light ones",
         "SprayedTable.AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome",
-        "return forget_light();",
-        "return clear();",
+        "    forget_light();\n  else",
+        "    clear();\n  else",
     ),
     shared(
         "heavy is who weighs much",
