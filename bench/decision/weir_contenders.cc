@@ -67,11 +67,10 @@ void expect_in_order(const Figures& figures, std::uint64_t requests, Result& tol
 }
 
 /// @param named  by the requests' names; else all are the key of a rule without dimensions
-std::vector<Key> keys_of(Worker& worker, const Stream& stream, bool named = true) {
+std::vector<Key> keys_of(Worker& worker, const Stream& stream) {
   std::vector<Key> keys;
   keys.reserve(stream.all().size());
-  for (const PlainKey& key : stream.all())
-    keys.push_back(worker.key(0, named ? key.name() : std::string_view()));
+  for (const PlainKey& key : stream.all()) keys.push_back(worker.key(0, key.name()));
   return keys;
 }
 
@@ -111,19 +110,17 @@ class Node : public Contender {
   std::uint64_t requests_ = 0;
 };
 
-/// Keys that the pipeline has at hand.
-class KeysAtHand : public Node {
+/// Keys that the pipeline has at hand; the worker is told of the next burst.
+class KeysAtHand final : public Node {
  public:
-  /// @param dense  all requests are of one key, which lies at hand; else the worker is told of the next burst
-  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, bool dense)
+  KeysAtHand(Workload& workload, std::string_view rules, Controller controller)
       : Node(workload, rules, controller),
-        dense_(dense),
-        keys_{keys_of(worker(), workload.stream(Drawn::uniform), !dense),
-              keys_of(worker(), workload.stream(Drawn::zipf), !dense)} {}
+        keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
+              keys_of(worker(), workload.stream(Drawn::zipf))} {}
   void decide(Drawn drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
-      if (!dense_) worker().prefetch(keys.subspan(from + few, few));
+      worker().prefetch(keys.subspan(from + few, few));
       worker().admit_keys(keys.subspan(from, few), verdicts_);
       worker().quiescent();
     });
@@ -131,8 +128,26 @@ class KeysAtHand : public Node {
   }
 
  private:
-  const bool dense_;
   const std::array<std::vector<Key>, 2> keys_;
+  std::array<Verdict, burst> verdicts_;
+};
+
+/// The one key of a rule without dimensions, as often as there are requests in a burst.
+class DenseKey final : public Node {
+ public:
+  DenseKey(Workload& workload, std::string_view rules) : Node(workload, rules, Controller::at_work) {
+    keys_.fill(worker().key(0, {}));
+  }
+  void decide(Drawn, std::size_t at, std::size_t some) override {
+    each_burst(at, some, [&](std::size_t, std::size_t few) {
+      worker().admit_keys(std::span(keys_).first(few), verdicts_);
+      worker().quiescent();
+    });
+    count(some);
+  }
+
+ private:
+  std::array<Key, burst> keys_;
   std::array<Verdict, burst> verdicts_;
 };
 
@@ -240,9 +255,12 @@ class FirstTouches final : public Contender {
   std::array<Verdict, burst> verdicts_;
 };
 
-template <const std::string_view& rules, Controller controller = Controller::at_work, bool dense = false>
+template <const std::string_view& rules, Controller controller = Controller::at_work>
 std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
-  return std::make_unique<KeysAtHand>(workload, rules, controller, dense);
+  return std::make_unique<KeysAtHand>(workload, rules, controller);
+}
+std::unique_ptr<Contender> dense_key(Workload& workload) {
+  return std::make_unique<DenseKey>(workload, dense_rule);
 }
 template <const std::string_view& rules>
 std::unique_ptr<Contender> requests(Workload& workload) {
@@ -263,7 +281,7 @@ std::vector<Kind> weir_kinds() {
           {"weir_three_rules", drawn, requests<three_rules>},
           {"weir_first_in_span", {Drawn::once}, first_touches<false>},
           {"weir_stranger", {Drawn::once}, first_touches<true>},
-          {"weir_dense", {Drawn::uniform}, keys_at_hand<dense_rule, Controller::at_work, true>, true}};
+          {"weir_dense", {Drawn::uniform}, dense_key, true}};
 }
 
 double node_bytes_per_key() {
