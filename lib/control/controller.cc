@@ -184,12 +184,15 @@ void Controller::reserve_cells(std::size_t window) {
     --wary_[window];
   if (wary_[window] == 0 && parts_.engine.keys() > always_reserved) return;
   heaviest_.clear();
+  // A worker that is granted as much need not draw it; if the key finds a place among its grants.
+  const bool all_are_granted =
+      std::ranges::none_of(parts_.grants, [](const auto& table) { return table->crowded(); });
   parts_.engine.for_each_key([&](const KeyView& view) {
     const RuleIndex rule = view.slot.rule;
     if (parts_.window_of_rule[rule] != window) return;
     const std::uint64_t used = std::max(view.slot.current.offered, view.past.offered);
-    // A worker that is granted as much need not draw it.
-    if (used > grants_[rule].most) heaviest_.add(view.slot.key, heaviness(used, limits_[rule]));
+    if (!all_are_granted || used > grants_[rule].most)
+      heaviest_.add(view.slot.key, heaviness(used, limits_[rule]));
   });
   AllowancePool& pool = pools.running();
   const auto heavy = heaviest_.chosen();

@@ -626,6 +626,7 @@ void Engine::write_held(RuleState& rule, SpanId next, bool end_all) {
     for (std::uint32_t place = 0; place < rule.spans; ++place) write_held(rule, place, next.ordinal, true);
     return;
   }
+  if (std::exchange(rule.holds_less, false)) write_beyond_hold(rule);
   const bool same = next.ordinal == ended.ordinal;
   for (std::uint32_t place = ended.index; place < (same ? next.index : rule.spans); ++place)
     write_held(rule, place, ended.ordinal, false);
@@ -649,6 +650,17 @@ void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, b
     if (slot.holding) held[kept++] = held[i];
   }
   held.resize(kept);
+}
+
+// What is kept back is looked at again when more comes; but there are more nodes now, and each may keep less.
+void Engine::write_beyond_hold(RuleState& rule) {
+  for (const std::vector<SlotIndex>& held : rule.holding)
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (i + ahead < held.size()) ledger_.prefetch_slot(held[i + ahead]);
+      KeySlot& slot = ledger_[held[i]];
+      if (slot.unwritten > rule.hold)
+        write(rule, slot, slot.current.ordinal, std::exchange(slot.unwritten, 0), CounterUse::held);
+    }
 }
 
 void Engine::share_holds(std::uint64_t parts) {
@@ -948,12 +960,13 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     // Nodes that begin together do not see each other in their first period: until the next one they would
     // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
     // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
-    // some, these have all of it.)
+    // some, these have all of it. And by a clock that the store's answer has set since, nobody can tell.)
     cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
     if (absent) cluster_.founded = reply.total == 0;
     if (cluster_.counted)
       share_holds(cluster_.nodes);
-    else if (cluster_.founded && reply.ordinal == beat_ && reply.delta > 0)
+    else if (cluster_.founded && reply.ordinal == beat_ && reply.delta > 0 &&
+             heartbeat.ordinal(now.wall) == beat_)
       share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));
     return;
   }

@@ -204,6 +204,7 @@ class Engine {
   void age_held(const RuleState& rule, KeySlot& slot, Ordinal by);
   void write_held(RuleState& rule, SpanId next, bool end_all);
   void write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything);
+  void write_beyond_hold(RuleState& rule);
   void share_holds(std::uint64_t parts);
   void ask_first(const RuleState& rule, KeySlot& slot);
   void ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now);

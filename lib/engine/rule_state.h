@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/span_clock.h"
@@ -55,7 +56,10 @@ struct RuleState {
   /// One of so many equal parts of what may be kept back of a key.
   std::uint64_t hold_of(std::uint64_t parts) const noexcept;
   /// Has that be done.
-  void share_hold(std::uint64_t parts) noexcept { hold = hold_of(parts); }
+  void share_hold(std::uint64_t parts) noexcept {
+    const std::uint64_t before = std::exchange(hold, hold_of(parts));
+    holds_less = holds_less || hold < before;
+  }
   /// Whether nodes keep anything back at all.
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
@@ -92,6 +96,7 @@ struct RuleState {
 
   /// What this node may keep back of a key; 0 until it knows how many others may.
   std::uint64_t hold = 0;
+  bool holds_less = false;  ///< than before, and what it has kept beyond that is not written yet
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

@@ -18,9 +18,10 @@
 /// span. So when the cluster's admissions reach the limit plus that, what is written reaches the limit: h more at
 /// most until then. And a node that has just written may admit its part of h once more before it writes, and
 /// hears, again: another h at most. So the excess grows by at most 2 h limits. (That holds while the nodes know how
-/// many they are: a node keeps nothing back before it has been counted for a whole second, and others know of it
-/// by then. Only of nodes that begin where there were none the n-th keeps back a part of h before: one in n (n + 1),
-/// which comes to less than h for all of them.)
+/// many they are: a node keeps nothing back before it has been counted for a whole second, others know of it by
+/// then, and who may keep back less than before writes what is beyond that with his next span. Only of nodes that
+/// begin where there were none the n-th keeps back a part of h before: one in n (n + 1), which comes to less than h
+/// for all of them. So the first may have more than an equal part for a second; the sum is what counts.)
 ///
 /// What blocks, the share (`nodes`) and reading ahead of need spare comes off, and is not
 /// counted on.

@@ -165,6 +165,25 @@ TEST(SprayedGrants, WhoUsesMuchIsCountedExactlyAndWhoUsesLittleIsNeverRefused) {
   EXPECT_EQ((cluster.counters[{"user|honest", taken_care}]), 50U);
 }
 
+// Sprayed keys take the places of grants once idle ones are forgotten there.
+TEST(SprayedGrants, WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  Rule rule = user_rule(Algorithm::fixed_window);
+  rule.limit = 6400;
+  Cluster cluster(rule, 1, 1, seed(), 256);
+  int sprayed = 0;
+  int refused = 0;
+  for (int now = 0; now < 16 * steps_per_interval; ++now) {
+    // She is known before anybody sprays.
+    if (now >= steps_per_interval && now % steps_per_span == 0)
+      for (int key = 0; key < 1200; ++key, ++sprayed)
+        for (int again = 0; again < 40; ++again) cluster.admit(0, 0, "sprayed" + std::to_string(sprayed));
+    if (now % steps_per_span != 0) refused += !cluster.admit(0, 0, "ann");
+    cluster.advance(step);
+  }
+  EXPECT_EQ(refused, 0);
+}
+
 TEST(SprayedCooldown, WhoIsBlockedStaysBlockedForAsLongAsHeShould) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   SprayedNode node(Algorithm::cooldown);

@@ -849,6 +849,25 @@ TEST(Grant, ABurstOfKeysThatUseNothingElseMakesTheSpanCount) {
   EXPECT_FALSE(plane.tables[1].empty());
 }
 
+TEST(Grant, APlainBurstThatUsesNothingElseMakesTheSpanCount) {
+  if (best_instruction_set() == InstructionSet::portable) GTEST_SKIP() << "takes nothing as plain";
+  Rule tenant = window_of(1000);
+  tenant.name = "tenant";
+  for (const bool several : {false, true}) {
+    Granted plane(several ? std::vector<Rule>{window_of(1000), tenant} : std::vector<Rule>{window_of(1000)},
+                  8);
+    const std::string text = std::string(54, '\1') + "GET / HTTP/1.1\r\nUser: ann\r\nAccept: */*\r\n\r\n";
+    const PlainFrame frame{reinterpret_cast<const std::byte*>(text.data()),
+                           {54, static_cast<std::uint32_t>(text.size() - 54)}};
+    ASSERT_TRUE(plane.admits());  // have their places now
+    ASSERT_TRUE(!several || plane.admits(0, "ann", 1, 1));
+    plane.publish(1);
+    ASSERT_TRUE(plane.tables[1].empty());
+    ASSERT_EQ(plane.cores[0]->admit_plain({&frame, 1}), 1U) << several;
+    EXPECT_FALSE(plane.tables[1].empty()) << several;
+  }
+}
+
 // Bursts go by the grants first, and by the entries first where hardly any grant is left.
 TEST(Grant, BurstsAdmitAllThatThereIsAndNoMoreWhicheverIsLookedAtFirst) {
   std::mt19937_64 random(12);
