@@ -239,6 +239,7 @@ class alignas(64) SpanTable {
   /// The drain, in two steps. First: calls take(std::span<const CountedKey>) with what was counted in open
   /// entries, in the order in which their keys first came, few at once, and closes them.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
+  /// @param take    that it throws ends the program: half of the table would be counted twice
   template <typename Take>
   void drain(std::span<const std::uint64_t> limits, Take&& take) noexcept;
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
