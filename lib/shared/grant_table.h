@@ -349,7 +349,8 @@ class GrantTable::Lines {
   using Half = std::atomic<std::uint16_t>;
   /// Where the halves of a burst's keys are; `otherwise` where one has no place.
   void find(const Hashes& keys, std::byte* otherwise, std::byte** halves) const noexcept {
-    for (std::uint32_t missing = find_at_home(at_home, keys, halves); missing != 0; missing &= missing - 1) {
+    for (std::uint32_t missing = find_at_home(home_lines(), keys, halves); missing != 0;
+         missing &= missing - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(missing));
       const Found found = find(keys[i]);
       halves[i] = found.lanes.none()
@@ -383,7 +384,8 @@ class GrantTable::Lines {
  private:
   friend class GrantTable;
   Lines(Line* all, std::size_t count, FindAtHome search) noexcept
-      : lines(all), homes(count), at_home{reinterpret_cast<std::byte*>(all), count}, find_at_home(search) {}
+      : lines(all), homes(count), find_at_home(search) {}
+  HomeLines home_lines() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes}; }
   struct Found {
     std::size_t line;
     Lanes lanes;  // none: nowhere
@@ -400,7 +402,6 @@ class GrantTable::Lines {
 
   Line* lines;
   std::size_t homes;
-  HomeLines at_home;
   FindAtHome find_at_home;
 };
 

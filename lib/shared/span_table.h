@@ -387,7 +387,7 @@ class SpanTable::Lines {
   template <typename PlaceOf>
   void find(const Hashes& keys, std::uint32_t generation, std::uint32_t& otherwise, std::byte** ready,
             PlaceOf&& place_of) const noexcept {
-    for (std::uint32_t missing = find_at_home(at_home, generation, keys, ready); missing != 0;
+    for (std::uint32_t missing = find_at_home(home_lines(), generation, keys, ready); missing != 0;
          missing &= missing - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(missing));
       ready[i] = reinterpret_cast<std::byte*>(&ready_of(keys[i], generation, otherwise, place_of(i)));
@@ -418,11 +418,11 @@ class SpanTable::Lines {
  private:
   friend class SpanTable;
   Lines(Line* all, std::size_t count, FindAtHomeOfGeneration search) noexcept
-      : lines(all), homes(count), at_home{reinterpret_cast<std::byte*>(all), count}, find_at_home(search) {}
+      : lines(all), homes(count), find_at_home(search) {}
+  HomeLines home_lines() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes}; }
 
   Line* lines;
   std::size_t homes;
-  HomeLines at_home;
   FindAtHomeOfGeneration find_at_home;
 };
 

@@ -167,8 +167,8 @@ bool RedisCluster::all_know(unsigned slot, std::size_t owner) {
 void RedisCluster::begin_move(unsigned slot, std::size_t to) {
   // A new owner that has not heard of the epochs of the others could lose the slot again, and delete what it
   // holds; and so it does once in 100,000 moves where something of the last move is still on its way between
-  // the nodes, for Redis before 7.4 tells of others by their slots of then and their epoch of now
-  // (redis/redis#12344). redis-cli is too slow for either.
+  // the nodes: as it seems because Redis before 7.4 tells of others by their slots of then and their epoch of
+  // now (redis/redis#12344). redis-cli is too slow for either.
   wait_until_well();
   wait_until("nothing to be on its way between the nodes", [&] { return messages_in_flight() == 0; });
   const std::size_t from = owner(slot);
