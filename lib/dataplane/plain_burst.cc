@@ -18,6 +18,36 @@ template <typename Visit>
   for (; requests != 0; requests &= requests - 1) visit(static_cast<std::size_t>(std::countr_zero(requests)));
 }
 
+/// The hashes of some of a burst's requests in a row: nearly always all, and then where they are.
+class Chosen {
+ public:
+  using OfBurst = std::array<std::uint64_t, PlainKeys::most_frames>;
+
+  Chosen(const OfBurst& hashes, std::uint32_t requests) noexcept
+      : keys_(Hashes::alone(hashes.data(), static_cast<std::size_t>(std::popcount(requests)))),
+        all_(requests == (std::uint64_t{1} << keys_.count) - 1) {
+    if (all_) [[likely]]
+      return;
+    std::size_t next = 0;
+    for_each(requests, [&](std::size_t at) {
+      hashes_[next] = hashes[at];
+      requests_[next++] = static_cast<std::uint8_t>(at);
+    });
+    keys_ = Hashes::alone(hashes_.data(), next);
+  }
+  Chosen(const Chosen&) = delete;
+  Chosen& operator=(const Chosen&) = delete;
+
+  const Hashes& keys() const noexcept { return keys_; }
+  std::size_t request(std::size_t i) const noexcept { return all_ ? i : requests_[i]; }
+
+ private:
+  Hashes keys_;
+  bool all_;
+  OfBurst hashes_;  // where they are not all
+  std::array<std::uint8_t, PlainKeys::most_frames> requests_;
+};
+
 }  // namespace
 
 std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames) noexcept {
@@ -51,7 +81,9 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
   Grant& grant = rule_grants_[rule];
   std::uint32_t taken = 0;
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  if (plane_.terms[rule].dense || std::uint64_t{plane_.terms[rule].weight} - 1 >= grant.most) {
+  if (plane_.terms[rule].dense) {
+    taken = take_dense(rule, all);
+  } else if (std::uint64_t{plane_.terms[rule].weight} - 1 >= grant.most) {
     taken = take_from_entries(of_rule, all, false);
   } else {
     // As admit_run() has it.
@@ -75,45 +107,39 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
   return taken | (requests & ~all);  // none but rules that apply can refuse
 }
 
+// Of a rule's keys, those of requests. @param serve  called with their hashes and room for the numbers of
+// those that are left; their count. @return those of the requests whose keys are not
+std::uint32_t WorkerCore::served(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                                 auto&& serve) noexcept {
+  const Chosen chosen(of_rule.hashes, requests);
+  std::array<std::uint8_t, PlainKeys::most_frames> left;
+  const std::size_t count = serve(chosen.keys(), left.data());
+  std::uint32_t others = 0;
+  for (std::size_t i = 0; i < count; ++i) others |= std::uint32_t{1} << chosen.request(left[i]);
+  return requests & ~others;
+}
+
 std::uint32_t WorkerCore::take_from_grants(const PlainKeys::OfRule& of_rule,
                                            std::uint32_t requests) noexcept {
-  const Grant grant = rule_grants_[of_rule.rule];
-  const std::uint32_t weight = plane_.terms[of_rule.rule].weight;
-  const GrantTable::Lines lines = grants_.lines();
-  const bool some_ungranted = any_ungranted_;
-  GrantTable::Lines::Half used_up = lines.used_up(grant.window);
-  std::array<GrantTable::Lines::Half*, PlainKeys::most_frames> halves;
-  for_each(requests, [&](std::size_t at) {
-    halves[at] = some_ungranted && is_ungranted(of_rule.hashes[at])
-                     ? &used_up
-                     : &lines.half_of(of_rule.hashes[at], grant.window, used_up);
+  return served(of_rule, requests, [&](const Hashes& keys, std::uint8_t* left) {
+    return use_grants(of_rule.rule, keys, plane_.terms[of_rule.rule].weight, left);
   });
-  std::uint32_t taken = 0;
-  for_each(requests, [&](std::size_t at) {
-    const bool used = lines.use(*halves[at], weight, grant.most, grant.window);
-    taken |= std::uint32_t{used} << at;
-  });
-  if (taken != 0) table_->counted_beside = true;
-  return taken;
 }
 
 std::uint32_t WorkerCore::take_from_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                                             bool lends) noexcept {
-  const RuleTerms& terms = plane_.terms[of_rule.rule];
-  const std::uint64_t weight = terms.weight;
-  const std::uint32_t generation = generation_;
-  const SpanTable::Lines lines = table_->lines();
-  std::uint32_t taken = 0;
-  for_each(requests, [&](std::size_t at) {
-    std::uint32_t nothing = 0;
-    SpanTable::Place place;
-    std::uint32_t& word = terms.dense ? lines.ready_at(table_->place_of_rule(of_rule.rule),
-                                                       rule_keys_[of_rule.rule], generation, nothing)
-                                      : lines.ready_of(of_rule.hashes[at], generation, nothing, place);
-    const bool ready = lines.take(word, weight);
-    if (lends && ready) lend(lines.place_of(word), of_rule.hashes[at], rule_grants_[of_rule.rule]);
-    taken |= std::uint32_t{ready} << at;
+  return served(of_rule, requests, [&](const Hashes& keys, std::uint8_t* left) {
+    return take_from_entries(of_rule.rule, keys, plane_.terms[of_rule.rule].weight, lends, left);
   });
+}
+
+std::uint32_t WorkerCore::take_dense(RuleIndex rule, std::uint32_t requests) noexcept {
+  const SpanTable::Lines lines = table_->lines();
+  const std::uint64_t weight = plane_.terms[rule].weight;
+  std::uint32_t nothing = 0;
+  std::uint32_t& ready = lines.ready_at(table_->place_of_rule(rule), rule_keys_[rule], generation_, nothing);
+  std::uint32_t taken = 0;
+  for_each(requests, [&](std::size_t at) { taken |= std::uint32_t{lines.take(ready, weight)} << at; });
   return taken;
 }
 
@@ -129,7 +155,7 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < all.size(); ++i)
     most += PlainKeys::most_frames * std::uint64_t{plane_.terms[plain_.rules[i].rule].weight};
-  for (std::size_t i = 0; i < all.size(); ++i) ready &= find_places(plain_.rules[i], most, all[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) ready &= find_words(plain_.rules[i], most, all[i]);
   ready &= ~alike(all);
   std::uint32_t taken = ready;
   for (const PlainColumn& column : all) taken &= column.plenty | ~column.requests;
@@ -137,8 +163,10 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
   // Only now: what is lent is not ready any more, and a key that has plenty has it for the whole burst.
   for (const PlainColumn& column : all)
     if (!column.dense)
-      for_each(taken & column.requests & ~column.granted,
-               [&](std::size_t at) { lend(column.places[at], column.hashes[at], column.grant); });
+      for_each(taken & column.requests & ~column.granted, [&](std::size_t at) {
+        const auto& word = *reinterpret_cast<const std::uint32_t*>(column.words[at]);
+        lend(table_->lines().place_of(word), column.hashes[at], column.grant);
+      });
   for_each(ready & ~taken, [&](std::size_t at) { taken |= std::uint32_t{take_ready_in(all, at)} << at; });
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::uint32_t admitted = taken & all[i].requests;
@@ -149,11 +177,12 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
   return taken;
 }
 
-// Where a rule's keys are, and which of them have `most` ready. @return the requests that the rule may let
-// pass, or has nothing to do with
-std::uint32_t WorkerCore::find_places(const PlainKeys::OfRule& of_rule, std::uint64_t most,
-                                      PlainColumn& column) const noexcept {
+// Where what a rule's keys have ready is, and which of them have `most`. @return the requests that the rule
+// may let pass, or has nothing to do with
+std::uint32_t WorkerCore::find_words(const PlainKeys::OfRule& of_rule, std::uint64_t most,
+                                     PlainColumn& column) const noexcept {
   const RuleTerms& terms = plane_.terms[of_rule.rule];
+  const SpanTable::Lines entries = table_->lines();
   column.weight = terms.weight;
   column.grant = rule_grants_[of_rule.rule];
   column.requests = of_rule.requests;
@@ -161,38 +190,44 @@ std::uint32_t WorkerCore::find_places(const PlainKeys::OfRule& of_rule, std::uin
   column.granted = 0;
   column.plenty = 0;
   column.dense = terms.dense;
+  std::uint32_t nothing = 0;
   if (terms.dense) {
-    column.dense_key = rule_keys_[of_rule.rule];
-    column.places[0] = table_->place_of_rule(of_rule.rule);
-    if (table_->has_ready(column.places[0], column.dense_key, most, generation_))
-      column.plenty = ~std::uint32_t{0};
-    return ~std::uint32_t{0};
+    std::uint32_t& ready =
+        entries.ready_at(table_->place_of_rule(of_rule.rule), rule_keys_[of_rule.rule], generation_, nothing);
+    column.words[0] = reinterpret_cast<std::byte*>(&ready);
+    if (entries.has(ready, most)) column.plenty = ~std::uint32_t{0};
+    return &ready != &nothing ? ~std::uint32_t{0} : ~of_rule.requests;
   }
-  const Grant grant = column.grant;
-  std::uint32_t found = 0;
   std::uint32_t others = of_rule.requests;
-  if (column.weight - 1 < grant.most) {
-    const GrantTable::Lines lines = grants_.lines();
+  std::array<std::byte*, PlainKeys::most_frames> words;
+  if (column.weight - 1 < column.grant.most) {
+    const Grant grant = column.grant;
     const bool some_ungranted = any_ungranted_;
-    for_each(of_rule.requests, [&](std::size_t at) { column.places[at] = lines.locate(of_rule.hashes[at]); });
-    for_each(of_rule.requests, [&](std::size_t at) {
-      const GrantTable::Place place = column.places[at];
-      const std::uint32_t left = place != GrantTable::nowhere ? left_of(grant, place) : 0;
-      const bool granted = column.weight <= left && !(some_ungranted && is_ungranted(of_rule.hashes[at]));
-      column.granted |= std::uint32_t{granted} << at;
-      column.plenty |= std::uint32_t{granted && most <= left} << at;
-    });
+    const Chosen chosen(of_rule.hashes, others);
+    grants_.lines().find(chosen.keys(), nullptr, words.data());
+    for (std::size_t i = 0; i < chosen.keys().count; ++i) {
+      if (words[i] == nullptr || (some_ungranted && is_ungranted(chosen.keys()[i]))) [[unlikely]]
+        continue;
+      const std::size_t at = chosen.request(i);
+      const std::uint32_t left = left_of(grant, words[i]);
+      column.words[at] = words[i];
+      column.granted |= std::uint32_t{column.weight <= left} << at;
+      column.plenty |= std::uint32_t{most <= left} << at;
+    }
     others &= ~column.granted;
-    for_each(others, [&](std::size_t at) { table_->prefetch(of_rule.hashes[at]); });
+    if (others == 0) return ~std::uint32_t{0};
+    for_each(others, [&](std::size_t at) { entries.prefetch(of_rule.hashes[at]); });
   }
-  for_each(others, [&](std::size_t at) {
-    const SpanTable::Place place = table_->locate(of_rule.hashes[at]);
-    column.places[at] = place;
-    if (place == SpanTable::nowhere) return;
-    found |= std::uint32_t{1} << at;
-    const bool plenty = table_->has_ready(place, of_rule.hashes[at], most, generation_);
-    column.plenty |= std::uint32_t{plenty} << at;
-  });
+  std::uint32_t found = 0;
+  const Chosen chosen(of_rule.hashes, others);
+  entries.find(chosen.keys(), generation_, nothing, words.data());
+  for (std::size_t i = 0; i < chosen.keys().count; ++i) {
+    const auto& ready = *reinterpret_cast<const std::uint32_t*>(words[i]);
+    const std::size_t at = chosen.request(i);
+    column.words[at] = words[i];
+    found |= std::uint32_t{&ready != &nothing} << at;
+    column.plenty |= std::uint32_t{entries.has(ready, most)} << at;
+  }
   return found | column.granted | ~of_rule.requests;
 }
 
@@ -200,14 +235,21 @@ std::uint32_t WorkerCore::find_places(const PlainKeys::OfRule& of_rule, std::uin
 void WorkerCore::take_plenty(const PlainColumn& column, std::uint32_t requests) noexcept {
   if (requests == 0) return;
   if (column.dense) {
-    table_->take_ready(column.places[0], column.weight * static_cast<unsigned>(std::popcount(requests)));
+    take_from(column, 0, column.weight * static_cast<unsigned>(std::popcount(requests)));
     return;
   }
-  for_each(requests & column.granted, [&](std::size_t at) {
-    grants_.use(column.places[at], static_cast<std::uint32_t>(column.weight), column.grant.window);
-  });
-  for_each(requests & ~column.granted,
-           [&](std::size_t at) { table_->take_ready(column.places[at], column.weight); });
+  for_each(requests & column.granted, [&](std::size_t at) { use_grant(column, at); });
+  for_each(requests & ~column.granted, [&](std::size_t at) { take_from(column, at, column.weight); });
+}
+
+// @pre there is as much
+void WorkerCore::use_grant(const PlainColumn& column, std::size_t at) noexcept {
+  auto* const halves = reinterpret_cast<GrantTable::Lines::Half*>(column.words[at]);
+  GrantTable::Lines::use(halves[column.grant.window.half], static_cast<std::uint32_t>(column.weight),
+                         column.grant.most, column.grant.window);
+}
+void WorkerCore::take_from(const PlainColumn& column, std::size_t at, std::uint64_t weight) noexcept {
+  SpanTable::Lines::take(*reinterpret_cast<std::uint32_t*>(column.words[at]), weight);
 }
 
 // Requests two of whose keys may look alike in a table: they are told apart by who looks closer.
@@ -229,23 +271,21 @@ std::uint32_t WorkerCore::alike(std::span<const PlainColumn> columns) noexcept {
 bool WorkerCore::take_ready_in(std::span<const PlainColumn> columns, std::size_t at) noexcept {
   const auto applies = [&](const PlainColumn& column) { return (column.requests >> at & 1) != 0; };
   const auto is_granted = [&](const PlainColumn& column) { return (column.granted >> at & 1) != 0; };
-  const auto place_in = [&](const PlainColumn& column) { return column.places[column.dense ? 0 : at]; };
+  const auto word_in = [&](const PlainColumn& column) -> std::size_t { return column.dense ? 0 : at; };
   for (const PlainColumn& column : columns) {
     if (!applies(column)) continue;
-    const std::uint32_t place = place_in(column);
-    if (is_granted(column)) {
-      if (column.weight > left_of(column.grant, place)) return false;
-    } else if (!table_->has_ready(place, column.dense ? column.dense_key : column.hashes[at], column.weight,
-                                  generation_)) {
-      return false;
-    }
+    std::byte* const word = column.words[word_in(column)];
+    const bool enough = is_granted(column)
+                            ? column.weight <= left_of(column.grant, word)
+                            : SpanTable::Lines::has(*reinterpret_cast<std::uint32_t*>(word), column.weight);
+    if (!enough) return false;
   }
   for (const PlainColumn& column : columns) {
     if (!applies(column)) continue;
     if (is_granted(column))
-      grants_.use(place_in(column), static_cast<std::uint32_t>(column.weight), column.grant.window);
+      use_grant(column, at);
     else
-      table_->take_ready(place_in(column), column.weight);
+      take_from(column, word_in(column), column.weight);
   }
   return true;
 }

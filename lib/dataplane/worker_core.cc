@@ -291,8 +291,13 @@ void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
   for (const Key *key = keys.data(), *const end = key + keys.size(); key != end;) {
     const RuleIndex rule = key->rule_;
     const auto prefetch = [&](const auto& lines) {
-      do lines.prefetch(key->hash_);
-      while (++key != end && key->rule_ == rule);
+      const auto prefetches = [&](std::size_t ahead) {
+        if (key[ahead].rule_ != rule) return false;
+        lines.prefetch(key[ahead].hash_);
+        return true;
+      };
+      while (end - key >= 4 && prefetches(0) && prefetches(1) && prefetches(2) && prefetches(3)) key += 4;
+      while (key != end && prefetches(0)) ++key;
     };
     if (const Grant& grant = rule_grants_[rule]; grant.most > 0 && !grant.entries_first)
       prefetch(grants);
@@ -329,10 +334,21 @@ void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now, std::span<
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
     return;
   }
+  if (keys.size() > burst_size) [[unlikely]]
+    return admit_keys_of_bursts(keys, now, verdicts);
+  admit_keys_of_burst(keys, now, verdicts);
+}
+
+void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
+                                      std::span<Verdict> verdicts) noexcept {
   for (; keys.size() > burst_size; keys = keys.subspan(burst_size), verdicts = verdicts.subspan(burst_size))
     admit_keys_of_burst(keys.first(burst_size), now, verdicts.first(burst_size));
   admit_keys_of_burst(keys, now, verdicts);
 }
+
+/// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
+/// are left.
+enum class WorkerCore::Stage : std::uint8_t { first, second };
 
 // A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
 // left: what it needs fits into registers, and all lines are asked for before any is waited for.
@@ -341,6 +357,11 @@ struct WorkerCore::Run {
       : keys(burst), rule(of), rule_weight(grants[of].weight) {}
   std::size_t admitted() const noexcept { return count - left; }
   std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
+  /// Of a stage's keys, which one of the burst's it is.
+  template <Stage stage>
+  std::size_t at_of(std::size_t i) const noexcept {
+    return stage == Stage::first ? i : at[i];
+  }
 
   std::span<const Key> keys;  // the burst's
   RuleIndex rule;
@@ -351,10 +372,6 @@ struct WorkerCore::Run {
   std::array<std::uint8_t, burst_size> at;         // … and which
   std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
 };
-
-/// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
-/// are left.
-enum class WorkerCore::Stage : std::uint8_t { first, second };
 
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now,
                                      std::span<Verdict> verdicts) noexcept {
@@ -405,6 +422,11 @@ void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdi
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
   if (plane_.terms[run.rule].dense) return take_dense<stage>(run);
+  admit_run_of_keys<stage>(run);
+}
+
+template <WorkerCore::Stage stage>
+void WorkerCore::admit_run_of_keys(Run& run) noexcept {
   Grant& grant = rule_grants_[run.rule];
   if (grant.most == 0) return take_from_entries<stage>(run);
   // Where nearly all keys have used up their grants, looking there first would be in vain. Else it is first,
@@ -425,97 +447,156 @@ void WorkerCore::admit_run(Run& run) noexcept {
 template <WorkerCore::Stage stage>
 Hashes WorkerCore::hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept {
   if constexpr (stage == Stage::first) {
+    static_assert(sizeof(Key) == Hashes::in_keys);
     return {reinterpret_cast<const std::byte*>(&run.keys[0].hash_), sizeof(Key), run.count};
   } else {
     for (std::size_t i = 0; i < run.left; ++i) room[i] = run.keys[run.at[i]].hash_;
-    return {reinterpret_cast<const std::byte*>(room.data()), sizeof room[0], run.left};
+    return Hashes::alone(room.data(), run.left);
   }
 }
 
-// First all keys are found, then used, one after the other. A key may come twice, so what is stored of one
-// must be known before the next is read; and a processor that waits for that shall not wait for a search.
+// @param serve  called with the hashes of a stage's keys, and room for the numbers of those that are left;
+// their count
+template <WorkerCore::Stage stage>
+void WorkerCore::serve(Run& run, auto&& serve) noexcept {
+  std::array<std::uint64_t, burst_size> room;
+  const Hashes keys = hashes_of<stage>(run, room);
+  if constexpr (stage == Stage::first) {
+    run.left = serve(keys, run.at.data());
+  } else {
+    std::array<std::uint8_t, burst_size> left;
+    run.left = serve(keys, left.data());
+    for (std::size_t i = 0; i < run.left; ++i) run.at[i] = run.at[left[i]];
+  }
+}
+
 template <WorkerCore::Stage stage>
 void WorkerCore::use_grants(Run& run) noexcept {
-  const GrantTable::Lines lines = grants_.lines();
-  const GrantWindow window = rule_grants_[run.rule].window;
-  const std::uint32_t most = rule_grants_[run.rule].most;
-  const Key* const keys = run.keys.data();
-  const std::size_t count = stage == Stage::first ? run.count : run.left;
-  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
-  GrantTable::Lines::Half nothing[2] = {lines.used_up(window), lines.used_up(window)};
-  auto* const used_up = reinterpret_cast<std::byte*>(nothing);
-  std::array<std::uint64_t, burst_size> hashes;
-  std::array<std::byte*, burst_size> halves;
-  lines.find(hashes_of<stage>(run, hashes), used_up, halves.data());
-  const auto use = [&](auto weight_of) {
-    std::size_t left = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(i)]));
-      run.at[left] = static_cast<std::uint8_t>(at(i));
-      auto& half = reinterpret_cast<GrantTable::Lines::Half*>(halves[i])[window.half];
-      left += !lines.use(half, weight, most, window);
-    }
-    run.left = left;
-  };
-  // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  const auto usable = [most](std::uint64_t weight) { return weight - 1 < most; };
-  if (const std::uint64_t each = run.weight_of_each; usable(each) && !any_ungranted_) {
-    use([each](const Key&) { return each; });
-  } else {
-    for (std::size_t i = 0; i < count; ++i)
-      if (!usable(run.weight(keys[at(i)])) || is_ungranted(keys[at(i)].hash_)) halves[i] = used_up;
-    use([&](const Key& key) { return usable(run.weight(key)) ? run.weight(key) : 0; });
-  }
-  if (run.left < count) table_->counted_beside = true;
+  serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
+    if (run.weight_of_each != 0) [[likely]]
+      return use_grants(run.rule, keys, run.weight_of_each, left);
+    return use_each_grant(
+        run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
+        left);
+  });
 }
 
-// In two loops, as use_grants().
 template <WorkerCore::Stage stage>
 void WorkerCore::take_from_entries(Run& run) noexcept {
-  const SpanTable::Lines lines = table_->lines();
-  [[maybe_unused]] const Grant& grant = rule_grants_[run.rule];
-  const std::uint32_t generation = generation_;
-  const Key* const keys = run.keys.data();
-  const std::size_t count = stage == Stage::first ? run.count : run.left;
-  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
-  std::uint32_t nothing = 0;
+  // After the first stage keys are lent to.
+  const bool lends = stage == Stage::second && rule_grants_[run.rule].most >= least_lent;
+  serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
+    if (run.weight_of_each != 0) [[likely]]
+      return take_from_entries(run.rule, keys, run.weight_of_each, lends, left);
+    return take_from_each_entry(
+        run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
+        lends, left);
+  });
+  for (std::size_t i = 0; i < run.left; ++i) run.place[run.at[i]] = table_->locate(run.keys[run.at[i]].hash_);
+}
+
+// Uses the same of the grants of one rule's keys. @return how many are left, in `left` which
+std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
+                                   std::uint8_t* left) noexcept {
+  Grant& grant = rule_grants_[rule];
+  const auto weight_of = [weight](std::size_t) { return weight; };
+  // Where many are not used at a glance, it is not to be foreseen which.
+  const std::size_t few = keys.count / 8;
+  // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
+  if (weight - 1 >= grant.most || any_ungranted_ || !grant.plain) [[unlikely]] {
+    const std::size_t others = use_each_grant(rule, keys, weight_of, left);
+    grant.plain = others <= few;
+    return others;
+  }
+  const GrantPortion portion{static_cast<std::uint32_t>(weight), grant.most, grant.window};
+  std::size_t others = grants_.lines().use(keys, portion, left);
+  if (others < keys.count) table_->counted_beside = true;
+  grant.plain = others <= few;
+  if (others == 0) [[likely]]
+    return 0;
   std::array<std::uint64_t, burst_size> hashes;
+  std::array<std::uint8_t, burst_size> still;
+  for (std::size_t i = 0; i < others; ++i) hashes[i] = keys[left[i]];
+  others = use_each_grant(rule, Hashes::alone(hashes.data(), others), weight_of, still.data());
+  for (std::size_t i = 0; i < others; ++i) left[i] = left[still[i]];
+  return others;
+}
+
+// First all are found, then used, one after the other: without branches on what that comes to. A key may come
+// twice, so what is stored of one must be known before the next is read; and a processor that waits for that
+// shall not wait for a search.
+template <typename WeightOf>
+std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
+                                       std::uint8_t* left) noexcept {
+  const GrantTable::Lines lines = grants_.lines();
+  const Grant grant = rule_grants_[rule];
+  const bool some_ungranted = any_ungranted_;
+  GrantTable::Lines::Half nothing[2] = {lines.used_up(grant.window), lines.used_up(grant.window)};
+  auto* const used_up = reinterpret_cast<std::byte*>(nothing);
+  std::array<std::byte*, burst_size> halves;
+  lines.find(keys, used_up, halves.data());
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    const std::uint64_t weight = weight_of(i);
+    const bool may = weight - 1 < grant.most && !(some_ungranted && is_ungranted(keys[i]));
+    auto& half = reinterpret_cast<GrantTable::Lines::Half*>(may ? halves[i] : used_up)[grant.window.half];
+    left[others] = static_cast<std::uint8_t>(i);
+    others += !lines.use(half, may ? static_cast<std::uint32_t>(weight) : 0, grant.most, grant.window);
+  }
+  if (others < keys.count) table_->counted_beside = true;
+  return others;
+}
+
+// Takes the same of what is ready in the entries of one rule's keys. @return how many are left, in `left`
+// which
+std::size_t WorkerCore::take_from_entries(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
+                                          bool lends, std::uint8_t* left) noexcept {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (lends || weight - 1 >= most) [[unlikely]]
+    return take_from_each_entry(
+        rule, keys, [weight](std::size_t) { return weight; }, lends, left);
+  return table_->lines().take(keys, generation_, static_cast<std::uint32_t>(weight), left);
+}
+
+template <typename WeightOf>
+std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
+                                             bool lends, std::uint8_t* left) noexcept {
+  const SpanTable::Lines lines = table_->lines();
+  const Grant& grant = rule_grants_[rule];
+  std::uint32_t nothing = 0;
   std::array<std::byte*, burst_size> words;
-  lines.find(hashes_of<stage>(run, hashes), generation, nothing, words.data(),
-             [&](std::size_t i) -> SpanTable::Place& { return run.place[at(i)]; });
-  const auto take = [&](auto weight_of) {
-    std::size_t left = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      auto& ready = *reinterpret_cast<std::uint32_t*>(words[i]);
-      if (lines.take(ready, weight_of(keys[at(i)]))) [[likely]] {
-        if constexpr (stage == Stage::second) lend(lines.place_of(ready), keys[at(i)].hash_, grant);
-        continue;
-      }
-      if (&ready != &nothing) run.place[at(i)] = lines.place_of(ready);
-      run.at[left++] = static_cast<std::uint8_t>(at(i));
-    }
-    run.left = left;
-  };
-  if (const std::uint64_t each = run.weight_of_each; each != 0)
-    take([each](const Key&) { return each; });
-  else
-    take([&](const Key& key) { return run.weight(key); });
+  lines.find(keys, generation_, nothing, words.data());
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    auto& ready = *reinterpret_cast<std::uint32_t*>(words[i]);
+    if (!lines.take(ready, weight_of(i)))
+      left[others++] = static_cast<std::uint8_t>(i);
+    else if (lends)
+      lend(lines.place_of(ready), keys[i], grant);
+  }
+  return others;
 }
 
 // Keys of a rule without dimensions: nearly always the one that is the rule's own, and enough ready for all.
 template <WorkerCore::Stage stage>
 void WorkerCore::take_dense(Run& run) noexcept {
   const SpanTable::Place own = table_->place_of_rule(run.rule);
-  const auto at = [&](std::size_t i) -> std::size_t { return stage == Stage::first ? i : run.at[i]; };
   // The product of two such numbers does not wrap.
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
   const std::uint64_t weight = run.weight_of_each * run.count;
-  if (run.keys[at(0)].dense_ != 0 && run.weight_of_each - 1 < most &&
+  if (run.keys[run.template at_of<stage>(0)].dense_ != 0 && run.weight_of_each - 1 < most &&
       table_->has_ready(own, rule_keys_[run.rule], weight, generation_)) [[likely]] {
     table_->take_ready(own, weight);
     run.left = 0;
     return;
   }
+  take_each_dense<stage>(run);
+}
+
+template <WorkerCore::Stage stage>
+void WorkerCore::take_each_dense(Run& run) noexcept {
+  const SpanTable::Place own = table_->place_of_rule(run.rule);
+  const auto at = [&](std::size_t i) { return run.template at_of<stage>(i); };
   const SpanTable::Lines lines = table_->lines();
   std::uint32_t nothing = 0;
   std::size_t left = 0;

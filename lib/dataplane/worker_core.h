@@ -133,6 +133,7 @@ class alignas(64) WorkerCore {
     std::uint64_t weight = 1;  // of the rule
     std::uint32_t most = 0;
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
+    bool plain = true;           // most of them could be used at a glance, likewise
     GrantWindow window;
   };
   struct Run;
@@ -163,12 +164,11 @@ class alignas(64) WorkerCore {
     std::uint64_t weight;
     Grant grant;
     const std::uint64_t* hashes;  // by request
-    std::uint64_t dense_key;      // of a rule without dimensions, and then its place is the first one
-    bool dense;
-    std::uint32_t requests;  // bit i: the rule applies to it
-    std::uint32_t granted;   // bit i: out of the grant; its place is one in grants_, else in the table
-    std::uint32_t plenty;    // bit i: there is enough for whatever the burst may take of it
-    std::array<std::uint32_t, PlainKeys::most_frames> places;
+    bool dense;                   // of a rule without dimensions: its word is the first one
+    std::uint32_t requests;       // bit i: the rule applies to it
+    std::uint32_t granted;        // bit i: out of the grant; its word is one of grants_, else of the table
+    std::uint32_t plenty;         // bit i: there is enough for whatever the burst may take of it
+    std::array<std::byte*, PlainKeys::most_frames> words;  // where what the key has ready is
   };
 
   void take_up_publication() noexcept;
@@ -210,6 +210,8 @@ class alignas(64) WorkerCore {
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
+                                              std::span<Verdict> verdicts) noexcept;
   void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
@@ -217,11 +219,27 @@ class alignas(64) WorkerCore {
   template <Stage stage>
   void admit_run(Run& run) noexcept;
   template <Stage stage>
+  [[gnu::noinline]] void admit_run_of_keys(Run& run) noexcept;
+  template <Stage stage>
+  static void serve(Run& run, auto&& serve) noexcept;
+  template <Stage stage>
   void use_grants(Run& run) noexcept;
   template <Stage stage>
   void take_from_entries(Run& run) noexcept;
+  std::size_t use_grants(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
+                         std::uint8_t* left) noexcept;
+  template <typename WeightOf>
+  std::size_t use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
+                             std::uint8_t* left) noexcept;
+  std::size_t take_from_entries(RuleIndex rule, const Hashes& keys, std::uint64_t weight, bool lends,
+                                std::uint8_t* left) noexcept;
+  template <typename WeightOf>
+  std::size_t take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of, bool lends,
+                                   std::uint8_t* left) noexcept;
   template <Stage stage>
   void take_dense(Run& run) noexcept;
+  template <Stage stage>
+  [[gnu::noinline]] void take_each_dense(Run& run) noexcept;
   void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
   void take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept;
@@ -232,9 +250,19 @@ class alignas(64) WorkerCore {
   std::uint32_t take_from_grants(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
   std::uint32_t take_from_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                                   bool lends) noexcept;
+  static std::uint32_t served(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                              auto&& serve) noexcept;
+  std::uint32_t take_dense(RuleIndex rule, std::uint32_t requests) noexcept;
   std::uint32_t take_ready_of_all(std::uint32_t requests) noexcept;
-  std::uint32_t find_places(const PlainKeys::OfRule& of_rule, std::uint64_t most,
-                            PlainColumn& column) const noexcept;
+  std::uint32_t find_words(const PlainKeys::OfRule& of_rule, std::uint64_t most,
+                           PlainColumn& column) const noexcept;
+  static std::uint32_t left_of(const Grant& grant, const std::byte* word) noexcept {
+    const auto* const halves = reinterpret_cast<const GrantTable::Lines::Half*>(word);
+    return grant.most -
+           std::min(grant.most, GrantTable::Lines::used(halves[grant.window.half], grant.window));
+  }
+  static void use_grant(const PlainColumn& column, std::size_t at) noexcept;
+  static void take_from(const PlainColumn& column, std::size_t at, std::uint64_t weight) noexcept;
   void take_plenty(const PlainColumn& column, std::uint32_t requests) noexcept;
   static std::uint32_t alike(std::span<const PlainColumn> columns) noexcept;
   bool take_ready_in(std::span<const PlainColumn> columns, std::size_t at) noexcept;

@@ -25,7 +25,7 @@ std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept
 
 GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)
     : homes_(home_lines(keys, keys_per_line)),
-      find_at_home_(lane_search_of(set).find),
+      search_(lane_search_of(set)),
       lines_(homes_ + probed_lines - 1),
       holders_(lines_.size() * keys_per_line),
       labels_(holders_.size()),

@@ -57,22 +57,13 @@
 #include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "shared/filling_array.h"
+#include "shared/grant_window.h"
 #include "shared/key_filter.h"
 #include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "weir/rule.h"
 
 namespace weir {
-
-/// How lanes tell a window: by the worker's number of it. Which half is the window's, and what it begins
-/// with.
-struct GrantWindow {
-  std::uint32_t half = 0;
-  std::uint32_t stamp = 0;
-
-  GrantWindow() noexcept = default;
-  explicit GrantWindow(std::uint32_t number) noexcept : half(number & 1), stamp((number >> 1 & 0xf) << 12) {}
-};
 
 /// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, and a key
 /// that little is asked of needs nothing else looked at. (Not a sliding window, whose every span takes from
@@ -220,7 +211,6 @@ class alignas(64) GrantTable {
   static constexpr std::size_t first_names = std::size_t{32} << 10;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
-  static constexpr std::uint32_t stamps = 0xf000;
   // Numbers of a line's places, which are so the numbers of its words; the second eight are no places.
   static constexpr std::size_t words_per_line = 16;
 
@@ -228,7 +218,7 @@ class alignas(64) GrantTable {
     std::atomic<std::uint32_t> tags[keys_per_line];  ///< 0: free
     std::atomic<std::uint16_t> used[keys_per_line][2];
   };
-  static_assert(sizeof(Line) == HomeLines::line_bytes && offsetof(Line, used) == HomeLines::words_at);
+  static_assert(sizeof(Line) == TableLines::line_bytes && offsetof(Line, used) == TableLines::words_at);
   /// Written once, before the tag.
   struct Holder {
     std::uint32_t key_high;
@@ -265,7 +255,7 @@ class alignas(64) GrantTable {
   /// What a half says of the window: nothing used where it is of another one.
   static std::uint32_t used_in(std::uint32_t half, const GrantWindow& window) noexcept {
     const std::uint32_t used = half ^ window.stamp;
-    return (used & stamps) == 0 ? used : 0;
+    return (used & GrantWindow::stamps) == 0 ? used : 0;
   }
   static std::uint16_t of_window(std::uint32_t used, const GrantWindow& window) noexcept {
     return static_cast<std::uint16_t>(used | window.stamp);
@@ -324,7 +314,7 @@ class alignas(64) GrantTable {
   void settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept;
 
   std::size_t homes_;
-  FindAtHome find_at_home_;
+  const LaneSearch& search_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
   HugeArray<Holder> holders_;
   HugeArray<Label> labels_;
@@ -349,43 +339,36 @@ class GrantTable::Lines {
   using Half = std::atomic<std::uint16_t>;
   /// Where the halves of a burst's keys are; `otherwise` where one has no place.
   void find(const Hashes& keys, std::byte* otherwise, std::byte** halves) const noexcept {
-    for (std::uint32_t missing = find_at_home(home_lines(), keys, halves); missing != 0;
-         missing &= missing - 1) {
-      const auto i = static_cast<unsigned>(std::countr_zero(missing));
-      const Found found = find(keys[i]);
-      halves[i] = found.lanes.none()
-                      ? otherwise
-                      : reinterpret_cast<std::byte*>(&lines[found.line].used[found.lanes.first()]);
-    }
+    for (std::uint32_t missing = search->find(all(), keys, halves); missing != 0; missing &= missing - 1)
+      halves[std::countr_zero(missing)] = otherwise;
   }
-  /// The key's, or `otherwise`: it has no place.
-  Half& half_of(std::uint64_t key, const GrantWindow& window, Half& otherwise) const noexcept {
-    const Found found = find(key);
-    if (found.lanes.none()) [[unlikely]]
-      return otherwise;
-    return found.lanes.first_of(lines[found.line].used)[window.half];
+  /// As UseGrants has it.
+  std::size_t use(const Hashes& keys, const GrantPortion& portion, std::uint8_t* others) const noexcept {
+    return search->use(all(), keys, portion, others);
   }
   /// One that is nobody's, of which nothing is left to use: for keys that are not to use their grant.
   static std::uint16_t used_up(const GrantWindow& window) noexcept { return of_window(closed, window); }
-  /// The common decision: uses `weight` of the grant, if it is that much. Without a branch on that, which
-  /// could not be foreseen.
+  /// What has been used in the window; more than any grant once it is closed.
+  static std::uint32_t used(const Half& half, const GrantWindow& window) noexcept {
+    return used_in(half.load(std::memory_order_relaxed), window);
+  }
+  /// The common decision: uses `weight` of the grant, if it is that much.
   /// @param weight  1 … grant, or nothing of what is used up
   /// @param grant   what the worker may admit of the key in the window, all in all
   /// @return whether it has been
   static bool use(Half& half, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) noexcept {
     const std::uint32_t before = half.load(std::memory_order_relaxed);
-    const bool runs = ((before ^ window.stamp) & stamps) == 0;
-    const std::uint32_t after = runs ? before + weight : window.stamp + weight;
-    const bool enough = after <= window.stamp + grant;
+    const std::uint32_t after = window.after(before, weight);
+    const bool enough = after <= window.last(grant);
     half.store(static_cast<std::uint16_t>(enough ? after : before), std::memory_order_relaxed);
     return enough;
   }
 
  private:
   friend class GrantTable;
-  Lines(Line* all, std::size_t count, FindAtHome search) noexcept
-      : lines(all), homes(count), find_at_home(search) {}
-  HomeLines home_lines() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes}; }
+  Lines(Line* first, std::size_t count, const LaneSearch& by) noexcept
+      : lines(first), homes(count), search(&by) {}
+  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
   struct Found {
     std::size_t line;
     Lanes lanes;  // none: nowhere
@@ -402,11 +385,11 @@ class GrantTable::Lines {
 
   Line* lines;
   std::size_t homes;
-  FindAtHome find_at_home;
+  const LaneSearch* search;
 };
 
 inline GrantTable::Lines GrantTable::lines() const noexcept {
-  return Lines(const_cast<Line*>(lines_.data()), homes_, find_at_home_);
+  return Lines(const_cast<Line*>(lines_.data()), homes_, search_);
 }
 
 inline GrantTable::Place GrantTable::locate(std::uint64_t key) const noexcept { return lines().locate(key); }
@@ -430,7 +413,7 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         const RuleIndex rule = labels_[index].rule();
         const GrantWindow& window = windows[rule];
         const std::uint16_t half = now[window.half];
-        if (((half ^ window.stamp) & stamps) != 0) continue;
+        if (((half ^ window.stamp) & GrantWindow::stamps) != 0) continue;
         const std::uint32_t count = used_in(half, window);
         const std::uint32_t before = used_in(seen[window.half], window);
         if (count < before) continue;  // it has been lent to since: take_lent() will know

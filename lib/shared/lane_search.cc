@@ -15,34 +15,51 @@ class AsLanes {
  public:
   explicit AsLanes(std::uint32_t generation) noexcept : generation_(generation) {}
 
-  Lanes lanes_with(const std::byte* line, const std::byte* hash) const noexcept {
-    std::uint32_t tag;
-    std::memcpy(&tag, hash, sizeof tag);
-    if constexpr (of_generation) {
-      std::uint32_t generation;
-      std::memcpy(&generation, line + HomeLines::words_at - sizeof generation, sizeof generation);
-      return generation == generation_ ? Lanes::with(line, tag).of_seven() : Lanes::of_none();
-    }
-    return Lanes::with(line, tag);
+  struct Found {
+    Lanes lanes;
+    bool holds;
+  };
+  Found lanes_with(const std::byte* line, const std::byte* hash) const noexcept {
+    const Lanes lanes = Lanes::with(line, word_at(hash));
+    if constexpr (of_generation) return {lanes.of_seven(), word_at(line + last * 4) == generation_};
+    return {lanes, true};
   }
-  static bool found(Lanes lanes) noexcept { return !lanes.none(); }
-  static std::size_t offset_of_first(Lanes lanes) noexcept { return lanes.first() * 4; }
+  static bool found(const Found& in) noexcept { return in.holds && !in.lanes.none(); }
+  static std::size_t offset_of_first(const Found& in) noexcept { return in.lanes.first() * 4; }
+  static bool may_be_beyond(const std::byte* line, const Found& in) noexcept {
+    return in.lanes.none() && word_at(line + (of_generation ? last - 1 : last) * 4) != 0;
+  }
 
  private:
+  static constexpr std::size_t last = Lanes::per_line - 1;
+  static std::uint32_t word_at(const std::byte* at) noexcept {
+    std::uint32_t word;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+  }
+
   std::uint32_t generation_;
 };
 
-std::uint32_t find(const HomeLines& lines, const Hashes& keys, std::byte** words) noexcept {
-  return find_at_home(AsLanes<false>(0), lines, keys, words);
+std::uint32_t find(const TableLines& lines, const Hashes& keys, std::byte** words) noexcept {
+  return find_keys(AsLanes<false>(0), lines, keys, words);
 }
-std::uint32_t find_of_generation(const HomeLines& lines, std::uint32_t generation, const Hashes& keys,
+std::uint32_t find_of_generation(const TableLines& lines, std::uint32_t generation, const Hashes& keys,
                                  std::byte** words) noexcept {
-  return find_at_home(AsLanes<true>(generation), lines, keys, words);
+  return find_keys(AsLanes<true>(generation), lines, keys, words);
+}
+std::size_t use(const TableLines& lines, const Hashes& keys, const GrantPortion& portion,
+                std::uint8_t* others) noexcept {
+  return use_grants(AsLanes<false>(0), lines, keys, portion, others);
+}
+std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes& keys, std::uint32_t weight,
+                 std::uint8_t* others) noexcept {
+  return take_ready(AsLanes<true>(generation), lines, keys, weight, others);
 }
 
 }  // namespace
 
-const LaneSearch lane_search_portable{find, find_of_generation};
+const LaneSearch lane_search_portable{find, find_of_generation, use, take};
 
 const LaneSearch& lane_search_of([[maybe_unused]] InstructionSet set) noexcept {
 #if defined(__x86_64__)

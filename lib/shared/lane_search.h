@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// A burst's keys looked for in their home lines, which is where nearly all are: the search of both tables,
-/// as fast as the processor has instructions for.
+/// A burst's keys looked for in the lines of a table, and served out of their words: the common decision of
+/// both tables, as fast as the processor has instructions for.
 ///
 /// The problem: to find a key is most of what the common decision costs, and a processor that can compare
 /// eight tags at once needs a third fewer instructions for it than one that compares four. Which one it is
-/// shows when the program runs. So the loop over a burst is made once for each, apart from the tables, and
-/// what it does not find where it should be is left to their own search.
+/// shows when the program runs. So the loops over a burst are made once for each, apart from the tables.
+///
+/// Loops that serve do so at a glance: a key that lacks anything is left to who looks closer. So what is
+/// foreseen is a branch, and nothing waits for what is stored of the key before; to choose what to store, on
+/// top of searching, took half as long again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "shared/grant_window.h"
 #include "weir/packet.h"
 
 namespace weir {
@@ -22,21 +26,29 @@ inline std::size_t home_of(std::uint64_t hash, std::size_t homes) noexcept {
   return static_cast<std::size_t>(static_cast<unsigned __int128>(hash) * homes >> 64);
 }
 
-/// The lines of a table (shared/lanes.h): eight tags, then a word of 32 bits for each lane.
-struct HomeLines {
+/// The lines of a table (shared/lanes.h): eight tags, then a word of 32 bits for each lane. A key is in its
+/// home line or in one of those behind it; not beyond one whose last lane is free, as lanes are taken in
+/// order.
+struct TableLines {
   static constexpr std::size_t line_bytes = 64;
   static constexpr std::size_t words_at = 32;
 
   std::byte* first;
-  std::size_t homes;  ///< lines that are the home of some key
+  std::size_t homes;   ///< lines that are the home of some key
+  std::size_t probed;  ///< lines in which a key may be
 };
 
-/// The hashes of a burst's keys, at most 32, wherever these are. The low 32 bits of each, its tag, are not 0.
+/// The hashes of a burst's keys, at most 32. The low 32 bits of each, its tag, are not 0.
 struct Hashes {
+  static constexpr std::size_t in_keys = 32;  // sizeof(Key)
+
   const std::byte* first;
-  std::size_t stride;  ///< from one to the next, in bytes
+  std::size_t stride;  ///< from one to the next, in bytes: alone, 8, or in_keys
   std::size_t count;
 
+  static Hashes alone(const std::uint64_t* hashes, std::size_t count) noexcept {
+    return {reinterpret_cast<const std::byte*>(hashes), sizeof *hashes, count};
+  }
   std::uint64_t operator[](std::size_t i) const noexcept {
     std::uint64_t hash;
     std::memcpy(&hash, first + i * stride, sizeof hash);
@@ -44,18 +56,36 @@ struct Hashes {
   }
 };
 
-/// Where keys are, if in their home lines.
+/// Where keys are.
 /// @param words  set to where the key's word is, if it is found
 /// @return bit i: it is not
-using FindAtHome = std::uint32_t (*)(const HomeLines& lines, const Hashes& keys, std::byte** words) noexcept;
+using FindKeys = std::uint32_t (*)(const TableLines& lines, const Hashes& keys, std::byte** words) noexcept;
 /// The same where a line's eighth tag is no key's, but tells what the line holds for: another than
 /// `generation`, and its keys are not found.
-using FindAtHomeOfGeneration = std::uint32_t (*)(const HomeLines& lines, std::uint32_t generation,
-                                                 const Hashes& keys, std::byte** words) noexcept;
+using FindKeysOfGeneration = std::uint32_t (*)(const TableLines& lines, std::uint32_t generation,
+                                               const Hashes& keys, std::byte** words) noexcept;
+
+/// What is to be used of the grant of each of a burst's keys. Weights.
+struct GrantPortion {
+  std::uint32_t weight;  ///< 1 … most
+  std::uint32_t most;    ///< what a grant is
+  GrantWindow window;
+};
+/// Uses keys' grants, in order, where something has been used of them in the window and the rest is enough.
+/// @param others  set to the numbers of the other keys, in order; room for all
+/// @return how many these are
+using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, const GrantPortion& portion,
+                                  std::uint8_t* others) noexcept;
+/// Takes `weight`, 1 or more, of keys' words in lines of a generation, in order, where there is as much.
+/// @param others  as above
+using TakeReady = std::size_t (*)(const TableLines& lines, std::uint32_t generation, const Hashes& keys,
+                                  std::uint32_t weight, std::uint8_t* others) noexcept;
 
 struct LaneSearch {
-  FindAtHome find;
-  FindAtHomeOfGeneration find_of_generation;
+  FindKeys find;
+  FindKeysOfGeneration find_of_generation;
+  UseGrants use;
+  TakeReady take;
 };
 
 /// That of a set, or of the next smaller one that there is. Any thread.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// The loop of shared/lane_search.h, for a Comparison that says how eight tags are compared at once.
+/// The loops of shared/lane_search.h, for a Comparison that says how eight tags are compared at once:
+///   lanes_with(line, hash)   the line's lanes with the tag that the hash at this address begins with
+///   found(lanes)             whether a key is among them that holds
+///   offset_of_first(lanes)   of the first one's word, in bytes
+///   may_be_beyond(line, lanes)  whether the key may be in the next line, as it is not in this one
 ///
 /// To be included where the target is chosen, once in a file; all of it is this file's own.
 #pragma once
@@ -14,27 +18,127 @@
 namespace weir {
 namespace {
 
+inline std::uint64_t hash_at(const std::byte* hash) noexcept {
+  std::uint64_t key;
+  __builtin_memcpy(&key, hash, sizeof key);
+  return key;
+}
+
+/// The key's word in a line behind its home, or nowhere. Seldom needed.
 template <typename Comparison>
-inline std::uint32_t find_at_home(const Comparison& comparison, const HomeLines& lines, const Hashes& keys,
-                                  std::byte** words) noexcept {
+[[gnu::noinline]] std::byte* find_beyond(const Comparison& comparison, std::byte* line, std::size_t probed,
+                                         const std::byte* hash) noexcept {
+  for (std::size_t more = probed; more > 0; --more, line += TableLines::line_bytes) {
+    const auto lanes = comparison.lanes_with(line, hash);
+    if (comparison.found(lanes)) return line + TableLines::words_at + comparison.offset_of_first(lanes);
+    if (!comparison.may_be_beyond(line, lanes)) break;
+  }
+  return nullptr;
+}
+
+/// The key's word, or nullptr.
+template <typename Comparison>
+[[gnu::always_inline]] inline std::byte* find_key(const Comparison& comparison, const TableLines& lines,
+                                                  const std::byte* hash) noexcept {
+  std::byte* const line = lines.first + home_of(hash_at(hash), lines.homes) * TableLines::line_bytes;
+  const auto lanes = comparison.lanes_with(line, hash);
+  if (comparison.found(lanes)) [[likely]]
+    return line + TableLines::words_at + comparison.offset_of_first(lanes);
+  return find_beyond(comparison, line, lines.probed, hash);
+}
+
+template <typename Comparison>
+inline std::uint32_t find_keys(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
+                               std::byte** words) noexcept {
   std::uint32_t missing = 0;
   // What is written may be anything, so what does not change is kept here.
-  const HomeLines all = lines;
+  const TableLines all = lines;
   const std::size_t count = keys.count;
   const std::size_t stride = keys.stride;
   const std::byte* hash = keys.first;
   for (std::size_t i = 0; i < count; ++i, hash += stride) {
-    std::uint64_t key;
-    std::memcpy(&key, hash, sizeof key);
-    std::byte* const line = all.first + home_of(key, all.homes) * HomeLines::line_bytes;
-    const auto lanes = comparison.lanes_with(line, hash);
-    if (!comparison.found(lanes)) [[unlikely]] {
+    std::byte* const word = find_key(comparison, all, hash);
+    if (word == nullptr) [[unlikely]]
       missing |= std::uint32_t{1} << i;
-      continue;
-    }
-    words[i] = line + HomeLines::words_at + comparison.offset_of_first(lanes);
+    else
+      words[i] = word;
   }
   return missing;
+}
+
+/// @param serve  called with where a key's word is; whether that has served it
+template <std::size_t stride, typename Comparison, typename Serve>
+[[gnu::always_inline]] inline std::size_t serve_keys(const Comparison& comparison, const TableLines& lines,
+                                                     const Hashes& keys, std::uint8_t* others,
+                                                     const Serve& serve) noexcept {
+  const TableLines all = lines;
+  const std::byte* hash = keys.first;
+  std::size_t left = 0;
+  const auto serve_key = [&](std::size_t i, std::size_t ahead) __attribute__((always_inline)) {
+    std::byte* const word = find_key(comparison, all, hash + ahead * stride);
+    if (word != nullptr && serve(word)) [[likely]]
+      return;
+    others[left++] = static_cast<std::uint8_t>(i + ahead);
+  };
+  std::size_t i = 0;
+  for (; i + 4 <= keys.count; i += 4, hash += 4 * stride) {
+    serve_key(i, 0);
+    serve_key(i, 1);
+    serve_key(i, 2);
+    serve_key(i, 3);
+  }
+  for (; i < keys.count; ++i, hash += stride) serve_key(i, 0);
+  return left;
+}
+
+/// The same for the distances that there are between hashes: alone, or in keys.
+template <typename Comparison, typename Serve>
+[[gnu::always_inline]] inline std::size_t serve_keys(const Comparison& comparison, const TableLines& lines,
+                                                     const Hashes& keys, std::uint8_t* others,
+                                                     const Serve& serve) noexcept {
+  constexpr std::size_t alone = sizeof(std::uint64_t);
+  if (keys.stride == alone) return serve_keys<alone>(comparison, lines, keys, others, serve);
+  return serve_keys<Hashes::in_keys>(comparison, lines, keys, others, serve);
+}
+
+// Relaxed: what is used is one word, which the worker alone writes and anyone may read
+// (shared/grant_table.h). By the compiler's own functions: std::atomic's, compiled here, could become
+// everybody's.
+template <std::uint32_t half, typename Comparison>
+inline std::size_t use_halves(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
+                              const GrantPortion& portion, std::uint8_t* others) noexcept {
+  const std::uint32_t stamp = portion.window.stamp;
+  const std::uint32_t weight = portion.weight;
+  const std::uint32_t last = portion.most - weight;
+  return serve_keys(comparison, lines, keys, others, [=](std::byte* word) {
+    using Half [[gnu::may_alias]] = std::uint16_t;
+    auto* const used = reinterpret_cast<Half*>(word) + half;
+    const std::uint32_t before = __atomic_load_n(used, __ATOMIC_RELAXED);
+    // Of another window, closed, or not enough.
+    if (before - stamp > last) return false;
+    __atomic_store_n(used, static_cast<std::uint16_t>(before + weight), __ATOMIC_RELAXED);
+    return true;
+  });
+}
+
+template <typename Comparison>
+inline std::size_t use_grants(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
+                              const GrantPortion& portion, std::uint8_t* others) noexcept {
+  return portion.window.half == 0 ? use_halves<0>(comparison, lines, keys, portion, others)
+                                  : use_halves<1>(comparison, lines, keys, portion, others);
+}
+
+template <typename Comparison>
+inline std::size_t take_ready(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
+                              std::uint32_t weight, std::uint8_t* others) noexcept {
+  return serve_keys(comparison, lines, keys, others, [=](std::byte* word) {
+    std::uint32_t ready;
+    __builtin_memcpy(&ready, word, sizeof ready);
+    if (ready < weight) return false;
+    ready -= weight;
+    __builtin_memcpy(word, &ready, sizeof ready);
+    return true;
+  });
 }
 
 }  // namespace

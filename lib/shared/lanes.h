@@ -43,8 +43,6 @@ class Lanes {
 #endif
   }
 
-  static Lanes of_none() noexcept { return Lanes(0); }
-
   bool none() const noexcept { return bits_ == 0; }
   /// Those among the first seven.
   Lanes of_seven() const noexcept { return Lanes(bits_ & 0x3fff); }

@@ -16,7 +16,7 @@ std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
 
 SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
     : homes_(home_lines(keys, keys_per_line)),
-      find_at_home_(lane_search_of(set).find_of_generation),
+      search_(lane_search_of(set)),
       lines_(homes_ + probed_lines - 1 + (rules + keys_per_line - 1) / keys_per_line),
       numbers_(lines_.size() * lanes_per_line),
       entries_(lines_.size() * keys_per_line),

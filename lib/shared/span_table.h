@@ -284,8 +284,8 @@ class alignas(64) SpanTable {
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
   };
-  static_assert(sizeof(Line) == HomeLines::line_bytes && offsetof(Line, ready) == HomeLines::words_at &&
-                offsetof(Line, generation) == HomeLines::words_at - sizeof(std::uint32_t));
+  static_assert(sizeof(Line) == TableLines::line_bytes && offsetof(Line, ready) == TableLines::words_at &&
+                offsetof(Line, generation) == TableLines::words_at - sizeof(std::uint32_t));
   using OpenBits = std::uint64_t;
   struct HeavyKey {
     std::uint64_t key;
@@ -340,7 +340,7 @@ class alignas(64) SpanTable {
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
   std::size_t homes_;
-  FindAtHomeOfGeneration find_at_home_;
+  const LaneSearch& search_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end; and the rules' own
   HugeArray<std::uint32_t> numbers_;  // of entries, by place
   FillingArray<SpanEntry> entries_;
@@ -383,15 +383,16 @@ class SpanTable::Lines {
     return lanes.first_of(lines[line].ready);
   }
   /// The same of a burst's keys: where what is ready of each is, or `otherwise`.
-  /// @param place_of  called with a key's number where it is `otherwise`, for its place
-  template <typename PlaceOf>
-  void find(const Hashes& keys, std::uint32_t generation, std::uint32_t& otherwise, std::byte** ready,
-            PlaceOf&& place_of) const noexcept {
-    for (std::uint32_t missing = find_at_home(home_lines(), generation, keys, ready); missing != 0;
-         missing &= missing - 1) {
-      const auto i = static_cast<unsigned>(std::countr_zero(missing));
-      ready[i] = reinterpret_cast<std::byte*>(&ready_of(keys[i], generation, otherwise, place_of(i)));
-    }
+  void find(const Hashes& keys, std::uint32_t generation, std::uint32_t& otherwise,
+            std::byte** ready) const noexcept {
+    for (std::uint32_t missing = search->find_of_generation(all(), generation, keys, ready); missing != 0;
+         missing &= missing - 1)
+      ready[std::countr_zero(missing)] = reinterpret_cast<std::byte*>(&otherwise);
+  }
+  /// As TakeReady has it.
+  std::size_t take(const Hashes& keys, std::uint32_t generation, std::uint32_t weight,
+                   std::uint8_t* others) const noexcept {
+    return search->take(all(), generation, keys, weight, others);
   }
   /// The same where the place is known, if it is the key's.
   std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,
@@ -400,6 +401,8 @@ class SpanTable::Lines {
     const bool holds = line.tags[lane_of(place)] == tag_of(key) && line.generation == generation;
     return holds ? line.ready[lane_of(place)] : otherwise;
   }
+  /// Whether as much is ready.
+  static bool has(std::uint32_t ready, std::uint64_t weight) noexcept { return is_ready(ready, weight); }
   /// The common decision: takes `weight` of what is ready, if it is that much. @return whether it has been
   static bool take(std::uint32_t& ready, std::uint64_t weight) noexcept {
     const bool enough = is_ready(ready, weight);
@@ -417,16 +420,16 @@ class SpanTable::Lines {
 
  private:
   friend class SpanTable;
-  Lines(Line* all, std::size_t count, FindAtHomeOfGeneration search) noexcept
-      : lines(all), homes(count), find_at_home(search) {}
-  HomeLines home_lines() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes}; }
+  Lines(Line* first, std::size_t count, const LaneSearch& by) noexcept
+      : lines(first), homes(count), search(&by) {}
+  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
 
   Line* lines;
   std::size_t homes;
-  FindAtHomeOfGeneration find_at_home;
+  const LaneSearch* search;
 };
 
-inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_, find_at_home_); }
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_, search_); }
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
   for (std::size_t line = home_of(key, homes_), last = line + probed_lines - 1;; ++line) {

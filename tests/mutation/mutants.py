@@ -365,8 +365,8 @@ MUTANTS = [
     worker(
         "a burst's keys use as much of their grants as its first one weighs",
         "Grant.EachOfABurstsKeysUsesAsMuchOfItAsItWeighs",
-        "const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(i)]));",
-        "const auto weight = static_cast<std::uint32_t>(weight_of(keys[at(0)]));",
+        "const std::uint64_t weight = weight_of(i);",
+        "const std::uint64_t weight = weight_of(0);",
     ),
     worker(
         "a key known to be blocked stays so when its block has ended",
@@ -418,8 +418,9 @@ MUTANTS = [
     plain_burst(
         "a plain burst is admitted out of a rule's grants, and the span is taken for empty",
         "Grant.APlainBurstThatUsesNothingElseMakesTheSpanCount",
-        "if (taken != 0) table_->counted_beside = true;",
-        "",
+        "if (others < keys.count) table_->counted_beside = true;\n  grant.plain",
+        "grant.plain",
+        file="lib/dataplane/worker_core.cc",
         program="dataplane",
     ),
     plain_burst(
@@ -432,8 +433,8 @@ MUTANTS = [
     worker(
         "a burst's keys are admitted out of grants, and the span is taken for empty",
         "Grant.ABurstOfKeysThatUseNothingElseMakesTheSpanCount",
-        "if (run.left < count) table_->counted_beside = true;",
-        "if (run.left > count) table_->counted_beside = true;",
+        "if (others < keys.count) table_->counted_beside = true;\n  return others;",
+        "return others;",
     ),
     # Grants.
     worker(
@@ -517,8 +518,8 @@ MUTANTS = [
     worker(
         "a burst's keys are not filled up",
         "Grant.OfAKeyInABurstIsFilledUpToo",
-        "if constexpr (stage == Stage::second) lend(lines",
-        "if constexpr (false) lend(lines",
+        "else if (lends)\n      lend(lines",
+        "else if (false)\n      lend(lines",
     ),
     shared(
         "what was lent in the span that runs makes nonsense of a count",
@@ -545,9 +546,9 @@ MUTANTS = [
     plain_burst(
         "what a burst is to take has been lent before it takes it",
         "SeveralRulesInPlainBursts.AdmitNoMoreThanAnyLimitWhereverTheirKeysAreCounted",
-        "[&](std::size_t at) { table_->take_ready(column.places[at], column.weight); });",
-        "[&](std::size_t at) { table_->take_ready(column.places[at], column.weight), "
-        "lend(column.places[at], column.hashes[at], column.grant); });",
+        "[&](std::size_t at) { take_from(column, at, column.weight); });",
+        "[&](std::size_t at) { take_from(column, at, column.weight), lend(table_->lines().place_of("
+        "*reinterpret_cast<const std::uint32_t*>(column.words[at])), column.hashes[at], column.grant); });",
     ),
     worker(
         "a window's grants are written over before they have been seen",
@@ -858,22 +859,45 @@ MUTANTS = [
     shared(
         "a line's generation is taken for a key's tag",
         "Of/LaneSearches.FindEveryKeyInItsHomeLineWhateverItsLane/portable",
-        "Lanes::with(line, tag).of_seven()",
-        "Lanes::with(line, tag)",
+        "{lanes.of_seven(),",
+        "{lanes,",
         file="lib/shared/lane_search.cc",
     ),
     shared(
         "a burst's keys are found in lines of another publication",
         "Of/LaneSearches.FindNothingInALineOfAnotherGeneration/portable",
-        "generation == generation_ ?",
-        "true ?",
+        "word_at(line + last * 4) == generation_}",
+        "true}",
         file="lib/shared/lane_search.cc",
     ),
+    shared(
+        "a key that looks alike behind a line of another publication is taken for the key",
+        "Of/LaneSearches.FindNothingInALineOfAnotherGeneration/portable",
+        "return in.lanes.none() && word_at(",
+        "return word_at(",
+        file="lib/shared/lane_search.cc",
+    ),
+    shared(
+        "a key is looked for in its home line only",
+        "Of/LaneSearches.FindAKeyBehindItsHomeAsLongAsLinesAreFull/portable",
+        "for (std::size_t more = probed; more > 0;",
+        "for (std::size_t more = 1; more > 0;",
+        file="lib/shared/lane_search_kernel.h",
+        units=["lib/shared/lane_search.cc"],
+    ),
+    shared(
+        "a grant of another window is used at a glance",
+        "Of/LaneSearches.UseGrantsThatRunAndAreEnough/portable",
+        "if (before - stamp > last) return false;",
+        "if ((before & 0xfff) > last) return false;",
+        file="lib/shared/lane_search_kernel.h",
+        units=["lib/shared/lane_search.cc"],
+    ),
     worker(
-        "what weighs more than a grant takes nothing of it and passes",
-        "Grant.ABurstsKeyThatWeighsMoreThanItTakesWhatItWeighsElsewhere",
-        "if (!usable(run.weight(keys[at(i)])) || is_ungranted",
-        "if (is_ungranted",
+        "what weighs nothing, or far too much, takes nothing of a grant and passes",
+        "Grant.DoesNotAnswerForWhatWeighsNothingOrFarTooMuch",
+        "const bool may = weight - 1 < grant.most && !",
+        "const bool may = !",
     ),
     worker(
         "a burst that has all it asks for reads the clock",
@@ -975,8 +999,8 @@ MUTANTS = [
     plain_burst(
         "what a rule of several has ready is taken though another one lacks it",
         "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/1",
-        "if (column.weight > left_of(column.grant, place)) return false;",
-        "",
+        "? column.weight <= left_of(column.grant, word)",
+        "? true",
     ),
     plain_burst(
         "what is enough for one request is enough for a burst",
@@ -987,7 +1011,7 @@ MUTANTS = [
     plain_burst(
         "what is ready is taken by an earlier request of the burst, and by a later one again",
         "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/0",
-        "} else if (!table_->has_ready(",
-        "} else if (false && !table_->has_ready(",
+        ": SpanTable::Lines::has(*reinterpret_cast<std::uint32_t*>(word), column.weight);",
+        ": true;",
     ),
 ]

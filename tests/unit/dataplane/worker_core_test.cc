@@ -838,15 +838,38 @@ TEST(Grant, ABurstsKeyThatWeighsMoreThanItTakesWhatItWeighsElsewhere) {
   }
 }
 
+TEST(Grant, DoesNotAnswerForWhatWeighsNothingOrFarTooMuch) {
+  Rule large = window_of(10'000);
+  large.weight = std::uint32_t{1} << 20;
+  for (const std::size_t alike : {1, 2}) {
+    Granted plane({window_of(10'000), large}, 100);
+    ASSERT_TRUE(plane.admits());  // has its place now
+    std::vector<Key> keys(2, plane.cores[0]->key(0, "ann"));
+    std::array<Verdict, 2> verdicts{};
+    keys[0].weight = keys[alike - 1].weight = 0;
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(verdicts[0], Verdict::admit);
+    EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 1 + static_cast<std::size_t>(alike == 1));
+
+    keys.assign(2, plane.cores[0]->key(1, "ann"));
+    keys[0].weight = keys[alike - 1].weight = std::uint32_t{1} << 12;  // 2^32 in all
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(verdicts[0], Verdict::block);
+  }
+}
+
 TEST(Grant, ABurstOfKeysThatUseNothingElseMakesTheSpanCount) {
-  Granted plane({window_of(1000)}, 8);
-  const Key key = plane.cores[0]->key(0, "ann");
-  ASSERT_TRUE(plane.admits());  // has its place now
-  plane.publish(1);
-  ASSERT_TRUE(plane.tables[1].empty());
-  Verdict verdict{};
-  plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), {&verdict, 1});
-  EXPECT_FALSE(plane.tables[1].empty());
+  for (const std::uint32_t weight_of_another : {1U, 2U}) {
+    Granted plane({window_of(1000)}, 8);
+    std::vector<Key> keys(2, plane.cores[0]->key(0, "ann"));
+    keys[1].weight = weight_of_another;
+    ASSERT_TRUE(plane.admits());  // has its place now
+    plane.publish(1);
+    ASSERT_TRUE(plane.tables[1].empty());
+    std::array<Verdict, 2> verdicts{};
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_FALSE(plane.tables[1].empty()) << weight_of_another;
+  }
 }
 
 TEST(Grant, APlainBurstThatUsesNothingElseMakesTheSpanCount) {

@@ -76,8 +76,10 @@ TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
   const GrantTable::Lines lines = table.lines();
   const auto uses = [&](std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) {
-    GrantTable::Lines::Half otherwise = 0;
-    return lines.use(lines.half_of(7, window, otherwise), weight, grant, window);
+    const std::uint64_t key = 7;
+    std::byte* halves = nullptr;
+    lines.find(Hashes::alone(&key, 1), nullptr, &halves);
+    return lines.use(reinterpret_cast<GrantTable::Lines::Half*>(halves)[window.half], weight, grant, window);
   };
   const GrantWindow window(9);
   EXPECT_TRUE(uses(2, 3, window));
@@ -98,7 +100,10 @@ TEST(GrantTable, AKeyWithoutAPlaceHasNothingToUseInAnyWindow) {
   for (std::uint32_t number = 0; number < 40; ++number) {
     const GrantWindow window(number);
     GrantTable::Lines::Half nothing = lines.used_up(window);
-    EXPECT_EQ(&lines.half_of(7, window, nothing), &nothing);
+    const std::uint64_t key = 7;
+    std::byte* halves = nullptr;
+    lines.find(Hashes::alone(&key, 1), reinterpret_cast<std::byte*>(&nothing), &halves);
+    EXPECT_EQ(halves, reinterpret_cast<std::byte*>(&nothing));
     EXPECT_FALSE(lines.use(nothing, 0, GrantTable::most, window));
     EXPECT_FALSE(lines.use(nothing, GrantTable::most, GrantTable::most, window));
     EXPECT_EQ(nothing, lines.used_up(window));
