@@ -81,7 +81,10 @@ Instant Controller::advance(Instant own) {
     const Instant now = clock_.at(own);
     next_flip_ = next_flip_after(now.wall);
     flipped_ = now;
-    for (WindowPools& pools : parts_.pools) pools.turn_to(now);
+    for (WindowPools& pools : parts_.pools) {
+      pools.begin();
+      pools.turn_to(now);
+    }
     parts_.engine.step(now);
     for (WindowPools& pools : parts_.pools) pools.settle();
     for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window);
@@ -198,7 +201,7 @@ void Controller::reserve_cells(std::size_t window) {
   const auto heavy = heaviest_.chosen();
   for (std::size_t i = 0; i < heavy.size(); ++i) {
     if (i + claimed_ahead < heavy.size()) pool.prefetch(heavy[i + claimed_ahead].thing);
-    pool.claim(heavy[i].thing);
+    pool.claim(heavy[i].thing, AllowancePool::controller);
   }
 }
 
@@ -262,8 +265,7 @@ void Controller::give_back(const CountedKey& key) {
   if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
     pools.give_back(key.key, *key.cell, key.credit, key.allowance, parts_.bucket_of_rule[key.rule]);
   } else if (runs_[window]) {
-    if (AllowanceCell* cell = pools.running().find(key.key); cell != nullptr && cell == key.cell)
-      cell->give_back(key.credit);
+    if (pools.running().is_own_cell(key.cell, key.key)) key.cell->give_back(key.credit);
   }
 }
 
@@ -365,7 +367,10 @@ void Controller::renew_grants(std::size_t window) {
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  for (WindowPools& pools : parts_.pools) pools.settle();
+  for (WindowPools& pools : parts_.pools) {
+    pools.settle();
+    pools.provide();
+  }
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);

@@ -5,6 +5,7 @@
 /// from.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -31,11 +32,11 @@ struct WindowTerms {
 
 class WindowPools {
  public:
-  WindowPools(const WindowTerms& terms, std::uint32_t keys)
+  WindowPools(const WindowTerms& terms, std::uint32_t keys, unsigned workers)
       : terms_(terms),
         clock_(terms.interval, terms.spans),
-        pools_{std::make_unique<AllowancePool>(keys), std::make_unique<AllowancePool>(keys),
-               std::make_unique<AllowancePool>(keys)} {}
+        pools_{std::make_unique<AllowancePool>(keys, workers), std::make_unique<AllowancePool>(keys, workers),
+               std::make_unique<AllowancePool>(keys, workers)} {}
 
   const WindowTerms& terms() const noexcept { return terms_; }
   /// Whether `at` lies in the window that runs.
@@ -44,6 +45,18 @@ class WindowPools {
   std::uint64_t running_number() const noexcept { return running_number_; }
   AllowancePool& running() noexcept { return *pools_[0]; }
   const AllowancePool& ended() const noexcept { return *pools_[1]; }
+
+  /// Has memory provided for the first keys. Before any worker claims.
+  void begin() noexcept {
+    for (const auto& pool : pools_) pool->begin();
+  }
+  /// Has memory provided for the keys to come, in any window as many as there were in another one. In each
+  /// span.
+  void provide() noexcept {
+    std::uint32_t most = 0;
+    for (const auto& pool : pools_) most = std::max(most, pool->used());
+    for (const auto& pool : pools_) pool->provide(most);
+  }
 
   /// Turns to the window `now` lies in, if that is another one. @return true when it was: call retired()
   /// then
@@ -96,10 +109,10 @@ class WindowPools {
   /// Takes tokens from a bucket and scales what is left; see BucketCharge in engine/engine.h.
   void charge(std::uint64_t key, std::uint64_t tokens, double scale, const BucketTerms& terms,
               MonotonicTime now) noexcept {
-    const AllowancePool::Place place = pools_[0]->claim(key);
+    const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
     if (!place.own) return;  // shared with other keys: theirs too would be taken
     BucketCell bucket(*place.cell);
-    bucket.take_over(pools_[1]->claim(key).cell, terms, now);
+    bucket.take_over(pools_[1]->claim(key, AllowancePool::controller).cell, terms, now);
     if (tokens > 0) bucket.charge(tokens, terms, now);
     if (scale != 1) bucket.scale(scale, terms, now);
   }
@@ -129,7 +142,12 @@ class WindowPools {
             .ended_number = ended_number_};
   }
 
-  std::size_t memory() const noexcept { return pools_.size() * pools_[0]->memory(); }
+  /// What has been provided so far; until begin(): what may be.
+  std::size_t memory() const noexcept {
+    std::size_t bytes = 0;
+    for (const auto& pool : pools_) bytes += pool->memory();
+    return bytes;
+  }
 
  private:
   WallTime time(Instant at) const noexcept {

@@ -691,10 +691,11 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
   AllowancePool* ended = windows_[terms.window].ended;
   if (is_bucket(terms.algorithm)) {
     if (cell.drawn.load(std::memory_order_relaxed) == 0)
-      BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key).cell, terms.bucket, now);
+      BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell, terms.bucket,
+                                 now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (cell.log.load(std::memory_order_relaxed) == 0)
-      terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key).cell, spare_log_);
+      terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);
   }
 }
 
@@ -702,7 +703,7 @@ void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTim
   SpanEntry& entry = table_->entry(place);
   const RuleTerms& terms = plane_.terms[entry.rule];
   const WindowState& window = windows_[terms.window];
-  const AllowancePool::Place pooled = window.running->claim(key);
+  const AllowancePool::Place pooled = window.running->claim(key, index_);
   if (entry.cell != pooled.cell) {
     entry.cell = pooled.cell;
     take_credit(place);  // it was drawn in another window
@@ -777,7 +778,7 @@ template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&& name_of,
                                               MonotonicTime now) noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
-  const AllowancePool::Place pooled = window.running->claim(planned.key);
+  const AllowancePool::Place pooled = window.running->claim(planned.key, index_);
   if (pooled.own) {
     const std::span<const std::byte> name = name_of(planned.rule);
     const SpanTable::Place place = planned.dense ? table_->insert_rule(planned.key, planned.rule, name)
@@ -824,10 +825,10 @@ WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& 
   // Another key's, with the same tag: that one was here first.
   AllowancePool& pool = *windows_[plane_.terms[planned.rule].window].running;
   if (!table_->holds(place, planned.key)) [[unlikely]]
-    return touch_without_entry(planned, pool.claim(planned.key), now);
+    return touch_without_entry(planned, pool.claim(planned.key, index_), now);
   if (!table_->is_open(place)) {
     // Kept from an earlier span; in this window its pool may have no cell left for it.
-    if (const AllowancePool::Place pooled = pool.claim(planned.key); !pooled.own) [[unlikely]]
+    if (const AllowancePool::Place pooled = pool.claim(planned.key, index_); !pooled.own) [[unlikely]]
       return touch_without_entry(planned, pooled, now);
     table_->open(place);
   }
@@ -957,10 +958,10 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   if (draw.closed) [[unlikely]] {
     // This worker is the last to leave the old window: what it draws now belongs to the next one.
     const WindowState& window = publication_->windows[terms.window];
-    touched.cell = window.running->claim(planned.key).cell;
+    touched.cell = window.running->claim(planned.key, index_).cell;
     BucketCell(*touched.cell)
-        .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key).cell, terms.bucket,
-                   now);
+        .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_).cell,
+                   terms.bucket, now);
     draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, 0, price, terms.bucket, now);
     if (touched.entry != nullptr) touched.entry->cell = touched.cell;
   }

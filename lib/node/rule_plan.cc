@@ -57,7 +57,8 @@ WindowTerms window_of(const Rule& rule, const BucketTerms& bucket, LogPool* logs
   }
 }
 
-std::vector<std::uint16_t> number_windows(const Config& config, const std::vector<BucketTerms>& buckets,
+std::vector<std::uint16_t> number_windows(const Config& config, unsigned workers,
+                                          const std::vector<BucketTerms>& buckets,
                                           const std::vector<std::unique_ptr<LogPool>>& logs,
                                           std::vector<WindowPools>& pools) {
   std::vector<std::uint16_t> window_of_rule;
@@ -66,7 +67,7 @@ std::vector<std::uint16_t> number_windows(const Config& config, const std::vecto
     const auto same = std::find_if(pools.begin(), pools.end(),
                                    [&](const WindowPools& pool) { return pool.terms() == wanted; });
     window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
-    if (same == pools.end()) pools.emplace_back(wanted, config.node.keys);
+    if (same == pools.end()) pools.emplace_back(wanted, config.node.keys, workers);
   }
   return window_of_rule;
 }
@@ -99,7 +100,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
 RulePlan::RulePlan(const Config& config, unsigned workers)
     : logs(make_logs(config)),
       buckets(make_buckets(config, workers)),
-      window_of_rule(number_windows(config, buckets, logs, pools)),
+      window_of_rule(number_windows(config, workers, buckets, logs, pools)),
       terms(number_terms(config, workers, window_of_rule, buckets, logs)) {}
 
 }  // namespace weir

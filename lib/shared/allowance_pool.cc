@@ -22,60 +22,112 @@ std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, u
   }
 }
 
-AllowancePool::AllowancePool(std::uint32_t keys)
+AllowancePool::AllowancePool(std::uint32_t keys, unsigned workers)
     : homes_(std::max<std::size_t>(keys, probe_length) * 2),
-      cells_(homes_ + probe_length - 1),
-      sketch_(std::max<std::size_t>(keys / 4, 64)) {
-  clear();
-}
+      keys_(keys),
+      index_(homes_ + probe_length - 1),
+      // What workers have at hand is no key's yet.
+      cells_(std::size_t{keys} + keys / 2 + (workers + std::size_t{1}) * at_hand),
+      sketch_(std::max<std::size_t>(keys / 4, 64)),
+      at_hand_(workers + std::size_t{1}) {}
 
-AllowancePool::Place AllowancePool::claim(std::uint64_t key) noexcept {
-  const std::size_t first = home(key);
-  for (std::size_t i = 0; i < probe_length; ++i) {
-    AllowanceCell& cell = cells_[first + i];
-    // Relaxed throughout: a cell holds no other memory to be ordered with, and its key changes only once,
-    // from free.
-    std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
-    if (owner == 0 && cell.key.compare_exchange_strong(owner, key, std::memory_order_relaxed))
-      return {&cell, true};
-    if (owner == key) return {&cell, true};
+AllowancePool::Place AllowancePool::claim_from(std::size_t first, std::uint64_t key, unsigned by) noexcept {
+  for (std::size_t i = first; i < first + probe_length; ++i) {
+    Word found = index_[i].load(std::memory_order_relaxed);
+    // The controller's comes first: its number is the one before 0.
+    if (number_of(found) == free) found = enter(index_[i], found, key, at_hand_[by + 1]);
+    const Word number = number_if_of(found, key);
+    if (number > shared) continue;
+    if (number == shared) break;
+    return {&cells_[number - 1], true};
   }
   return {&shared_cell(key), false};
 }
 
+// @return what the word is then; never free
+AllowancePool::Word AllowancePool::enter(std::atomic<Word>& word, Word found, std::uint64_t key,
+                                         AtHand& mine) noexcept {
+  const bool some = (mine.next < mine.end && mine.turn == found) || take_some(mine);
+  // The pool has been cleared in this moment: whoever draws in vain may as well do so from the sketch.
+  const Word in_vain = but_for_number(key) | shared;
+  if (some && mine.turn != found) return in_vain;
+  const Word entered = but_for_number(key) | (some ? mine.next + Word{1} : shared);
+  if (!word.compare_exchange_strong(found, entered, std::memory_order_relaxed))
+    return number_of(found) == free ? in_vain : found;
+  if (some) {
+    cells_[mine.next].key.store(key, std::memory_order_relaxed);
+    if (++mine.next < mine.end) prefetch_to_write(&cells_[mine.next]);
+  }
+  return entered;
+}
+
+// Sees to it that there are some of the turn that runs. @return whether there are
+bool AllowancePool::take_some(AtHand& mine) noexcept {
+  Word taken = taken_.load(std::memory_order_relaxed);
+  for (;;) {
+    const auto used = static_cast<std::uint32_t>(number_of(taken));
+    const Word turn = taken - used;
+    // It is the word that is of an older turn: the pool is being cleared.
+    if (mine.next < mine.end && mine.turn == turn) return true;
+    const std::size_t usable = cells_.usable();
+    if (used >= usable) return false;
+    const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(at_hand, usable - used));
+    if (!taken_.compare_exchange_weak(taken, taken + count, std::memory_order_relaxed)) continue;
+    mine = {.turn = turn, .next = used, .end = used + count};
+    return true;
+  }
+}
+
 AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
   const std::size_t first = home(key);
-  for (std::size_t i = 0; i < probe_length; ++i) {
-    AllowanceCell& cell = cells_[first + i];
-    const std::uint64_t owner = cell.key.load(std::memory_order_relaxed);
-    if (owner == key) return &cell;
-    if (owner == 0) return nullptr;
+  for (std::size_t i = first; i < first + probe_length; ++i) {
+    const Word found = index_[i].load(std::memory_order_relaxed);
+    if (number_of(found) == free) return nullptr;
+    const Word number = number_if_of(found, key);
+    if (number <= shared) return number == shared ? nullptr : &cells_[number - 1];
   }
   return nullptr;
 }
 
-bool AllowancePool::crowded() const noexcept {
-  // As many keys as the pool was made for take half of the cells at most.
-  constexpr std::size_t sample = 256;
-  const std::size_t step = std::max<std::size_t>(homes_ / sample, 1);
-  std::size_t seen = 0;
-  std::size_t taken = 0;
-  for (std::size_t i = 0; i < homes_; i += step, ++seen)
-    taken += cells_[i].key.load(std::memory_order_relaxed) != 0;
-  return taken * 8 > seen * 3;
+void AllowancePool::begin() noexcept {
+  index_.touch_pages();
+  sketch_.touch_pages();
+  cells_.begin_surely(always_ahead);
+}
+
+void AllowancePool::provide(std::uint32_t expected) noexcept {
+  const std::uint32_t used = this->used();
+  const std::size_t come = used - std::min(used, used_before_);
+  used_before_ = used;
+  cells_.keep(used);
+  // Not for more keys than the pool is for, unless they are there.
+  const std::size_t to_come = std::max<std::size_t>(
+      std::min<std::size_t>(2 * come, keys_ - std::min(keys_, used)), expected - std::min(expected, used));
+  cells_.provide_ahead(std::max(to_come, always_ahead));
 }
 
 void AllowancePool::clear() noexcept {
+  // First: from here on nobody takes a cell in the turn that is over.
+  Word taken = taken_.load(std::memory_order_relaxed);
+  while (!taken_.compare_exchange_weak(taken, next_turn(taken), std::memory_order_relaxed)) {
+  }
   // Release: who draws from a cleared cell sees the publications from before; see WorkerCore::may_admit().
   std::atomic_thread_fence(std::memory_order_release);
-  for (HugeArray<AllowanceCell>* cells : {&cells_, &sketch_})
-    for (std::size_t i = 0; i < cells->size(); ++i) {
-      AllowanceCell& cell = (*cells)[i];
-      cell.key.store(0, std::memory_order_relaxed);
-      cell.drawn.store(0, std::memory_order_relaxed);
-      cell.refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
-      cell.log.store(0, std::memory_order_relaxed);
-    }
+  const auto clear = [](AllowanceCell& cell) {
+    cell.key.store(0, std::memory_order_relaxed);
+    cell.drawn.store(0, std::memory_order_relaxed);
+    cell.refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
+    cell.log.store(0, std::memory_order_relaxed);
+  };
+  for (std::size_t i = 0; i < number_of(taken); ++i) clear(cells_[i]);
+  for (std::size_t i = 0; i < sketch_.size(); ++i) clear(sketch_[i]);
+  // Last, for who has stalled in here: what he enters has been cleared. (All others hear of the pool through
+  // a publication that comes after this.)
+  for (std::size_t i = 0; i < index_.size(); ++i)
+    index_[i].store(next_turn(taken), std::memory_order_relaxed);
+  used_before_ = 0;
+  cells_.keep(0);
+  cells_.gather();
 }
 
 }  // namespace weir

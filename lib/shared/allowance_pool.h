@@ -8,27 +8,41 @@
 /// per key: the one shared write of the data plane. It is rare by construction: a draw takes a chunk, and
 /// chunks shrink with what remains.
 ///
-/// Cells are only ever added while an interval runs, in a fixed probe order, so that two workers meeting a
-/// new key at once agree on its cell without a lock; the controller clears a whole pool when its interval is
-/// over and all workers have passed a grace period. When a key's probe is full of others, it draws from a
-/// cell of the sketch that it may share with further light keys: it is refused early rather than never.
+/// Cells lie in the order in which they are taken, so that memory follows the keys that draw (most never need
+/// more than a grant); which is whose an index says, of one word for each key: a part of the key's hash, and
+/// the number of its cell. Words are only ever added while an interval runs, in a fixed probe order, each by
+/// one compare-exchange that brings key and number at once: so two workers that meet a new key in the same
+/// moment agree on its cell without a lock, and nobody waits for a number. Each worker has some cells at hand
+/// to give; who comes too late keeps his for the next key. When a key's probe is full of others, or there is
+/// no cell left, it draws from a cell of the sketch that it may share with further light keys: it is refused
+/// early rather than never. That, too, the index says: once it has drawn there it never gets a cell of its
+/// own.
+///
+/// The controller clears a whole pool when its interval is over and all workers have passed a grace period.
+/// A worker may have stalled for so long that its pool is cleared under it. It draws nothing in the end, but
+/// must not disturb those who are in the pool by now: so free words, and cells at hand, name the turn in
+/// which they may be used.
+///
+/// Two keys that would lie near each other and share 38 bits of their hash share a cell: among a million keys
+/// there is one such pair in forty thousand runs, and nobody who does not know the hash's key can make one.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <span>
+#include <vector>
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
-#include "weir/time.h"
+#include "shared/filling_array.h"
 
 namespace weir {
 
 /// One key's cell. Written by all workers (compare-exchange) and, for credit handed back, by the controller.
+/// A new one is zero bytes.
 struct alignas(32) AllowanceCell {
-  /// The key's hash; 0: free. Claimed once by a worker's compare-exchange, cleared by the controller between
-  /// intervals.
+  /// The hash of the key that owns it, for who holds a cell from before and asks whether it still is the
+  /// key's. Relaxed: written once, by whoever gave the cell away, and after that: 0 tells nothing.
   std::atomic<std::uint64_t> key{0};
   /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h. All orders relaxed: the
   /// number itself is all there is to agree on. What a worker had granted and did not need comes back here
@@ -41,7 +55,8 @@ struct alignas(32) AllowanceCell {
   /// Sliding logs only: 1 + the index of the key's log, see shared/log_pool.h; 0: none yet.
   std::atomic<std::uint32_t> log{0};
 
-  static constexpr std::int64_t no_refusal = never.time_since_epoch().count();
+  /// So new cells need not be written. (Of a refusal in the first nanosecond of all time there is no hint.)
+  static constexpr std::int64_t no_refusal = 0;
   /// No chunk is larger: workers keep what they have drawn in 32 bits.
   static constexpr std::uint64_t usual_chunk = std::uint64_t{1} << 31;
 
@@ -74,8 +89,10 @@ static_assert(sizeof(AllowanceCell) == 32);
 
 class AllowancePool {
  public:
-  /// @param keys  cells are made for twice as many, plus the sketch
-  explicit AllowancePool(std::uint32_t keys);
+  /// Reserves addresses for all there will ever be.
+  /// @param keys     cells are made for half as many again, plus the sketch
+  /// @param workers  numbered from 0
+  AllowancePool(std::uint32_t keys, unsigned workers);
 
   /// What a worker draws a key from.
   struct Place {
@@ -83,41 +100,99 @@ class AllowancePool {
     bool own;  ///< false: a cell of the sketch, shared with other keys
   };
 
-  /// The key's cell, claimed if it has none. Any worker, any time. Bounded: one probe of probe_length cells.
-  Place claim(std::uint64_t key) noexcept;
+  /// Who claims, where it is no worker.
+  static constexpr unsigned controller = 0xffffffff;
+
+  /// The key's cell, claimed if it has none. Any worker, any time. Bounded: one probe of probe_length words.
+  /// @param by  the caller's number: no two claim at once under the same one
+  Place claim(std::uint64_t key, unsigned by) noexcept {
+    const std::size_t first = home(key);
+    const Word number = number_if_of(index_[first].load(std::memory_order_relaxed), key);
+    return names_cell(number) ? Place{&cells_[number - 1], true} : claim_from(first, key, by);
+  }
   /// The key's own cell, or nullptr.
   AllowanceCell* find(std::uint64_t key) noexcept;
+  /// Whether a cell that the key was drawn from is the key's own, here. Touches little but the cell.
+  bool is_own_cell(AllowanceCell* cell, std::uint64_t key) noexcept {
+    if (!cells_.holds(cell)) return false;
+    const std::uint64_t owner = cell->key.load(std::memory_order_relaxed);
+    return owner != 0 ? owner == key : find(key) == cell;
+  }
   /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
   template <typename Visitor>
   void for_each_cell(Visitor&& visit) noexcept {
-    for (std::size_t i = 0; i < cells_.size(); ++i)
-      if (cells_[i].key.load(std::memory_order_relaxed) != 0) visit(cells_[i]);
+    for (std::size_t i = 0, used = this->used(); i < used; ++i) visit(cells_[i]);
     for (std::size_t i = 0; i < sketch_.size(); ++i) visit(sketch_[i]);
   }
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&cells_[home(key)]); }
+  /// The key's word of the index, which says where its cell is.
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&index_[home(key)]); }
 
-  /// Whether so many cells are taken that keys may soon find none, as far as a sample tells. Any thread.
-  bool crowded() const noexcept;
+  /// Whether so many cells are taken that keys may soon find none. Any thread.
+  bool crowded() const noexcept { return used() > keys_ / 4 * 3; }
+  /// Cells that have been taken, by keys or by workers to give to keys. Any thread.
+  std::uint32_t used() const noexcept { return number_of(taken_.load(std::memory_order_relaxed)); }
 
+  /// Has memory provided for the index and the first keys. The controller, before any worker claims.
+  void begin() noexcept;
+  /// Has memory provided for the keys to come: twice as many as have come since the last time, and room for
+  /// `expected` in all. The controller, any time.
+  void provide(std::uint32_t expected) noexcept;
   /// Empties the pool. The controller alone, after a grace period.
   void clear() noexcept;
 
-  std::size_t memory() const noexcept { return cells_.bytes() + sketch_.bytes(); }
+  /// What has been provided so far; until begin(): what may be.
+  std::size_t memory() const noexcept { return index_.bytes() + cells_.memory() + sketch_.bytes(); }
 
  private:
-  // Twelve cache lines at worst, one as a rule. Of as many keys as the pool is for, one in 40,000 finds none.
+  // A part of the key's hash (for a free word: of the turn), and the number of its cell, plus 1.
+  using Word = std::uint64_t;
+  static constexpr unsigned number_bits = 26;
+  static constexpr Word free = 0;
+  static constexpr Word shared = (Word{1} << number_bits) - 1;  // none: it draws from the sketch
+  static Word number_of(Word word) noexcept { return word & shared; }
+  static Word but_for_number(std::uint64_t key_or_turn) noexcept { return key_or_turn << number_bits; }
+  /// The first one of the turn after that of `taken`: of a free word, and where no cell is used.
+  static Word next_turn(Word taken) noexcept { return taken - number_of(taken) + but_for_number(1); }
+  /// The word's number, if it is the key's. Else what is no number, or `free`.
+  static Word number_if_of(Word word, std::uint64_t key) noexcept { return word ^ but_for_number(key); }
+  static bool names_cell(Word number) noexcept { return number - 1 < shared - 1; }
+
+  /// Cells that one worker has at hand. Its own cache line: it alone reads and writes it.
+  struct alignas(64) AtHand {
+    Word turn = 0;
+    std::uint32_t next = 0;
+    std::uint32_t end = 0;
+  };
+  // So many at once: workers that meet nothing but new keys do not wait for each other's counting.
+  static constexpr std::uint32_t at_hand = 64;
+
+  // Four cache lines at worst, one as a rule. Of as many keys as the pool is for, one in 40,000 finds no
+  // word.
   static constexpr std::size_t probe_length = 24;
-  /// Hashes are as good at the top as at the bottom, so any number of cells will do.
+  static constexpr std::size_t always_ahead = 4096;
+  /// Hashes are as good at the top as at the bottom, so any number of words will do.
   std::size_t home(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);
   }
   AllowanceCell& shared_cell(std::uint64_t key) noexcept {
     return sketch_[static_cast<std::uint32_t>(key) * sketch_.size() >> 32];
   }
+  Place claim_from(std::size_t first, std::uint64_t key, unsigned by) noexcept;
+  Word enter(std::atomic<Word>& word, Word found, std::uint64_t key, AtHand& mine) noexcept;
+  bool take_some(AtHand& mine) noexcept;
 
   std::size_t homes_;
-  HugeArray<AllowanceCell> cells_;  // a few more than homes, for those that begin near the end
+  std::uint32_t keys_;
+  // Relaxed throughout: a word tells all there is to agree on, and the cell that it names has been clean
+  // since before anybody heard of the pool. (For who is in a pool that is cleared under him see clear().)
+  HugeArray<std::atomic<Word>> index_;  // a few more than homes, for those that begin near the end
+  FillingArray<AllowanceCell> cells_;
   HugeArray<AllowanceCell> sketch_;
+  std::vector<AtHand> at_hand_;  // of the controller, and of each worker
+  // The turn, and how many cells are used. Apart from what every claim reads: workers write it, each once for
+  // many keys.
+  alignas(64) std::atomic<Word> taken_{0};
+  std::uint32_t used_before_ = 0;  // at the last provide()
 };
 
 }  // namespace weir

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "base/huge_array.h"
@@ -94,6 +95,10 @@ class FillingArray {
   const T& operator[](std::size_t index) const noexcept { return elements_[index]; }
   T* at(Offset offset) noexcept { return elements_.data() + offset; }
   const T* at(Offset offset) const noexcept { return elements_.data() + offset; }
+  bool holds(const T* element) const noexcept {
+    return std::less_equal<>{}(elements_.data(), element) &&
+           std::less<>{}(element, elements_.data() + elements_.size());
+  }
   bool has_room_for(std::size_t count) const noexcept { return used() + count <= usable(); }
   /// Uses so many. @pre has_room_for() them
   Offset take(std::size_t count) noexcept {
@@ -109,6 +114,8 @@ class FillingArray {
   Offset used() const noexcept { return used_.load(std::memory_order_relaxed); }
   /// Those that take memory ahead of their use; until begin(): that may.
   std::size_t provided() const noexcept { return provided_.load(std::memory_order_relaxed); }
+  /// No more are to be used by now, see has_room_for().
+  std::size_t usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
   /// What takes memory, in bytes; until begin(): what may.
   std::size_t memory() const noexcept { return std::max<std::size_t>(provided(), used()) * sizeof(T); }
 
@@ -125,7 +132,6 @@ class FillingArray {
     const std::size_t step = bytes <= many ? small_step : huge_step;
     return std::min((bytes + step - 1) / step * step / sizeof(T), size());
   }
-  std::size_t usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
   // Relaxed here as everywhere: numbers, and the pages are the kernel's.
   void tell(std::size_t provided, std::size_t usable) noexcept {
     provided_.store(provided, std::memory_order_relaxed);

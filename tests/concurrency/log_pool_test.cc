@@ -82,7 +82,7 @@ TEST(SharedLogPool, LogsAreFreedWhileOthersAreTakenAndNoneServesTwoKeysOrIsLost)
   // Those of three windows are in use at once.
   LogPool logs(limit, std::chrono::seconds{1}, 3 * keys + threads + 1);
   std::array<std::unique_ptr<AllowancePool>, 3> pools;  // running, ended, to be cleared
-  for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64);
+  for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64, threads);
   std::barrier turn(threads);
   std::atomic<std::uint64_t> shared{0};
   const auto key_of = [](std::uint64_t window, std::size_t number) {
@@ -99,8 +99,8 @@ TEST(SharedLogPool, LogsAreFreedWhileOthersAreTakenAndNoneServesTwoKeysOrIsLost)
         pools[2]->clear();
       } else {
         for (std::size_t number = 0; number < keys; ++number) {
-          const AllowancePool::Place place = pools[0]->claim(key_of(window, number));
-          const AllowancePool::Place before = pools[1]->claim(key_of(window, number));
+          const AllowancePool::Place place = pools[0]->claim(key_of(window, number), index);
+          const AllowancePool::Place before = pools[1]->claim(key_of(window, number), index);
           logs.take_over(*place.cell, before.cell, spare);
           shared += place.cell->log.load() == logs.logs();
         }

@@ -299,8 +299,8 @@ MUTANTS = [
     worker(
         "a key kept from an earlier span is blocked for what others took of a shared cell",
         "Keys.KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem",
-        "pooled = pool.claim(planned.key); !pooled.own) [[unlikely]]",
-        "pooled = pool.claim(planned.key); !pooled.own && place == 0) [[unlikely]]",
+        "pooled = pool.claim(planned.key, index_); !pooled.own) [[unlikely]]",
+        "pooled = pool.claim(planned.key, index_); !pooled.own && place == 0) [[unlikely]]",
     ),
     worker(
         "a worker that had nothing to do decides by what it knew then",
@@ -619,8 +619,8 @@ MUTANTS = [
     worker(
         "a bucket is full again after its window has turned",
         "Worker/Bucket.IsNotFullAgainAfterItsWindowHasTurned/token",
-        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key).cell, terms.bucket, now);",
-        "BucketCell(cell).take_over(nullptr, terms.bucket, now);",
+        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell, terms.bucket,",
+        "BucketCell(cell).take_over(nullptr, terms.bucket,",
     ),
     worker(
         "a bucket that has moved to the new window can still be drawn from in the old one",
@@ -651,7 +651,7 @@ MUTANTS = [
     worker(
         "a log begins anew with each window",
         "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
-        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key).cell, spare_log_);",
+        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);",
         "terms.logs->take_over(cell, nullptr, spare_log_);",
     ),
     worker(
@@ -943,10 +943,24 @@ MUTANTS = [
         "wary_ = wary_drains;",
         "wary_ = 1;",
     ),
+    shared(
+        "a worker goes on with cells from before the pool was cleared",
+        "Pool.CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive",
+        "mine.next < mine.end && mine.turn == found",
+        "mine.next < mine.end",
+        file="lib/shared/allowance_pool.cc",
+    ),
+    shared(
+        "nobody is told that a key draws from a shared cell",
+        "Pool.AKeyThatHasDrawnFromASharedCellNeverGetsOneOfItsOwn",
+        "if (some && mine.turn != found) return in_vain;",
+        "if (!some || mine.turn != found) return in_vain;",
+        file="lib/shared/allowance_pool.cc",
+    ),
     whole(
         "no cell is reserved for heavy keys",
         "SprayedFixedWindow.AHeavyKeyIsCountedExactlyAndGetsItsLimit",
-        "    pool.claim(heavy[i].thing);",
+        "    pool.claim(heavy[i].thing, AllowancePool::controller);",
         "",
         file="lib/control/controller.cc",
     ),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints what one key takes of a node's memory under each algorithm, for the README's tables and tools/bench: from the
-// objects themselves, made as a node makes them and filled with keys whose names are IPv4 addresses; so that
-// no figure can grow old.
+// Prints what one key takes of a node's memory under each algorithm, for the README's tables and tools/bench:
+// from the objects themselves, made as a node makes them and filled with keys whose names are IPv4 addresses;
+// so that no figure can grow old.
 //
 // One line for each algorithm, of a million keys, in bytes per key: of each worker (its grants, where it has
 // some, and its two span tables) when all keys stay within their grants, or little is asked of them, and when
-// all are beyond, as the tables tell it; of the node's cells (three pools), of the ledger, of a sliding log's
-// head, and of its log for each request of the limit. Then a line for each state that a worker's keys may be
-// in, and number of them, in bytes per key and worker: as they lie in memory (the process has grown by them),
-// as the tables tell it, and as they may come to at most (addresses reserved).
+// all are beyond, as the tables tell it; of the node's cells (three pools) likewise; of the ledger, of a
+// sliding log's head, and of its log for each request of the limit. Then a line for each state that a
+// worker's keys may be in, and number of them, in bytes per key and worker: as they lie in memory (the
+// process has grown by them), as the tables tell it, and as they may come to at most (addresses reserved).
 #include <unistd.h>
 
 #include <array>
@@ -33,6 +33,7 @@ namespace {
 constexpr std::uint32_t rule_spans = 10;  // the default of a rule
 constexpr std::uint32_t keys = 1'000'000;
 constexpr std::uint32_t fewer_keys = 100'000;
+constexpr unsigned workers = 2;
 /// All keys come within so many drains.
 constexpr std::uint32_t drains = 20;
 
@@ -40,6 +41,7 @@ struct KeyMemory {
   std::size_t worker = 0;
   std::size_t worker_beyond = 0;
   std::size_t cells = 0;
+  std::size_t cells_beyond = 0;
   std::size_t ledger = 0;
   std::size_t log_head = 0;
   std::size_t log_slot = 0;
@@ -117,8 +119,20 @@ class WorkerTables {
   std::vector<SpanTable> spans_;
 };
 
-std::size_t cells() {
-  return per_key(WindowPools(WindowTerms{.interval = std::chrono::seconds{1}}, keys).memory());
+/// @param beyond  whether all keys draw, in every window; else none does
+std::size_t cells(bool beyond) {
+  constexpr Duration interval = std::chrono::seconds{1};
+  WindowPools pools({.interval = interval}, keys, workers);
+  pools.begin();
+  for (int window = 0; window < 3; ++window) {
+    pools.turn_to(Instant{} + window * interval);
+    std::mt19937_64 random(1);
+    for (std::uint32_t i = 0; beyond && i < keys; ++i) {
+      pools.running().claim(random() | 1, i % workers);
+      if ((i + 1) % (keys / drains) == 0) pools.provide();
+    }
+  }
+  return per_key(pools.memory());
 }
 
 /// What a worker's keys may be like.
@@ -141,6 +155,8 @@ int main() {
   using namespace weir;
   std::array<WorkerMemory, states.size()> memory_in;
   for (std::size_t i = 0; i < states.size(); ++i) memory_in[i] = of(states[i], keys);
+  const std::size_t cells_within = cells(false);
+  const std::size_t cells_beyond = cells(true);
   const std::size_t ledger = per_key(Ledger(keys).memory());
   for (const Algorithm algorithm :
        {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
@@ -151,7 +167,8 @@ int main() {
     const bool grants = may_be_granted(rule);
     KeyMemory memory{.worker = per_key(memory_in[grants ? 0 : 3].provided),
                      .worker_beyond = per_key(memory_in[grants ? 2 : 3].provided),
-                     .cells = cells(),
+                     .cells = grants ? cells_within : cells_beyond,
+                     .cells_beyond = cells_beyond,
                      .ledger = ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::sliding_window)
@@ -161,8 +178,9 @@ int main() {
       memory.log_slot = sizeof(SlidingLogSlot);
       memory.log_head = sizeof(SlidingLogHead) + sizeof(std::uint32_t);  // and its place among the free ones
     }
-    std::printf("%s %zu %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
-                memory.worker_beyond, memory.cells, memory.ledger, memory.log_head, memory.log_slot);
+    std::printf("%s %zu %zu %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
+                memory.worker_beyond, memory.cells, memory.cells_beyond, memory.ledger, memory.log_head,
+                memory.log_slot);
   }
   for (std::size_t i = 0; i < states.size(); ++i) {
     const auto print = [&](std::uint32_t count, const WorkerMemory& memory) {

@@ -44,7 +44,7 @@ bool is_bucket(Algorithm algorithm) {
 struct Plane {
   explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint64_t chunk = 0)
       : rules(std::move(with)), classifier(rules), quiescence(workers) {
-    for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64);
+    for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64, workers);
     for (const Rule& rule : rules) {
       logs.push_back(rule.algorithm == Algorithm::sliding_log
                          ? std::make_unique<LogPool>(rule.limit, rule.interval, 16)

@@ -43,9 +43,9 @@ struct Plane {
       : rules(std::move(with)),
         classifier(rules),
         quiescence(workers),
-        running(keys),
-        ended(keys),
-        later(keys) {
+        running(keys, workers),
+        ended(keys, workers),
+        later(keys, workers) {
     for (const Rule& rule : rules)
       terms.push_back({.limit = rule.limit,
                        .weight = rule.weight,
@@ -192,7 +192,7 @@ TEST(Worker, ARefusalByOneWorkerHoldsForAllOfThem) {
 TEST(Worker, ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged) {
   Plane plane({rule_of("all", 1)});
   const std::uint64_t key = plane.key(0, get());
-  plane.ended.claim(key).cell->refused_at.store(MonotonicTime(900ms).time_since_epoch().count());
+  plane.ended.claim(key, 0).cell->refused_at.store(MonotonicTime(900ms).time_since_epoch().count());
   plane.publish(1, {}, false);
   EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1001ms)).verdict, Verdict::block);
   plane.publish(1, {}, true);  // judged, and pardoned
@@ -610,13 +610,13 @@ TEST(Keys, KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftF
   plane.running.clear();
   // A flood takes all cells of the window, the shared ones too.
   for (std::uint64_t i = 1; i < 5000; ++i) {
-    AllowancePool::Place place = plane.running.claim(i * 0x9e3779b97f4a7c15);
+    AllowancePool::Place place = plane.running.claim(i * 0x9e3779b97f4a7c15, 0);
     if (!place.own) place.cell->draw(10, 10, 1);
   }
   KeyBytes bytes;
   bytes.clear();
   bytes.add_text("heavy");
-  ASSERT_FALSE(plane.running.claim(plane.cores[0]->key_of(0, bytes.bytes())).own);
+  ASSERT_FALSE(plane.running.claim(plane.cores[0]->key_of(0, bytes.bytes()), 0).own);
   EXPECT_EQ(admit(heavy), Verdict::block);
   EXPECT_EQ(plane.tables[0].size(), 0U);  // no entry, so nothing that could be judged
   EXPECT_EQ(plane.tables[0].overflows()[0].offered, 1U);

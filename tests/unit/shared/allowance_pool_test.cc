@@ -64,19 +64,19 @@ TEST(Draw, AnAllowanceLoweredBelowWhatIsDrawnGivesNothing) {
 }
 
 TEST(Pool, AKeyKeepsItsCell) {
-  AllowancePool pool(64);
-  AllowanceCell* cell = pool.claim(42).cell;
-  EXPECT_EQ(pool.claim(42).cell, cell);
+  AllowancePool pool(64, 1);
+  AllowanceCell* cell = pool.claim(42, 0).cell;
+  EXPECT_EQ(pool.claim(42, 0).cell, cell);
   EXPECT_EQ(pool.find(42), cell);
   EXPECT_EQ(pool.find(43), nullptr);
 }
 
 TEST(Pool, DifferentKeysHaveDifferentCells) {
   std::mt19937_64 random(1);
-  AllowancePool pool(1000);
+  AllowancePool pool(1000, 1);
   std::set<AllowanceCell*> cells;
   for (int i = 0; i < 1000; ++i) {
-    const auto place = pool.claim(random() | 1);
+    const auto place = pool.claim(random() | 1, 0);
     ASSERT_TRUE(place.own);
     EXPECT_TRUE(cells.insert(place.cell).second);
   }
@@ -85,28 +85,104 @@ TEST(Pool, DifferentKeysHaveDifferentCells) {
 TEST(Pool, OfAsManyKeysAsItWasMadeForNearlyAllHaveACellOfTheirOwn) {
   std::mt19937_64 random(4);
   constexpr std::uint32_t keys = 200'000;
-  AllowancePool pool(keys);
+  AllowancePool pool(keys, 1);
   std::uint32_t shared = 0;
-  for (std::uint32_t i = 0; i < keys; ++i) shared += !pool.claim(random() | 1).own;
+  for (std::uint32_t i = 0; i < keys; ++i) shared += !pool.claim(random() | 1, 0).own;
   EXPECT_LE(shared, keys / 10'000);
   EXPECT_TRUE(pool.crowded());
-  EXPECT_LE(pool.memory(), (std::size_t{keys} * 9 / 4 + 100) * sizeof(AllowanceCell));
+  EXPECT_LE(pool.memory(), (std::size_t{keys} * 9 / 4 + 200) * sizeof(AllowanceCell));
 }
 
 TEST(Pool, WhenFullNewKeysShareCellsAndOldOnesKeepTheirs) {
   std::mt19937_64 random(2);
-  AllowancePool pool(64);
-  AllowanceCell* first = pool.claim(1).cell;
+  AllowancePool pool(64, 1);
+  AllowanceCell* first = pool.claim(1, 0).cell;
   bool shared = false;
-  for (int i = 0; i < 10'000; ++i) shared |= !pool.claim(random() | 1).own;
+  for (int i = 0; i < 10'000; ++i) shared |= !pool.claim(random() | 1, 0).own;
   EXPECT_TRUE(shared);
-  EXPECT_EQ(pool.claim(1).cell, first);
-  EXPECT_TRUE(pool.claim(1).own);
+  EXPECT_EQ(pool.claim(1, 0).cell, first);
+  EXPECT_TRUE(pool.claim(1, 0).own);
+}
+
+// Where the one that draws there and the one that has a cell at hand are not the same worker.
+TEST(Pool, AKeyThatHasDrawnFromASharedCellNeverGetsOneOfItsOwn) {
+  std::mt19937_64 random(5);
+  AllowancePool pool(1000, 2);
+  ASSERT_TRUE(pool.claim(random() | 1, 1).own);
+  int shared = 0;
+  for (int i = 0; i < 1900; ++i) {
+    const std::uint64_t key = random() | 1;
+    const AllowancePool::Place first = pool.claim(key, 0);
+    const AllowancePool::Place second = pool.claim(key, 1);
+    EXPECT_EQ(second.cell, first.cell);
+    EXPECT_EQ(second.own, first.own);
+    EXPECT_EQ(pool.find(key), first.own ? first.cell : nullptr);
+    shared += !first.own;
+  }
+  EXPECT_GT(shared, 100);
+  bool had_some = false;
+  for (int i = 0; i < 20; ++i) had_some |= pool.claim(random() | 1, 1).own;
+  EXPECT_TRUE(had_some);
+}
+
+TEST(Pool, ItsCellsTakeMemoryAsKeysCome) {
+  std::mt19937_64 random(6);
+  constexpr std::uint32_t keys = 100'000;
+  AllowancePool pool(keys, 1);
+  pool.begin();
+  // Words, and the sketch.
+  const std::size_t empty = pool.memory();
+  EXPECT_LE(empty, keys * (16 + 8) + 0x40000U);
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    pool.claim(random() | 1, 0);
+    if (i % 10'000 == 0) pool.provide(0);
+  }
+  pool.provide(0);
+  EXPECT_GE(pool.memory(), empty + (keys - 4096) * sizeof(AllowanceCell));
+  EXPECT_LE(pool.memory(), empty + (keys + 4096) * sizeof(AllowanceCell) + (2U << 20));
+}
+
+TEST(Pool, ProvidesForAsManyKeysAsAreExpected) {
+  AllowancePool pool(100'000, 1);
+  pool.begin();
+  const std::size_t empty = pool.memory();
+  pool.provide(50'000);
+  EXPECT_GE(pool.memory(), empty + (50'000 - 4096) * sizeof(AllowanceCell));
+}
+
+TEST(Pool, CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive) {
+  std::mt19937_64 random(7);
+  AllowancePool pool(1000, 2);
+  pool.claim(random() | 1, 0);
+  pool.clear();
+  std::set<AllowanceCell*> cells;
+  for (int i = 0; i < 200; ++i) {
+    const AllowancePool::Place place = pool.claim(random() | 1, i % 2 == 0 ? 1 : 0);
+    ASSERT_TRUE(place.own);
+    EXPECT_TRUE(cells.insert(place.cell).second) << i;
+  }
+}
+
+TEST(Pool, TellsWhetherACellIsStillTheKeys) {
+  std::mt19937_64 random(8);
+  AllowancePool pool(64, 1);
+  AllowancePool other(64, 1);
+  AllowanceCell* cell = pool.claim(42, 0).cell;
+  EXPECT_TRUE(pool.is_own_cell(cell, 42));
+  EXPECT_FALSE(pool.is_own_cell(cell, 43));
+  EXPECT_FALSE(pool.is_own_cell(other.claim(42, 0).cell, 42));
+  // Nor one that it shares.
+  std::uint64_t key = 0;
+  AllowancePool::Place place{nullptr, true};
+  while (place.own) place = pool.claim(key = random() | 1, 0);
+  EXPECT_FALSE(pool.is_own_cell(place.cell, key));
+  pool.clear();
+  EXPECT_FALSE(pool.is_own_cell(cell, 42));
 }
 
 TEST(Pool, ClearForgetsEverything) {
-  AllowancePool pool(64);
-  AllowanceCell* cell = pool.claim(42).cell;
+  AllowancePool pool(64, 1);
+  AllowanceCell* cell = pool.claim(42, 0).cell;
   cell->draw(5, 10, 1);
   cell->refused_at.store(17);
   pool.clear();

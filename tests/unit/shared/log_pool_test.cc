@@ -92,15 +92,15 @@ TEST(LogPool, WhereNoLogIsFreeKeysShareTheLastAndAreRefusedEarly) {
 
 /// Three pools in turn, as the controller holds them.
 struct Pools {
-  AllowancePool cleared{64};
-  AllowancePool ended{64};
-  AllowancePool running{64};
+  AllowancePool cleared{64, 1};
+  AllowancePool ended{64, 1};
+  AllowancePool running{64, 1};
   std::uint32_t spare = 0;
 
   std::uint32_t use(LogPool& logs, AllowancePool& pool, std::uint64_t number,
                     AllowancePool* before = nullptr) {
-    AllowanceCell& cell = *pool.claim(key_of(number)).cell;
-    logs.take_over(cell, before != nullptr ? before->claim(key_of(number)).cell : nullptr, spare);
+    AllowanceCell& cell = *pool.claim(key_of(number), 0).cell;
+    logs.take_over(cell, before != nullptr ? before->claim(key_of(number), 0).cell : nullptr, spare);
     return cell.log.load();
   }
 };
