@@ -29,11 +29,13 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
   // What the controller writes while it owns the table; it allocates nothing then.
   heavy_.reserve(keys / keys_per_heavy + rules);
   kept_.reserve(heavy_.capacity());
+  weighed_ = heavy_.capacity();
   grant_turns.reserve(rules);
   names_.take(sizeof(NameLength));
 }
 
 void SpanTable::touch_pages() noexcept {
+  weighed_ = 0;
   lines_.touch_pages();
   numbers_.touch_pages();
   entries_.prefer_this_node();
@@ -164,7 +166,9 @@ bool SpanTable::begin_weighing() noexcept {
     wary_ = wary_drains;
   else if (wary_ > 0)
     --wary_;
-  return wary_ > 0 || opened_ <= always_weighed;
+  const bool weighs = wary_ > 0 || opened_ <= always_weighed;
+  if (weighs) weighed_ = std::min(std::max<std::size_t>(weighed_, opened_), heavy_.capacity());
+  return weighs;
 }
 
 void SpanTable::weigh(std::uint32_t number, const CountedKey& key,
@@ -271,7 +275,8 @@ std::optional<CountedKey> SpanTable::find(std::uint64_t key) const noexcept {
 
 std::size_t SpanTable::memory() const noexcept {
   return lines_.bytes() + numbers_.bytes() + entries_.memory() + places_.memory() + entries_.provided() / 8 +
-         names_.memory() + overflow_.size() * sizeof(OverflowCount);
+         names_.memory() + overflow_.size() * sizeof(OverflowCount) +
+         weighed_ * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
 }
 
 }  // namespace weir

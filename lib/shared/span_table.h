@@ -352,6 +352,7 @@ class alignas(64) SpanTable {
   std::vector<std::uint32_t> heavy_;  // entries' numbers
   Heaviest<std::uint32_t> heaviest_;  // entries' numbers, while they are weighed
   std::vector<HeavyKey> kept_;        // while the table is made anew
+  std::size_t weighed_;               // at most so many in each of these three so far
   std::size_t names_of_a_span_;
   FillingBytes names_;  // at the beginning is the empty name
   std::vector<OverflowCount> overflow_;

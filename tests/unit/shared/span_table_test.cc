@@ -285,6 +285,23 @@ TEST(SpanTableMemory, IsThatOfTheLinesUntilKeysComeAndThenFollowsThem) {
   EXPECT_GE(kept, met.size() / 100 * 99);
 }
 
+TEST(SpanTableMemory, CountsWhatIsTakenToChooseTheHeavyKeys) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  std::mt19937_64 random(23);
+  SpanTable table(100'000, 1);
+  table.touch_pages();
+  std::vector<std::uint64_t> met;
+  for (int i = 0; i < 30'000; ++i) meet(table, met.emplace_back(random() | 1), "ann");
+  table.close();  // there are too many for them to be weighed, and too few for that to matter
+  const std::size_t unweighed = table.memory();
+  constexpr std::size_t again = 4000;
+  for (std::size_t i = 0; i < again; ++i) admit(table, meet(table, met[i], "ann"), 1);
+  table.close();
+  // The key, and its heaviness while it is weighed; its number; its hash and name while the table is made
+  // anew.
+  EXPECT_GE(table.memory(), unweighed + again * 28);
+}
+
 TEST(SpanTableMemory, AsManyKeysAsItIsMadeForFindRoomAtOnceAndAreThereInTheNextSpan) {
   std::mt19937_64 random(22);
   for (const std::uint32_t keys : {10'000U, 100'000U, 300'000U}) {
