@@ -24,8 +24,10 @@
 /// without writing its bytes together, which it needs for new keys alone. Tags, lengths and size tell which
 /// words stand at which place of the sums, so that two different keys differ in one of them or in a word.
 ///
-/// A field ends with zeros up to a whole number of pieces of 32 bytes: nearly all values have one piece, so
-/// that no branch depends on how long a value is, which no predictor could learn.
+/// A field ends with zeros up to a whole number of pieces of 32 bytes, of which it has one at least, though
+/// it be absent. The first piece of a field has a place of its own, by the field's number; what longer fields
+/// have more of follows behind all of these, in order. Nearly all values have one piece: so neither a branch
+/// depends on how long a value is, which no predictor could learn, nor on that where the next one stands.
 ///
 /// Together: two given keys collide with a probability of at most 2 in 2^64, whatever their bytes. What is
 /// left of linearity (texts in arithmetic progression have values nearly so) is broken by a last step that is
@@ -76,8 +78,9 @@ class KeyHash {
   struct Words {
     /// What a field's content comes in, bytes.
     static constexpr std::size_t piece = 32;
-    /// Each field has up to one more than it has whole ones.
-    static constexpr std::size_t most_pieces = KeyBytes::capacity / piece + max_dimensions;
+    /// The first ones of the fields stand before all others.
+    static constexpr std::size_t first_pieces = max_dimensions;
+    static constexpr std::size_t most_pieces = first_pieces + KeyBytes::capacity / piece;
     /// By how much of the key the second sum is behind the first, bytes.
     static constexpr std::size_t shift = 16;
 
@@ -131,12 +134,25 @@ class KeyHash {
 /// The two sums over the words of the fields' contents.
 class KeyHash::Sum {
  public:
-  explicit Sum(const KeyHash& hash) noexcept : key_(hash.words_.inner) {}
+  explicit Sum(const KeyHash& hash) noexcept
+      : key_(hash.words_.inner), key_of_more_(hash.words_.inner + Words::first_pieces * piece) {}
 
+  /// Of a field without content.
+  [[gnu::always_inline]] void add_nothing() noexcept {
+    add_piece(Half{}, Half{}, key_);
+    key_ += piece;
+  }
   /// @param readable  how many bytes may be read from the first one on
   [[gnu::always_inline]] void add(const char* data, std::size_t size, std::size_t readable) noexcept {
-    for (; size > piece; data += piece, size -= piece, readable -= piece)
-      add_piece(half_at(data), half_at(data + half));
+    const char* key = key_;
+    key_ += piece;
+    if (size > piece) [[unlikely]] {
+      for (; size > piece; data += piece, size -= piece, readable -= piece) {
+        add_piece(half_at(data), half_at(data + half), key);
+        key = key_of_more_;
+        key_of_more_ += piece;
+      }
+    }
     std::array<char, piece> copied;
     if (readable < piece) [[unlikely]] {
       copied = {};
@@ -144,7 +160,7 @@ class KeyHash::Sum {
       data = copied.data();
     }
     const char* const mask = key_hash_masks.data() + (piece - size);
-    add_piece(half_at(data) & half_at(mask), half_at(data + half) & half_at(mask + half));
+    add_piece(half_at(data) & half_at(mask), half_at(data + half) & half_at(mask + half), key);
   }
 
   std::uint64_t x() const noexcept { return x_[0] + x_[1]; }
@@ -174,13 +190,13 @@ class KeyHash::Sum {
     return (sums & 0xffffffff) * (sums >> 32);
 #endif
   }
-  [[gnu::always_inline]] void add_piece(Half first, Half second) noexcept {
-    x_ += products(first, key_) + products(second, key_ + half);
-    y_ += products(first, key_ + shift) + products(second, key_ + shift + half);
-    key_ += piece;
+  [[gnu::always_inline]] void add_piece(Half first, Half second, const char* key) noexcept {
+    x_ += products(first, key) + products(second, key + half);
+    y_ += products(first, key + shift) + products(second, key + shift + half);
   }
 
-  const char* key_;
+  const char* key_;          // of the next field's first piece
+  const char* key_of_more_;  // of the next piece of a longer one
   Half x_{};
   Half y_{};
 };
@@ -194,7 +210,10 @@ class KeyHash::Fields {
   /// Of the key's bytes so far.
   std::size_t size() const noexcept { return size_; }
 
-  [[gnu::always_inline]] void add_absent() noexcept { begin(key_form::absent, 0, 1); }
+  [[gnu::always_inline]] void add_absent() noexcept {
+    begin(key_form::absent, 0, 1);
+    sum_.add_nothing();
+  }
   void add_prefix(const IpAddress& address, std::uint8_t ipv4_bits, std::uint8_t ipv6_bits) noexcept {
     if (address.family == IpAddress::Family::none) return add_absent();
     const key_form::Prefix prefix = key_form::prefix_of(address, ipv4_bits, ipv6_bits);
@@ -246,7 +265,10 @@ class KeyHash::Texts {
  public:
   explicit Texts(const KeyHash& hash) noexcept : hash_(hash), sum_(hash) {}
   std::size_t size() const noexcept { return size_; }
-  [[gnu::always_inline]] void add_absent() noexcept { begin(0, 1); }
+  [[gnu::always_inline]] void add_absent() noexcept {
+    begin(0, 1);
+    sum_.add_nothing();
+  }
   /// As Fields::add_text().
   [[gnu::always_inline]] void add_text(const char* data, std::size_t size, std::size_t readable) noexcept {
     begin(size << 8 | key_form::text, 2 + size);

@@ -26,10 +26,6 @@
 ///   capitals()                mask: 'A' to 'Z'
 ///   not_of_host()             mask: these, '@' and '[', by which a host is not plain
 /// where a Part's bits behind its size are arbitrary. And
-///   Set::Sums                 if the set can do so faster: the two sums of KeyHash, over pieces that are
-///                             a whole() or a part(); and then
-///   Set::Texts                whose set(values, keys) notes what KeyHash has of a key's texts beside
-///                             their bytes
 ///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
 ///                             not_of_host() only
 ///   Set::Front(data, size)    the same, where Front::holds(size, readable), and so many bytes may be read
@@ -43,7 +39,7 @@ namespace weir {
 namespace {
 
 constexpr std::size_t window_size = 64;
-constexpr std::size_t burst_frames = 32;
+constexpr std::size_t burst_frames = PlainHeads::most_frames;
 constexpr std::uint64_t all = ~std::uint64_t{0};
 
 /// @pre count < 64
@@ -445,7 +441,7 @@ bool find_head(const char* data, std::size_t size, const SoughtFields& sought, F
 template <typename Bytes>
 [[gnu::always_inline]] inline std::size_t find_plain_line(const char* data, std::size_t size,
                                                           const Bytes& bytes, std::uint64_t there,
-                                                          PlainHead& head) noexcept {
+                                                          std::size_t frame, PlainHeads& heads) noexcept {
   const std::uint64_t stops = bytes.not_of_target() & there;
   const std::uint64_t more = stops & (stops - 1);
   if (more == 0) return 0;
@@ -476,19 +472,19 @@ template <typename Bytes>
   const std::uint64_t slashes = (all_slashes & path) >> begin;
   const std::uint64_t odd = (all_slashes << 1) & (all_slashes | bytes.equal('.')) & path;
   if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;
-  head.values[PlainHead::method] = {0, static_cast<std::uint16_t>(method_end)};
+  heads.values[PlainHeads::method][frame] = {0, static_cast<std::uint16_t>(method_end)};
   // Without the slash at the end, but not without the only one.
   const std::size_t last = path_end - begin - 1;
-  head.values[PlainHead::path] = {
+  heads.values[PlainHeads::path][frame] = {
       static_cast<std::uint16_t>(begin),
       static_cast<std::uint16_t>(path_end - ((slashes & ~std::uint64_t{1}) >> last & 1))};
-  head.slashes = slashes;
+  heads.slashes[frame] = slashes;
   return target_end + rest_of_line - 1;
 }
 
 /// Where a value begins and ends, white space before and behind it.
-[[gnu::noinline]] inline PlainHead::Value value_between(const char* data, std::size_t begin,
-                                                        std::size_t end) noexcept {
+[[gnu::noinline]] inline PlainHeads::Value value_between(const char* data, std::size_t begin,
+                                                         std::size_t end) noexcept {
   end -= data[end - 1] == '\r' ? 1 : 0;
   while (begin < end && is_blank(data[begin])) ++begin;
   while (begin < end && is_blank(data[end - 1])) --end;
@@ -513,7 +509,7 @@ template <typename Bytes>
 /// @param size  of what there is from `data` on
 template <typename Set>
 [[gnu::always_inline]] inline bool trim_host(const char* data, std::size_t size,
-                                             PlainHead::Value& value) noexcept {
+                                             PlainHeads::Value& value) noexcept {
   const std::size_t length = unsigned{value.end} - unsigned{value.begin};
   if (length == 0) {
     value.end = 0;
@@ -533,13 +529,22 @@ template <typename Set>
 /// The request line of a plain request. @return the position of its '\n'; 0: it is none
 template <typename Set>
 [[gnu::always_inline]] inline std::size_t find_request_line(const char* data, std::size_t size,
-                                                            PlainHead& head) noexcept {
+                                                            std::size_t frame, PlainHeads& heads) noexcept {
   constexpr std::size_t shortest = 16;
   constexpr std::size_t longest = 0xffff;
   if (size < shortest || size > longest) return 0;
   return size >= window_size
-             ? find_plain_line(data, size, typename Set::Whole(data), all, head)
-             : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), head);
+             ? find_plain_line(data, size, typename Set::Whole(data), all, frame, heads)
+             : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), frame, heads);
+}
+
+/// What there is in a frame, noted for those who come after.
+[[gnu::always_inline]] inline const char* note_payload(const PlainFrame* frames, std::size_t frame,
+                                                       PlainHeads& heads) noexcept {
+  const auto* const data = reinterpret_cast<const char*>(frames[frame].bytes) + frames[frame].payload.offset;
+  heads.payloads[frame] = data;
+  heads.sizes[frame] = frames[frame].payload.length;
+  return data;
 }
 
 /// A head on its way from one pass to the next. Not initialised: as much of it is used as there are lines and
@@ -551,9 +556,8 @@ struct HeadLines {
   HeadLines() noexcept {}
 
   const char* data;
-  PlainHead* head;
   std::uint32_t size;
-  std::uint32_t frame;  ///< bit: which one of the burst
+  std::uint32_t frame;
   std::uint32_t request_line_end;
   std::uint32_t count;  ///< of lines behind the request line, each from one of the ends to the next
   std::uint16_t ends[most + 1 + window_size];
@@ -642,7 +646,7 @@ template <typename Set>
 /// @return false: a host that is not plain
 template <typename Set>
 [[gnu::noinline]] bool find_value_closely(const HeadLines& lines, const SoughtFields& sought,
-                                          std::size_t index, PlainHead::Value& value) noexcept {
+                                          std::size_t index, PlainHeads::Value& value) noexcept {
   const SoughtFields::Field& field = sought.fields[index];
   value = {0, 0};
   for (std::uint64_t rest = lines.named[index]; rest != 0; rest &= rest - 1) {
@@ -662,17 +666,16 @@ template <typename Set>
 /// The requests with a plain request line. @return how many there are
 template <typename Set>
 [[gnu::noinline]] std::size_t find_request_lines(const PlainFrame* frames, std::size_t count,
-                                                 HeadLines* lines, PlainHead* heads) noexcept {
+                                                 HeadLines* lines, PlainHeads& heads) noexcept {
   std::size_t found = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const char* const data = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
+    const char* const data = note_payload(frames, i, heads);
     const std::size_t size = frames[i].payload.length;
-    const std::size_t line_end = find_request_line<Set>(data, size, heads[i]);
+    const std::size_t line_end = find_request_line<Set>(data, size, i, heads);
     HeadLines& one = lines[found];
     one.data = data;
-    one.head = &heads[i];
     one.size = static_cast<std::uint32_t>(size);
-    one.frame = std::uint32_t{1} << i;
+    one.frame = static_cast<std::uint32_t>(i);
     one.request_line_end = static_cast<std::uint32_t>(line_end);
     found += line_end != 0;
   }
@@ -689,7 +692,7 @@ template <typename Set>
     if (find_lines<Set, true>(lines->data, lines->request_line_end, lines->size, behind)) [[likely]]
       lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
     else
-      others |= lines->frame;
+      others |= std::uint32_t{1} << lines->frame;
   }
   return others;
 }
@@ -701,20 +704,22 @@ template <typename Set>
   std::uint32_t others = 0;
   for (std::size_t i = 0; i < count; ++i)
     if (!find_names<Set>(lines[i], sought)) [[unlikely]]
-      others |= lines[i].frame;
+      others |= std::uint32_t{1} << lines[i].frame;
   return others;
 }
 
 /// The values of one field. @return the frames whose hosts are not plain
 template <typename Set, bool host>
 [[gnu::noinline]] std::uint32_t find_values(const HeadLines* lines, std::size_t count,
-                                            const SoughtFields& sought, std::size_t index) noexcept {
+                                            const SoughtFields& sought, std::size_t index,
+                                            PlainHeads& heads) noexcept {
   const auto is_visible = [](char c) { return static_cast<unsigned char>(c) > ' '; };
   const SoughtFields::Field& field = sought.fields[index];
   const std::size_t length = field.length;
+  PlainHeads::Value* const values = heads.values[PlainHeads::fields + index].data();
   std::uint32_t others = 0;
   for (const HeadLines* const last = lines + count; lines != last; ++lines) {
-    PlainHead::Value& value = lines->head->values[PlainHead::fields + index];
+    PlainHeads::Value& value = values[lines->frame];
     const std::uint64_t named = lines->named[index];
     if (named == 0) {
       value = {0, 0};
@@ -736,7 +741,7 @@ template <typename Set, bool host>
       plain = find_value_closely<Set>(*lines, sought, index, value);
     }
     if (!plain) [[unlikely]]
-      others |= lines->frame;
+      others |= std::uint32_t{1} << lines->frame;
   }
   return others;
 }
@@ -744,12 +749,12 @@ template <typename Set, bool host>
 /// Where no field is looked for.
 template <typename Set>
 [[gnu::noinline]] std::uint32_t find_bare_requests(const PlainFrame* frames, std::size_t count,
-                                                   PlainHead* heads) noexcept {
+                                                   PlainHeads& heads) noexcept {
   std::uint32_t plain = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const char* const data = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
+    const char* const data = note_payload(frames, i, heads);
     const std::size_t size = frames[i].payload.length;
-    const std::size_t line_end = find_request_line<Set>(data, size, heads[i]);
+    const std::size_t line_end = find_request_line<Set>(data, size, i, heads);
     if (line_end == 0) continue;
     std::uint16_t* none = nullptr;
     plain |= std::uint32_t{find_lines<Set, false>(data, line_end, size, none)} << i;
@@ -762,7 +767,7 @@ template <typename Set>
 /// say decides as little as can be about where the code goes, since a predictor could not learn it.
 template <typename Set>
 std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
-                         PlainHead* heads) noexcept {
+                         PlainHeads& heads) noexcept {
   if (sought.field_count == 0) return find_bare_requests<Set>(frames, count, heads);
   HeadLines lines[burst_frames];
   const std::size_t found = find_request_lines<Set>(frames, count, lines, heads);
@@ -770,10 +775,10 @@ std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const Soug
   others |= find_all_names<Set>(lines, found, sought);
   for (std::size_t i = 0; i < sought.field_count; ++i)
     others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
-                  ? find_values<Set, true>(lines, found, sought, i)
-                  : find_values<Set, false>(lines, found, sought, i);
+                  ? find_values<Set, true>(lines, found, sought, i, heads)
+                  : find_values<Set, false>(lines, found, sought, i, heads);
   std::uint32_t requests = 0;
-  for (std::size_t i = 0; i < found; ++i) requests |= lines[i].frame;
+  for (std::size_t i = 0; i < found; ++i) requests |= std::uint32_t{1} << lines[i].frame;
   return requests & ~others;
 }
 
@@ -830,79 +835,6 @@ HostShape host_shape(const char* data, std::size_t size) noexcept {
                              : shape_of_host(typename Set::Part(data, size), bits_below(size), size);
 }
 
-/// What is to be hashed of one request.
-template <typename Set>
-struct TextsOfRequest {
-  TextsOfRequest() noexcept {}
-  typename Set::Texts texts;
-  const char* payload;
-  const char* end;  ///< of the payload
-  std::uint64_t* hash;
-};
-
-/// @param noted  room for one each; in order
-/// @return those of the requests that have a text too long
-template <typename Set>
-[[gnu::noinline]] std::uint32_t note_texts(const PlainFrame* frames, const PlainHead* heads,
-                                           std::uint32_t requests, const TextKeys& keys,
-                                           std::uint64_t* hashes, TextsOfRequest<Set>* noted) noexcept {
-  // As Classifier has it: behind three of the longest values there may not be room for another. (Here it is
-  // the last one that counts, too.)
-  const std::size_t most = keys.count <= 3 ? ~std::size_t{0} : 2 * (2 + max_value_bytes);
-  std::uint32_t too_long = 0;
-  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
-    const unsigned at = lowest(rest);
-    noted->payload = reinterpret_cast<const char*>(frames[at].bytes) + frames[at].payload.offset;
-    noted->end = noted->payload + frames[at].payload.length;
-    noted->hash = &hashes[at];
-    noted->texts.set(heads[at].values.data(), keys);
-    // Nor is there key for more than that.
-    if (noted->texts.too_long || noted->texts.key_size > most) [[unlikely]]
-      too_long |= std::uint32_t{1} << at;
-    else
-      ++noted;
-  }
-  return too_long;
-}
-
-template <typename Set>
-[[gnu::noinline]] void hash_noted(const TextsOfRequest<Set>* noted, const TextsOfRequest<Set>* last,
-                                  const TextKeys& keys, const KeyHash::Words& words) noexcept {
-  constexpr std::size_t piece = KeyHash::Words::piece;
-  const std::uint64_t tweak = keys.tweak << 16;
-  const std::size_t count = keys.count;
-  for (; noted != last; ++noted) {
-    const auto& texts = noted->texts;
-    typename Set::Sums sums;
-    const char* key = words.inner;
-    for (std::size_t i = count; i-- != 0;) {
-      const std::uint32_t shape = texts.shapes[i];
-      if (shape == 0) continue;
-      const char* data = noted->payload + texts.begins[i];
-      std::size_t size = shape >> 8;
-      for (; size > piece; data += piece, size -= piece, key += piece) sums.add(Set::Sums::whole(data), key);
-      sums.add(Set::Sums::part(data, size, static_cast<std::size_t>(noted->end - data)), key);
-      key += piece;
-    }
-    std::uint64_t x;
-    std::uint64_t y;
-    sums.get(x, y);
-    *noted->hash = words.finish(x, y, tweak | texts.key_size, texts.shape_low, texts.shape_high);
-  }
-}
-
-/// In passes, since each step of a hash waits for the one before it: what one request waits for is another's
-/// work.
-template <typename Set>
-std::uint32_t hash_texts(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
-                         const TextKeys& keys, const KeyHash::Words& words, std::uint64_t* hashes) noexcept {
-  TextsOfRequest<Set> noted[burst_frames];
-  const std::uint32_t too_long = note_texts<Set>(frames, heads, requests, keys, hashes, noted);
-  const auto count = static_cast<std::size_t>(__builtin_popcount(requests & ~too_long));
-  hash_noted<Set>(noted, noted + count, keys, words);
-  return too_long;
-}
-
 /// What the table of an instruction set points to: one of the functions above, and then what the set has to
 /// do before code for every machine goes on.
 template <typename Set, auto function>
@@ -917,18 +849,11 @@ struct Entry<Set, function> {
   }
 };
 
+/// @param hash_texts  as in Scans; null where the set has none
 template <typename Set>
-constexpr auto hash_texts_of() noexcept -> decltype(Scans::hash_texts) {
-  if constexpr (requires { typename Set::Sums; })
-    return Entry<Set, hash_texts<Set>>::call;
-  else
-    return nullptr;
-}
-
-template <typename Set>
-constexpr Scans scans_with() noexcept {
+constexpr Scans scans_with(decltype(Scans::hash_texts) hash_texts) noexcept {
   return {Entry<Set, find_head<Set>>::call,  Entry<Set, find_fields<Set>>::call,
-          Entry<Set, find_plain<Set>>::call, hash_texts_of<Set>(),
+          Entry<Set, find_plain<Set>>::call, hash_texts,
           Entry<Set, path_shape<Set>>::call, Entry<Set, host_shape<Set>>::call};
 }
 

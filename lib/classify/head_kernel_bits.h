@@ -6,7 +6,6 @@
 
 #include <immintrin.h>
 
-#include "base/key_hash.h"
 #include "classify/head_kernel.h"
 #include "classify/head_scan.h"
 
@@ -97,81 +96,6 @@ struct InBits {
     __m256i fold_;
     __m256i care_;
   };
-};
-
-/// The texts of one request's key, the last one of the key first.
-struct KeyTexts {
-  KeyTexts() noexcept {}
-  /// @param values  a PlainHead's
-  void set(const PlainHead::Value* values, const TextKeys& keys) noexcept {
-    static_assert(sizeof(PlainHead::Value) == 4 && sizeof(__m256i) == 4 * TextKeys::most);
-    const __m256i picked = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(vector(values)),
-                                                       _mm256_loadu_si256(vector(keys.values.data())));
-    const __m256i first = _mm256_and_si256(picked, _mm256_set1_epi32(0xffff));
-    const __m256i last = _mm256_srli_epi32(picked, 16);
-    const __m256i there = _mm256_andnot_si256(_mm256_cmpeq_epi32(last, _mm256_setzero_si256()),
-                                              _mm256_loadu_si256(vector(keys.wanted.data())));
-    const __m256i sizes = _mm256_and_si256(_mm256_sub_epi32(last, first), there);
-    const __m256i tags = _mm256_and_si256(_mm256_set1_epi32(key_form::text), there);
-    const __m256i both = _mm256_or_si256(_mm256_slli_epi32(sizes, 8), tags);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(begins), first);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(shapes), both);
-    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-    shape_low = static_cast<std::uint64_t>(_mm_cvtsi128_si64(words));
-    shape_high = static_cast<std::uint64_t>(_mm_extract_epi64(words, 1));
-    // Of a text that is there, its size and two more; of all others a byte. The tag is one of them.
-    static_assert(key_form::text == 1);
-    const __m128i sums = _mm_sad_epu8(words, _mm_setzero_si128());
-    key_size = keys.count + static_cast<std::size_t>(_mm_cvtsi128_si64(sums) + _mm_extract_epi64(sums, 1));
-    static_assert((max_value_bytes & (max_value_bytes - 1)) == 0);
-    constexpr int beyond = -static_cast<int>(max_value_bytes);
-    too_long = _mm256_testz_si256(sizes, _mm256_set1_epi32(beyond)) == 0;
-  }
-
-  alignas(32) std::uint32_t begins[TextKeys::most];
-  alignas(32) std::uint32_t shapes[TextKeys::most];  ///< size and tag, as KeyHash has them; 0: absent
-  std::uint64_t shape_low;
-  std::uint64_t shape_high;
-  std::size_t key_size;
-  /// A text is longer than the longest that is kept as it is, or as long: then the rest means nothing.
-  bool too_long;
-
- private:
-  static const __m256i* vector(const void* words) noexcept { return static_cast<const __m256i*>(words); }
-};
-
-/// The sums of KeyHash over pieces of 32 bytes: those of the words at bytes 0, 8, 16 and 24 side by side.
-/// @tparam Part  has part(data, size, readable): the first `size` of 32 bytes, zeros behind them; of what is
-/// there
-///               `readable` bytes may be read
-template <typename Part>
-class WideSums : public Part {
- public:
-  // Declared, since what the compiler makes by itself is for the baseline.
-  WideSums() noexcept : x_(_mm256_setzero_si256()), y_(_mm256_setzero_si256()) {}
-
-  static __m256i whole(const char* data) noexcept {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
-  }
-  [[gnu::always_inline]] void add(__m256i words, const char* key) noexcept {
-    x_ = _mm256_add_epi64(x_, products(words, key));
-    y_ = _mm256_add_epi64(y_, products(words, key + KeyHash::Words::shift));
-  }
-  [[gnu::always_inline]] void get(std::uint64_t& x, std::uint64_t& y) const noexcept {
-    const __m256i pairs = _mm256_add_epi64(_mm256_unpacklo_epi64(x_, y_), _mm256_unpackhi_epi64(x_, y_));
-    const __m128i both = _mm_add_epi64(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-    x = static_cast<std::uint64_t>(_mm_cvtsi128_si64(both));
-    y = static_cast<std::uint64_t>(_mm_extract_epi64(both, 1));
-  }
-
- private:
-  [[gnu::always_inline]] static __m256i products(__m256i words, const char* key) noexcept {
-    const __m256i sums = _mm256_add_epi32(words, whole(key));
-    return _mm256_mul_epu32(sums, _mm256_srli_epi64(sums, 32));
-  }
-
-  __m256i x_;
-  __m256i y_;
 };
 
 }  // namespace

@@ -30,7 +30,9 @@ bool no_fields(const char*, std::size_t, std::size_t, const SoughtFields&, Found
   return false;
 }
 
-std::uint32_t no_plain(const PlainFrame*, std::size_t, const SoughtFields&, PlainHead*) noexcept { return 0; }
+std::uint32_t no_plain(const PlainFrame*, std::size_t, const SoughtFields&, PlainHeads&) noexcept {
+  return 0;
+}
 
 constexpr Scans scans_portable{no_head, no_fields,           no_plain,
                                nullptr, portable_path_shape, portable_host_shape};

@@ -51,11 +51,15 @@ struct FoundHead {
   std::array<FoundField, max_fields> fields;  ///< in order; left uninitialised beyond count
 };
 
-/// A plain request: all that there is in its payload, in the usual spelling, its target within the first 64
-/// bytes and its path in normal form, with no more than some sixty fields, the last one no shorter than a
-/// word. As nearly all are; so it takes few words to say where its parts lie. Positions count
-/// from the payload's first byte. Without initial values: a search fills them.
-struct PlainHead {
+/// The plain requests of a burst. A request is plain that is all there is in its payload, in the usual
+/// spelling, its target within the first 64 bytes and its path in normal form, with no more than some sixty
+/// fields, the last one no shorter than a word. As nearly all are; so it takes few words to say where its
+/// parts lie. Positions count from the payload's first byte. Without initial values: a search fills them.
+///
+/// One part of all requests lies side by side, by frame, as those want it who ask the same of several
+/// requests at once.
+struct PlainHeads {
+  static constexpr std::size_t most_frames = 32;
   struct Value {
     std::uint16_t begin;
     std::uint16_t end;  ///< 0: there is none. An empty host is none, an empty field is one
@@ -65,19 +69,19 @@ struct PlainHead {
 
   /// The path without a slash at its end, if it is more than that; of each field the first one; a host
   /// without its port and trailing dot. Left uninitialised beyond SoughtFields::field_count.
-  std::array<Value, fields + SoughtFields::max_fields> values;
-  std::uint64_t slashes;  ///< bit i: a '/' at byte i of the path, that at its end included
+  std::array<std::array<Value, most_frames>, fields + SoughtFields::max_fields> values;
+  std::array<std::uint64_t, most_frames> slashes;  ///< bit i: a '/' at byte i of the path, that at its end
+                                                   ///< included
+  std::array<const char*, most_frames> payloads;
+  std::array<std::uint32_t, most_frames> sizes;  ///< of the payloads
 };
 
-/// The texts of one rule's keys, to be hashed: as a vector picks them from among a request's values.
+/// The texts of one rule's keys, to be hashed.
 struct TextKeys {
-  /// No text is a value further back.
-  static constexpr std::size_t most = 8;
-  static_assert(max_dimensions <= most);
+  static constexpr std::size_t most = max_dimensions;
 
-  /// Of each, the last one of the key first: where it stands in PlainHead::values.
-  alignas(32) std::array<std::uint32_t, most> values{};
-  alignas(32) std::array<std::uint32_t, most> wanted{};  ///< all bits for each of them, none behind them
+  /// Of each, in the key's order: where it stands in PlainHeads::values.
+  std::array<std::uint8_t, most> values{};
   std::size_t count = 0;
   std::uint64_t tweak = 0;  ///< as KeyHash has it
 };
@@ -110,17 +114,17 @@ struct Scans {
   /// Looks for plain requests in a whole burst.
   /// @param frames  at most 32; those that are not plain have no payload
   /// @param sought  of which the host is wanted for nothing but itself, see SoughtFields::Role
-  /// @param heads  room for one each; filled where there is a plain request
+  /// @param heads  filled where there is a plain request
   /// @return bit i: frames[i] is a plain request. Of the others nothing is known
   std::uint32_t (*find_plain)(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
-                              PlainHead* heads) noexcept;
+                              PlainHeads& heads) noexcept;
   /// Hashes the texts of plain requests as KeyHash::Texts does. Null: that is the fastest there is.
   /// @param requests  bit i: that in frames[i]
-  /// @param hashes  filled for these
+  /// @param hashes  room for all frames that there may be; filled for these requests, those of others may be
+  /// written over
   /// @return those of them that have a text too long to be hashed so (or as long as one that just is not)
-  std::uint32_t (*hash_texts)(const PlainFrame* frames, const PlainHead* heads, std::uint32_t requests,
-                              const TextKeys& keys, const KeyHash::Words& words,
-                              std::uint64_t* hashes) noexcept;
+  std::uint32_t (*hash_texts)(const PlainHeads& heads, std::uint32_t requests, const TextKeys& keys,
+                              const KeyHash::Words& words, std::uint64_t* hashes) noexcept;
   PathShape (*path_shape)(const char* data, std::size_t size) noexcept;
   HostShape (*host_shape)(const char* data, std::size_t size) noexcept;
 };

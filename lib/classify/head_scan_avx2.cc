@@ -19,6 +19,7 @@
 
 #include "classify/head_kernel.h"
 #include "classify/head_kernel_bits.h"
+#include "classify/text_hash_kernel.h"
 
 namespace weir {
 namespace {
@@ -174,8 +175,15 @@ class ShortWords {
   Half bytes_;
 };
 
-class Pieces {
+/// See text_hash_kernel.h.
+class TextHash {
  public:
+  /// Where the mask stands that leaves so much of a piece.
+  static __m256i pieces_of(__m256i sizes) noexcept {
+    const __m256i whole = _mm256_set1_epi32(piece);
+    return _mm256_sub_epi32(whole, _mm256_min_epi32(sizes, whole));
+  }
+
   [[gnu::always_inline]] static __m256i part(const char* data, std::size_t size,
                                              std::size_t readable) noexcept {
     char copied[piece];
@@ -183,13 +191,58 @@ class Pieces {
       copy(data, size, copied);
       data = copied;
     }
-    return _mm256_and_si256(load(data), load(&key_hash_masks[piece - size]));
+    return masked(data, piece - size);
   }
+
+  [[gnu::always_inline]] static void add_first(const TextPlaces& places, std::size_t at, std::size_t count,
+                                               const KeyHash::Words& words, TextBlock& block) noexcept {
+    if (!block.near_end) [[likely]]
+      add_pieces<false>(places, at, count, words, block);
+    else
+      add_pieces<true>(places, at, count, words, block);
+  }
+
+  class Finish {
+   public:
+    Finish(const KeyHash::Words& words, std::uint64_t tweak) noexcept : words_(words), tweak_(tweak << 16) {}
+    [[gnu::always_inline]] void all_of(const TextBlock& block, std::size_t count,
+                                       std::uint64_t* hashes) const noexcept {
+      const auto shape = [&](std::size_t at, std::size_t i) {
+        return block.shapes[at][i] | std::uint64_t{block.shapes[at + 1][i]} << 32;
+      };
+      for (std::size_t i = 0; i < block.count; ++i)
+        hashes[i] = words_.finish(block.x[i], block.y[i], tweak_ | block.key_sizes[i], shape(0, i),
+                                  count > 4 ? shape(2, i) : 0);
+    }
+
+   private:
+    const KeyHash::Words& words_;
+    std::uint64_t tweak_;
+  };
 
  private:
   static constexpr std::size_t piece = KeyHash::Words::piece;
-  static __m256i load(const char* data) noexcept {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+
+  [[gnu::always_inline]] static __m256i masked(const char* data, std::size_t mask_at) noexcept {
+    return _mm256_and_si256(load_vector(data), load_vector(&key_hash_masks[mask_at]));
+  }
+  template <bool near_end>
+  [[gnu::noinline]] static void add_pieces(const TextPlaces& places, std::size_t at, std::size_t count,
+                                           const KeyHash::Words& words, TextBlock& block) noexcept {
+    for (std::size_t k = 0; k < block.count; ++k) {
+      const char* const payload = places.payloads[at + k];
+      WideSums sums;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t begin = block.begins[i][k];
+        const std::size_t mask_at = block.pieces[i][k];
+        const char* const key = words.inner + i * piece;
+        if constexpr (near_end)
+          sums.add(part(payload + begin, piece - mask_at, places.payload_sizes[at + k] - begin), key);
+        else
+          sums.add(masked(payload + begin, mask_at), key);
+      }
+      sums.get(block.x[k], block.y[k]);
+    }
   }
   [[gnu::noinline]] static void copy(const char* data, std::size_t size, char* to) noexcept {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_setzero_si256());
@@ -197,9 +250,7 @@ class Pieces {
   }
 };
 
-struct Avx2 : InBits {
-  using Sums = WideSums<Pieces>;
-  using Texts = KeyTexts;
+struct Avx2 : InBits, TextHash {
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
@@ -212,7 +263,7 @@ struct Avx2 : InBits {
 
 }  // namespace
 
-constinit const Scans scans_avx2 = scans_with<Avx2>();
+constinit const Scans scans_avx2 = scans_with<Avx2>(Entry<Avx2, hash_texts<Avx2>>::call);
 
 }  // namespace weir
 

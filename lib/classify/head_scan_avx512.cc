@@ -3,7 +3,17 @@
 
 #if defined(__x86_64__)
 
+// GCC 12 takes the vectors that its own header leaves undefined, for results that replace them whole, for a
+// mistake (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -11,15 +21,17 @@
 // From here on, and not by a flag for the whole file: what the headers above define stays code for every
 // machine.
 #if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"))), apply_to = function)
+#pragma clang attribute push(                                                                 \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")
 #endif
 
 #include "classify/head_kernel.h"
 #include "classify/head_kernel_bits.h"
+#include "classify/text_hash_kernel.h"
 
 namespace weir {
 namespace {
@@ -64,15 +76,196 @@ class Bytes {
   __m512i bytes_;
 };
 
-struct Pieces {
+/// See text_hash_kernel.h.
+class TextHash {
+ public:
+  /// Masks of the bytes that are there.
+  static __m256i pieces_of(__m256i sizes) noexcept {
+    const __m256i ones = _mm256_set1_epi32(-1);
+    return _mm256_xor_si256(_mm256_sllv_epi32(ones, sizes), ones);
+  }
+
   [[gnu::always_inline]] static __m256i part(const char* data, std::size_t size, std::size_t) noexcept {
     return _mm256_maskz_loadu_epi8(_bzhi_u32(~0U, static_cast<unsigned>(size)), data);
   }
+
+  [[gnu::always_inline]] static void add_first(const TextPlaces& places, std::size_t at, std::size_t count,
+                                               const KeyHash::Words& words, TextBlock& block) noexcept {
+    static_assert(TextKeys::most == 8);
+    const char* const* const payloads = places.payloads + at;
+    switch (count) {
+      case 1:
+        return add_texts<1>(payloads, words, block);
+      case 2:
+        return add_texts<2>(payloads, words, block);
+      case 3:
+        return add_texts<3>(payloads, words, block);
+      case 4:
+        return add_texts<4>(payloads, words, block);
+      case 5:
+        return add_texts<5>(payloads, words, block);
+      case 6:
+        return add_texts<6>(payloads, words, block);
+      case 7:
+        return add_texts<7>(payloads, words, block);
+      default:
+        return add_texts<8>(payloads, words, block);
+    }
+  }
+
+  /// The multilinear step, of eight requests at once.
+  class Finish {
+   public:
+    Finish(const KeyHash::Words& words, std::uint64_t tweak) noexcept : words_(words) {
+      // The rule's part of z is the same for all.
+      __extension__ using Uint128 = unsigned __int128;
+      const auto whole = [](const KeyHash::Words::Wide& wide) {
+        return static_cast<Uint128>(wide.high) << 64 | wide.low;
+      };
+      start_ = whole(words.start) + whole(words.of_z) * (tweak << 16);
+    }
+
+    [[gnu::always_inline]] void all_of(const TextBlock& block, std::size_t count,
+                                       std::uint64_t* hashes) const noexcept {
+      Sum sum{all_of(static_cast<std::uint64_t>(start_)), all_of(static_cast<std::uint64_t>(start_ >> 64))};
+      sum.add(_mm512_load_si512(block.x), words_.of_x);
+      sum.add(_mm512_load_si512(block.y), words_.of_y);
+      sum.add_short(wide(block.key_sizes), words_.of_z);
+      sum.add(wide(block.shapes[0]), wide(block.shapes[1]), words_.of_shape_low);
+      if (count > 4) sum.add(wide(block.shapes[2]), wide(block.shapes[3]), words_.of_shape_high);
+      __m512i value = sum.high;
+      value = _mm512_xor_si512(value, _mm512_srli_epi64(value, 32));
+      value = _mm512_mullo_epi64(value, all_of(words_.last));
+      value = _mm512_xor_si512(value, _mm512_srli_epi64(value, 32));
+      _mm512_storeu_si512(hashes, value);
+    }
+
+   private:
+    static __m512i all_of(std::uint64_t word) noexcept {
+      return _mm512_set1_epi64(static_cast<long long>(word));
+    }
+    static __m512i wide(const std::uint32_t* words) noexcept {
+      return _mm512_cvtepu32_epi64(load_vector(words));
+    }
+
+    /// Modulo 2^128, of which the upper half is wanted: all products' upper halves, and what the lower ones
+    /// carry.
+    struct Sum {
+      __m512i low;
+      __m512i high;
+
+      [[gnu::always_inline]] void add(__m512i word, const KeyHash::Words::Wide& key) noexcept {
+        add_halves(word, _mm512_srli_epi64(word, 32), word, key);
+      }
+      /// The halves of each word by themselves.
+      [[gnu::always_inline]] void add(__m512i lower, __m512i upper,
+                                      const KeyHash::Words::Wide& key) noexcept {
+        add_halves(lower, upper, _mm512_or_si512(lower, _mm512_slli_epi64(upper, 32)), key);
+      }
+      /// Words of 32 bits.
+      [[gnu::always_inline]] void add_short(__m512i word, const KeyHash::Words::Wide& key) noexcept {
+        const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(word, all_of(key.low)), 32);
+        const __m512i second = _mm512_mul_epu32(word, all_of(key.low >> 32));
+        add_product(_mm512_srli_epi64(_mm512_add_epi64(first, second), 32), word, key);
+      }
+
+     private:
+      [[gnu::always_inline]] void add_halves(__m512i lower, __m512i upper, __m512i word,
+                                             const KeyHash::Words::Wide& key) noexcept {
+        const __m512i key_lower = all_of(key.low);
+        const __m512i key_upper = all_of(key.low >> 32);
+        // None of these sums reaches 2^64.
+        const __m512i first = _mm512_add_epi64(_mm512_mul_epu32(upper, key_lower),
+                                               _mm512_srli_epi64(_mm512_mul_epu32(lower, key_lower), 32));
+        const __m512i second =
+            _mm512_add_epi64(_mm512_mul_epu32(lower, key_upper), _mm512_and_si512(first, all_of(0xffffffff)));
+        add_product(
+            _mm512_add_epi64(_mm512_mul_epu32(upper, key_upper),
+                             _mm512_add_epi64(_mm512_srli_epi64(first, 32), _mm512_srli_epi64(second, 32))),
+            word, key);
+      }
+      /// @param upper  half of the product of the word and the key's lower half
+      [[gnu::always_inline]] void add_product(__m512i upper, __m512i word,
+                                              const KeyHash::Words::Wide& key) noexcept {
+        const __m512i lower = _mm512_mullo_epi64(word, all_of(key.low));
+        low = _mm512_add_epi64(low, lower);
+        const __mmask8 carried = _mm512_cmplt_epu64_mask(low, lower);
+        upper = _mm512_add_epi64(upper, _mm512_mullo_epi64(word, all_of(key.high)));
+        high = _mm512_add_epi64(high, upper);
+        high = _mm512_mask_sub_epi64(high, carried, high, _mm512_set1_epi64(-1));
+      }
+    };
+
+    const KeyHash::Words& words_;
+    __extension__ unsigned __int128 start_;
+  };
+
+ private:
+  static constexpr std::size_t piece = KeyHash::Words::piece;
+
+  [[gnu::always_inline]] static __m512i products(__m512i words, __m512i key) noexcept {
+    const __m512i sums = _mm512_add_epi32(words, key);
+    return _mm512_mul_epu32(sums, _mm512_srli_epi64(sums, 32));
+  }
+  [[gnu::always_inline]] static __m256i first_piece(const char* payload, const TextBlock& block,
+                                                    std::size_t text, std::size_t request) noexcept {
+    return _mm256_maskz_loadu_epi8(block.pieces[text][request], payload + block.begins[text][request]);
+  }
+
+  /// Two texts of a request side by side, and the key's words of both; where there is one more text, zeros
+  /// beside it.
+  template <std::size_t count>
+  [[gnu::noinline]] static void add_texts(const char* const* payloads, const KeyHash::Words& words,
+                                          TextBlock& block) noexcept {
+    constexpr std::size_t pairs = (count + 1) / 2;
+    constexpr __mmask8 lower_half = 0x0f;
+    __m512i keys_of_x[pairs];
+    __m512i keys_of_y[pairs];
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const __mmask8 there = 2 * i + 1 < count ? 0xff : lower_half;
+      const char* const key = words.inner + 2 * i * piece;
+      keys_of_x[i] = _mm512_maskz_loadu_epi64(there, key);
+      keys_of_y[i] = _mm512_maskz_loadu_epi64(there, key + KeyHash::Words::shift);
+    }
+    // Of each request the sums of words two apart: x, y, x, y and so on.
+    __m512i sums[TextBlock::requests];
+    for (std::size_t k = 0; k < block.count; ++k) {
+      const char* const payload = payloads[k];
+      __m512i x;
+      __m512i y;
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < pairs; ++i) {
+        __m512i texts = _mm512_zextsi256_si512(first_piece(payload, block, 2 * i, k));
+        if (2 * i + 1 < count)
+          texts = _mm512_inserti64x4(texts, first_piece(payload, block, 2 * i + 1, k), 1);
+        const __m512i of_x = products(texts, keys_of_x[i]);
+        const __m512i of_y = products(texts, keys_of_y[i]);
+        x = i == 0 ? of_x : _mm512_add_epi64(x, of_x);
+        y = i == 0 ? of_y : _mm512_add_epi64(y, of_y);
+      }
+      sums[k] = _mm512_add_epi64(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+    }
+    // The rest of each sum, of two requests in one vector, then of four, then of all.
+    __m512i four[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      const __m512i* const of = sums + 4 * i;
+      const __m512i first = halves(of[0], of[1]);
+      const __m512i second = halves(of[2], of[3]);
+      four[i] = _mm512_add_epi64(_mm512_shuffle_i64x2(first, second, 0x88),
+                                 _mm512_shuffle_i64x2(first, second, 0xdd));
+    }
+    const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+    const __m512i odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    _mm512_store_si512(block.x, _mm512_permutex2var_epi64(four[0], even, four[1]));
+    _mm512_store_si512(block.y, _mm512_permutex2var_epi64(four[0], odd, four[1]));
+  }
+  /// Of each the sum of its halves, side by side.
+  [[gnu::always_inline]] static __m512i halves(__m512i a, __m512i b) noexcept {
+    return _mm512_add_epi64(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xee));
+  }
 };
 
-struct Avx512 : InBits {
-  using Sums = WideSums<Pieces>;
-  using Texts = KeyTexts;
+struct Avx512 : InBits, TextHash {
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
@@ -85,7 +278,7 @@ struct Avx512 : InBits {
 
 }  // namespace
 
-constinit const Scans scans_avx512 = scans_with<Avx512>();
+constinit const Scans scans_avx512 = scans_with<Avx512>(Entry<Avx512, hash_texts<Avx512>>::call);
 
 }  // namespace weir
 

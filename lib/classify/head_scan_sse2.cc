@@ -73,7 +73,7 @@ struct Sse2 : OneByOne {
 
 }  // namespace
 
-constinit const Scans scans_sse2 = scans_with<Sse2>();
+constinit const Scans scans_sse2 = scans_with<Sse2>(nullptr);
 
 }  // namespace weir
 

@@ -14,21 +14,18 @@ constexpr std::size_t destination_address_at = 30;
 constexpr std::size_t destination_port_at = 36;
 constexpr std::size_t address_size = 4;
 
-const char* payload_of(const PlainFrame& frame) noexcept {
-  return reinterpret_cast<const char*>(frame.bytes) + frame.payload.offset;
-}
-
 /// @return without data: there is none
-std::string_view value_of(const PlainFrame& frame, const PlainHead::Value& value) noexcept {
+std::string_view value_of(const PlainHeads& heads, std::size_t index, std::size_t at) noexcept {
+  const PlainHeads::Value value = heads.values[index][at];
   if (value.end == 0) return {};
-  return {payload_of(frame) + value.begin, static_cast<std::size_t>(value.end - value.begin)};
+  return {heads.payloads[at] + value.begin, static_cast<std::size_t>(value.end - value.begin)};
 }
 
 /// With the slash at its end.
-std::string_view whole_path_of(const PlainFrame& frame, const PlainHead& head) noexcept {
-  const std::string_view path = value_of(frame, head.values[PlainHead::path]);
+std::string_view whole_path_of(const PlainHeads& heads, std::size_t at) noexcept {
+  const std::string_view path = value_of(heads, PlainHeads::path, at);
   // The path lies in the first 64 bytes, behind two at least.
-  return {path.data(), path.size() + (head.slashes >> path.size() & 1)};
+  return {path.data(), path.size() + (heads.slashes[at] >> path.size() & 1)};
 }
 
 std::uint16_t port_at(const PlainFrame& frame, std::size_t at) noexcept {
@@ -56,15 +53,11 @@ std::optional<std::uint8_t> find_field(const SoughtFields& sought, std::uint8_t 
 }
 
 /// @param texts  in the order of the key
-std::optional<TextKeys> text_keys(std::span<const std::uint8_t> texts, std::size_t rule) {
+TextKeys text_keys(std::span<const std::uint8_t> texts, std::size_t rule) {
   TextKeys keys;
   keys.count = texts.size();
   keys.tweak = rule;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i] >= TextKeys::most) return std::nullopt;
-    keys.values[texts.size() - 1 - i] = texts[i];
-    keys.wanted[i] = ~std::uint32_t{0};
-  }
+  std::copy(texts.begin(), texts.end(), keys.values.begin());
   return keys;
 }
 
@@ -79,7 +72,7 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
   for (std::size_t i = 0; i < sought_.field_count; ++i)
     if (sought_.fields[i].roles == (SoughtFields::is_host | SoughtFields::is_chosen)) return;
   const std::optional<std::uint8_t> host = find_field(sought_, SoughtFields::is_host, 0);
-  host_value_ = static_cast<std::uint8_t>(PlainHead::fields + host.value_or(0));
+  host_value_ = static_cast<std::uint8_t>(PlainHeads::fields + host.value_or(0));
   wants_host_ = host.has_value();
   const CompiledRule* before = nullptr;
   for (const CompiledRule& rule : rules) {
@@ -101,9 +94,9 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
         for (std::uint8_t i = 0; i < headers.size(); ++i)
           if (headers[i] == dimension.name) field = find_field(sought_, SoughtFields::is_chosen, i);
         if (!field) return;
-        part.value = static_cast<std::uint8_t>(PlainHead::fields + *field);
+        part.value = static_cast<std::uint8_t>(PlainHeads::fields + *field);
       } else if (dimension.kind == Kind::path) {
-        part.value = PlainHead::path;
+        part.value = PlainHeads::path;
       }
       plain.parts.push_back(part);
     }
@@ -113,7 +106,8 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
     };
     if (std::all_of(plain.parts.begin(), plain.parts.end(), is_value))
       for (const Part& part : plain.parts) plain.texts.push_back(part.value);
-    if (scans_.hash_texts != nullptr) plain.keys = text_keys(plain.texts, rules_.size());
+    if (scans_.hash_texts != nullptr && !plain.texts.empty())
+      plain.keys = text_keys(plain.texts, rules_.size());
     rules_.push_back(std::move(plain));
   }
   usable_ = true;
@@ -124,7 +118,7 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
   keys.requests = 0;
   keys.rule_count = 0;
   if (!usable_) return;
-  keys.requests = scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads.data());
+  keys.requests = scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads);
   keys.rule_count = rules_.size();
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     keys.rules[i].rule = static_cast<RuleIndex>(i);
@@ -136,19 +130,19 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
     if (rule.parts.empty()) continue;
     if (!rule.texts.empty()) {
       if (rule.keys)
-        keys.requests &= ~scans_.hash_texts(frames.data(), keys.heads.data(), keys.rules[i].requests,
-                                            *rule.keys, hash.words(), keys.rules[i].hashes.data());
+        keys.requests &= ~scans_.hash_texts(keys.heads, keys.rules[i].requests, *rule.keys, hash.words(),
+                                            keys.rules[i].hashes.data());
       else if (rule.texts.size() < KeyHash::most_of_few)
-        hash_texts<true>(rule, frames, hash, i, keys);
+        hash_texts<true>(rule, hash, i, keys);
       else
-        hash_texts<false>(rule, frames, hash, i, keys);
+        hash_texts<false>(rule, hash, i, keys);
       continue;
     }
     PlainKeys::OfRule& of_rule = keys.rules[i];
     for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
       const auto at = static_cast<std::size_t>(std::countr_zero(rest));
       KeyHash::Fields fields(hash);
-      if (hash_key(rule, frames[at], keys.heads[at], fields)) [[likely]]
+      if (hash_key(rule, frames[at], keys.heads, at, fields)) [[likely]]
         of_rule.hashes[at] = fields.value(i);
       else
         keys.requests &= ~(std::uint32_t{1} << at);
@@ -158,20 +152,19 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
 
 /// The common case of a key, in a loop of its own. @tparam few  so few that all find room whole, however long
 template <bool few>
-void PlainClassifier::hash_texts(const PlainRule& rule, std::span<const PlainFrame> frames,
-                                 const KeyHash& hash, std::size_t index, PlainKeys& keys) const noexcept {
+void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t index,
+                                 PlainKeys& keys) const noexcept {
   PlainKeys::OfRule& of_rule = keys.rules[index];
   const std::span<const std::uint8_t> values = rule.texts;
   for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
-    const PlainHead& head = keys.heads[at];
-    const char* const payload = payload_of(frames[at]);
-    const std::size_t payload_size = frames[at].payload.length;
+    const char* const payload = keys.heads.payloads[at];
+    const std::size_t payload_size = keys.heads.sizes[at];
     KeyHash::Texts<few> texts(hash);
     std::size_t lengths = 0;
     bool crowded = false;
     for (const std::uint8_t index_of_value : values) {
-      const PlainHead::Value value = head.values[index_of_value];
+      const PlainHeads::Value value = keys.heads.values[index_of_value][at];
       if (value.end == 0) {
         texts.add_absent();
         continue;
@@ -199,14 +192,12 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
     if (!rules_[i].applies_always) keys.rules[i].requests = 0;
   for (std::uint32_t rest = keys.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
-    const PlainHead& head = keys.heads[at];
-    const PlainFrame& frame = frames[at];
-    const PathSegments segments(wants_segments_ ? whole_path_of(frame, head) : std::string_view{},
-                                head.slashes);
-    const std::string_view host =
-        wants_host_ ? value_of(frame, head.values[host_value_]) : std::string_view{};
-    const std::string_view method = value_of(frame, head.values[PlainHead::method]);
-    const std::uint16_t port = port_at(frame, destination_port_at);
+    const PlainHeads& heads = keys.heads;
+    const PathSegments segments(wants_segments_ ? whole_path_of(heads, at) : std::string_view{},
+                                heads.slashes[at]);
+    const std::string_view host = wants_host_ ? value_of(heads, host_value_, at) : std::string_view{};
+    const std::string_view method = value_of(heads, PlainHeads::method, at);
+    const std::uint16_t port = port_at(frames[at], destination_port_at);
     bool applies = false;
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       if (rules_[i].applies_always) continue;
@@ -218,10 +209,10 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
 
 /// @return false: a value is too long to be kept as it is
 [[gnu::always_inline]] inline bool PlainClassifier::hash_key(const PlainRule& rule, const PlainFrame& frame,
-                                                             const PlainHead& head,
+                                                             const PlainHeads& heads, std::size_t at,
                                                              KeyHash::Fields& fields) const noexcept {
   using Kind = Dimension::Kind;
-  const char* const end = payload_of(frame) + frame.payload.length;
+  const char* const end = heads.payloads[at] + heads.sizes[at];
   for (const Part& part : rule.parts) {
     std::string_view text;
     switch (part.kind) {
@@ -239,14 +230,14 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
         continue;
       case Kind::path_variable:
         if (part.segment != Part::none)
-          text = segment_of(whole_path_of(frame, head), head.slashes, part.segment);
+          text = segment_of(whole_path_of(heads, at), heads.slashes[at], part.segment);
         if (text.empty()) text = {};
         break;
       case Kind::method:
       case Kind::path:
       case Kind::host:
       case Kind::header:
-        text = value_of(frame, head.values[part.value]);
+        text = value_of(heads, part.value, at);
         break;
     }
     if (text.data() == nullptr) {

@@ -7,7 +7,7 @@
 /// goes in passes, each a loop over all its frames: one vector search finds all heads (head_scan.h), in a
 /// form of a few words; then, rule by rule, the fields of a key are hashed from where they lie.
 ///
-/// Only plain requests are found so (see PlainHead), and only for configurations with so few rules that each
+/// Only plain requests are found so (see PlainHeads), and only for configurations with so few rules that each
 /// request may be held against all of them. Everything else is HttpRequests' and Classifier's, whose results
 /// are the meaning of a request: where this class names keys they are the same.
 #pragma once
@@ -30,7 +30,7 @@ namespace weir {
 
 /// The keys of a burst's plain requests. Room that is reused; without initial values.
 struct PlainKeys {
-  static constexpr std::size_t most_frames = 32;
+  static constexpr std::size_t most_frames = PlainHeads::most_frames;
   /// What one rule counts.
   struct OfRule {
     RuleIndex rule;
@@ -41,7 +41,7 @@ struct PlainKeys {
   std::uint32_t requests = 0;  ///< bit i: frame i holds a plain request and nothing else
   std::size_t rule_count = 0;
   std::array<OfRule, max_rules_per_request> rules;  ///< in order of the configuration; every rule there is
-  std::array<PlainHead, most_frames> heads;
+  PlainHeads heads;
 };
 
 /// Immutable: any number of threads may use one at once, each with PlainKeys of its own.
@@ -58,7 +58,7 @@ class PlainClassifier {
   /// Where a dimension's bytes come from.
   struct Part {
     Dimension::Kind kind;
-    std::uint8_t value = 0;        ///< of a text but a path variable: index into PlainHead::values
+    std::uint8_t value = 0;        ///< of a text but a path variable: index into PlainHeads::values
     std::uint8_t ipv4_bits = 0;    ///< of an address
     std::uint16_t segment = none;  ///< of a path variable; none: absent
     static constexpr std::uint16_t none = 0xffff;
@@ -72,10 +72,10 @@ class PlainClassifier {
   };
 
   template <bool few>
-  void hash_texts(const PlainRule& rule, std::span<const PlainFrame> frames, const KeyHash& hash,
-                  std::size_t index, PlainKeys& keys) const noexcept;
+  void hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t index,
+                  PlainKeys& keys) const noexcept;
   void apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
-  bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHead& head,
+  bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHeads& heads, std::size_t at,
                 KeyHash::Fields& fields) const noexcept;
 
   std::span<const CompiledRule> compiled_;

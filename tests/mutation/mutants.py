@@ -989,6 +989,22 @@ MUTANTS = [
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
+        "a request's hash is another's where others stand among them",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "hashes[lowest(rest)] = found[count];",
+        "hashes[count] = found[count];",
+        file="lib/classify/text_hash_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc"],
+    ),
+    classify(
+        "of a long text the first bytes alone are hashed",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "if (block->more != 0) [[unlikely]]",
+        "if (false)",
+        file="lib/classify/text_hash_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc"],
+    ),
+    classify(
         "a plain path may be percent-encoded",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;",

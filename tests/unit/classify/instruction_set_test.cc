@@ -622,6 +622,58 @@ TEST(InstructionSets, FindNoPlainRequestWhereAnythingStandsBehindItsHead) {
   }
 }
 
+// Several requests are looked at at once, and hashed: of a burst of any length, with others among them, under
+// rules that apply to some.
+TEST(InstructionSets, FindTheSameKeysWhereverInABurstARequestStands) {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> rules(3);
+  rules[0].key = {{Kind::method, 32, 64, {}}, {Kind::path, 32, 64, {}}};
+  rules[1].match.methods = {"POST"};
+  rules[1].key = {{Kind::header, 32, 64, "x-api-key"}};
+  for (const char* const name : {"a", "b", "x-api-key", "c", "d", "e", "f"})
+    rules[2].key.push_back({Kind::header, 32, 64, name});
+  const KeyHash hash({1, 2});
+  const Classifier portable(rules, InstructionSet::portable);
+  std::vector<Classifier> own;
+  for (const InstructionSet set : vector_sets()) own.emplace_back(rules, set);
+  Random random(1);
+  std::vector<Fenced> fenced(PlainKeys::most_frames);
+  PlainKeys keys;
+  for (std::size_t count = 1; count <= PlainKeys::most_frames; ++count) {
+    for (int repeat = 0; repeat < 8; ++repeat) {
+      std::vector<FrameOf> frames;
+      std::vector<PlainFrame> burst;
+      std::uint32_t expected = 0;
+      for (std::size_t at = 0; at < count; ++at) {
+        // As long as a piece of the hash, more or less; now and then absent.
+        const auto value = [&] {
+          return std::string(random() % 2 == 0 ? 31 + random() % 3 : random() % 100, 'v');
+        };
+        std::string text = random() % 2 == 0 ? "GET" : "POST";
+        text += " /" + std::string(random() % 30, 'p') + " HTTP/1." + std::to_string(random() % 2) + "\r\n";
+        for (const char* const name : {"A", "X-Api-Key", "C", "E"})
+          if (random() % 4 != 0) text += std::string(name) + ": " + value() + "\r\n";
+        text += "\r\n";
+        const bool plain = repeat < 2 || random() % 4 != 0;
+        expected |= std::uint32_t{plain} << at;
+        if (!plain) text = random() % 2 == 0 ? text + text : "PUT" + text.substr(0, random() % 14);
+        burst.push_back(frames.emplace_back(fenced[at], text, random).frame());
+      }
+      for (const Classifier& classifier : own) {
+        classifier.plain().classify(burst, hash, keys);
+        // A key may be longer than what is hashed so.
+        ASSERT_EQ(keys.requests & ~expected, 0U) << count;
+        for (std::size_t at = 0; at < count; ++at) {
+          if ((keys.requests >> at & 1) == 0) continue;
+          SCOPED_TRACE(printable(frames[at].payload()));
+          expect_same_keys(portable, rules, hash, frames[at], keys, at);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // There is key for the longest keys that are kept as they are, and not for whatever clients send.
 TEST(InstructionSets, ReadNoMoreOfTheSecretThanThereIs) {
   using Kind = Dimension::Kind;
