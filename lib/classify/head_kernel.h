@@ -26,6 +26,12 @@
 ///   capitals()                mask: 'A' to 'Z'
 ///   not_of_host()             mask: these, '@' and '[', by which a host is not plain
 /// where a Part's bits behind its size are arbitrary. And
+///   Set::EmptyLines           whose between(data, last_window) is whether a '\n' stands before '\r' or '\n',
+///                             in the windows of 64 bytes from data on that begin before last_window, or in
+///                             that one, each with one byte more. It may be said of other control
+///                             characters and of bytes beyond ASCII, too
+///   Set::RequestLines         if the set can do so faster: what find_request_line() does, of several
+///                             requests at once, see request_line_kernel.h
 ///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
 ///                             not_of_host() only
 ///   Set::Front(data, size)    the same, where Front::holds(size, readable), and so many bytes may be read
@@ -538,15 +544,6 @@ template <typename Set>
              : find_plain_line(data, size, typename Set::Part(data, size), bits_below(size), frame, heads);
 }
 
-/// What there is in a frame, noted for those who come after.
-[[gnu::always_inline]] inline const char* note_payload(const PlainFrame* frames, std::size_t frame,
-                                                       PlainHeads& heads) noexcept {
-  const auto* const data = reinterpret_cast<const char*>(frames[frame].bytes) + frames[frame].payload.offset;
-  heads.payloads[frame] = data;
-  heads.sizes[frame] = frames[frame].payload.length;
-  return data;
-}
-
 /// A head on its way from one pass to the next. Not initialised: as much of it is used as there are lines and
 /// fields.
 struct HeadLines {
@@ -564,49 +561,76 @@ struct HeadLines {
   std::uint64_t named[SoughtFields::max_fields];  ///< bit i: line i begins as the field's name does
 };
 
+/// Whether a payload ends as nearly all heads do, with an empty line behind another one, and is as long as
+/// the windows below. @pre size >= 16
+inline bool ends_as_head(const char* data, std::size_t size, std::size_t least) noexcept {
+  std::uint32_t last_bytes;
+  __builtin_memcpy(&last_bytes, data + size - sizeof last_bytes, sizeof last_bytes);
+  return size >= least && last_bytes == static_cast<std::uint32_t>(word_of("\r\n\r\n\0\0\0\0"));
+}
+
+/// Where nobody wants to know where the lines end. @return false: there is something behind the head
+template <typename Set>
+[[gnu::noinline]] bool is_one_head_closely(const char* data, std::size_t line_end,
+                                           std::size_t size) noexcept {
+  FoundHead found;
+  find_line_ends<Set, false, std::uint16_t>(data, line_end, size, found, nullptr, 0);
+  // What stands behind the head may be another request.
+  return !found.complete || found.end == size;
+}
+
+/// The same. Nearly all heads end where the payload does, with an empty line, and before that there is none:
+/// no line begins with a line's end. One that begins as no line does may be looked at closely, too.
+template <typename Set>
+[[gnu::always_inline]] inline bool is_one_head(const char* data, std::size_t line_end, std::size_t size,
+                                               const typename Set::EmptyLines& empty_lines) noexcept {
+  // The last line's end, and what the empty line has of three bytes.
+  constexpr std::size_t behind_windows = 3;
+  if (!ends_as_head(data, size, window_size + behind_windows)) [[unlikely]]
+    return is_one_head_closely<Set>(data, line_end, size);
+  const char* const last_window = data + size - behind_windows - window_size;
+  if (empty_lines.between(data + line_end, last_window)) [[unlikely]]
+    return is_one_head_closely<Set>(data, line_end, size);
+  return true;
+}
+
 /// @return false: there is something behind the head, or it is not plain
-/// @tparam kept  false: nobody wants to know where the lines end
 /// @param ends  by then, behind the last one
-template <typename Set, bool kept>
+template <typename Set>
 [[gnu::noinline]] bool find_lines_closely(const char* data, std::size_t line_end, std::size_t size,
                                           std::uint16_t*& ends) noexcept {
   FoundHead found;
-  ends = find_line_ends<Set, kept>(data, line_end, size, found, ends, HeadLines::most);
-  // What stands behind the head may be another request.
-  return !(kept && ends == nullptr) && (!found.complete || found.end == size);
+  ends = find_line_ends<Set, true>(data, line_end, size, found, ends, HeadLines::most);
+  return ends != nullptr && (!found.complete || found.end == size);
 }
 
-/// The same. Nearly all heads end where the payload does, with an empty line, and before that there is none.
-template <typename Set, bool kept>
+/// The same, as is_one_head().
+template <typename Set>
 [[gnu::always_inline]] inline bool find_lines(const char* data, std::size_t line_end, std::size_t size,
                                               std::uint16_t*& ends) noexcept {
   constexpr std::size_t empty_line = 2;
   // As find_line_ends() has it.
   constexpr std::size_t overlap = 2;
-  std::uint32_t last_bytes;
-  __builtin_memcpy(&last_bytes, data + size - sizeof last_bytes, sizeof last_bytes);
-  if (size < window_size + empty_line ||
-      last_bytes != static_cast<std::uint32_t>(word_of("\r\n\r\n\0\0\0\0"))) [[unlikely]]
-    return find_lines_closely<Set, kept>(data, line_end, size, ends);
+  if (!ends_as_head(data, size, window_size + empty_line)) [[unlikely]]
+    return find_lines_closely<Set>(data, line_end, size, ends);
   const typename Set::Byte newline('\n');
   const char* const last_window = data + size - empty_line - window_size;
   std::uint16_t* behind = ends;
   std::uint64_t pairs = 0;
   const auto take = [&](const char* at, std::uint64_t mask) __attribute__((always_inline)) {
     pairs |= mask & (mask << 1 | mask << 2);
-    if constexpr (kept)
-      behind = Set::append(behind, static_cast<std::uint32_t>(at - data), mask & all << overlap);
+    behind = Set::append(behind, static_cast<std::uint32_t>(at - data), mask & all << overlap);
   };
   const char* at = data + line_end - overlap;
   for (; at < last_window; at += window_size - overlap) {
     take(at, typename Set::Whole(at).equal(newline));
-    if (kept && behind > ends + HeadLines::most) [[unlikely]]
+    if (behind > ends + HeadLines::most) [[unlikely]]
       return false;
   }
   // The last window is a whole one that begins earlier.
   take(at, typename Set::Whole(last_window).equal(newline) >> (at - last_window));
-  if (pairs != 0 || (kept && behind > ends + HeadLines::most)) [[unlikely]]
-    return find_lines_closely<Set, kept>(data, line_end, size, ends);
+  if (pairs != 0 || behind > ends + HeadLines::most) [[unlikely]]
+    return find_lines_closely<Set>(data, line_end, size, ends);
   ends = behind;
   return true;
 }
@@ -663,21 +687,28 @@ template <typename Set>
 
 // The passes over a burst are functions of their own: each has all registers to itself.
 
-/// The requests with a plain request line. @return how many there are
+/// The requests with a plain request line.
+/// @param line_ends  room for all of a burst's frames: the positions of their '\n'
 template <typename Set>
-[[gnu::noinline]] std::size_t find_request_lines(const PlainFrame* frames, std::size_t count,
-                                                 HeadLines* lines, PlainHeads& heads) noexcept {
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const char* const data = note_payload(frames, i, heads);
-    const std::size_t size = frames[i].payload.length;
-    const std::size_t line_end = find_request_line<Set>(data, size, i, heads);
-    HeadLines& one = lines[found];
-    one.data = data;
-    one.size = static_cast<std::uint32_t>(size);
-    one.frame = static_cast<std::uint32_t>(i);
-    one.request_line_end = static_cast<std::uint32_t>(line_end);
-    found += line_end != 0;
+[[gnu::noinline]] std::uint32_t find_request_lines(const PlainFrame* frames, std::size_t count,
+                                                   PlainHeads& heads, std::uint32_t* line_ends) noexcept {
+  std::uint32_t found = 0;
+  const auto look_at = [&](std::size_t i) __attribute__((always_inline)) {
+    const std::size_t line_end =
+        find_request_line<Set>(heads.payloads[i], frames[i].payload.length, i, heads);
+    line_ends[i] = static_cast<std::uint32_t>(line_end);
+    found |= std::uint32_t{line_end != 0} << i;
+  };
+  if constexpr (requires { typename Set::RequestLines; }) {
+    std::uint32_t others = 0;
+    found = Set::RequestLines::find(frames, count, heads, line_ends, others);
+    for (; others != 0; others &= others - 1) look_at(lowest(others));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) {
+      heads.payloads[i] = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
+      heads.sizes[i] = frames[i].payload.length;
+      look_at(i);
+    }
   }
   return found;
 }
@@ -689,7 +720,7 @@ template <typename Set>
   for (const HeadLines* const last = lines + count; lines != last; ++lines) {
     std::uint16_t* behind = lines->ends;
     lines->count = 0;
-    if (find_lines<Set, true>(lines->data, lines->request_line_end, lines->size, behind)) [[likely]]
+    if (find_lines<Set>(lines->data, lines->request_line_end, lines->size, behind)) [[likely]]
       lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
     else
       others |= std::uint32_t{1} << lines->frame;
@@ -746,20 +777,19 @@ template <typename Set, bool host>
   return others;
 }
 
-/// Where no field is looked for.
+/// Where no field is looked for. @param requests  with a plain request line
+/// @return those that are plain
 template <typename Set>
-[[gnu::noinline]] std::uint32_t find_bare_requests(const PlainFrame* frames, std::size_t count,
-                                                   PlainHeads& heads) noexcept {
-  std::uint32_t plain = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const char* const data = note_payload(frames, i, heads);
-    const std::size_t size = frames[i].payload.length;
-    const std::size_t line_end = find_request_line<Set>(data, size, i, heads);
-    if (line_end == 0) continue;
-    std::uint16_t* none = nullptr;
-    plain |= std::uint32_t{find_lines<Set, false>(data, line_end, size, none)} << i;
+[[gnu::noinline]] std::uint32_t find_bare_requests(const PlainHeads& heads, std::uint32_t requests,
+                                                   const std::uint32_t* line_ends) noexcept {
+  std::uint32_t others = 0;
+  const typename Set::EmptyLines empty_lines;
+  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
+    const unsigned i = lowest(rest);
+    if (!is_one_head<Set>(heads.payloads[i], line_ends[i], heads.sizes[i], empty_lines)) [[unlikely]]
+      others |= std::uint32_t{1} << i;
   }
-  return plain;
+  return requests & ~others;
 }
 
 /// In passes: the request lines; the ends of all lines; of several lines at once which begin as a name does;
@@ -768,17 +798,25 @@ template <typename Set>
 template <typename Set>
 std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
                          PlainHeads& heads) noexcept {
-  if (sought.field_count == 0) return find_bare_requests<Set>(frames, count, heads);
+  std::uint32_t line_ends[burst_frames];
+  const std::uint32_t requests = find_request_lines<Set>(frames, count, heads, line_ends);
+  if (sought.field_count == 0) return find_bare_requests<Set>(heads, requests, line_ends);
   HeadLines lines[burst_frames];
-  const std::size_t found = find_request_lines<Set>(frames, count, lines, heads);
+  std::size_t found = 0;
+  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1, ++found) {
+    const unsigned i = lowest(rest);
+    HeadLines& one = lines[found];
+    one.data = heads.payloads[i];
+    one.size = heads.sizes[i];
+    one.frame = i;
+    one.request_line_end = line_ends[i];
+  }
   std::uint32_t others = find_all_lines<Set>(lines, found);
   others |= find_all_names<Set>(lines, found, sought);
   for (std::size_t i = 0; i < sought.field_count; ++i)
     others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
                   ? find_values<Set, true>(lines, found, sought, i, heads)
                   : find_values<Set, false>(lines, found, sought, i, heads);
-  std::uint32_t requests = 0;
-  for (std::size_t i = 0; i < found; ++i) requests |= std::uint32_t{1} << lines[i].frame;
   return requests & ~others;
 }
 

@@ -175,6 +175,32 @@ class ShortWords {
   Half bytes_;
 };
 
+/// See head_kernel.h.
+class EmptyLines {
+ public:
+  EmptyLines() noexcept {}
+  [[gnu::always_inline]] bool between(const char* data, const char* last_window) const noexcept {
+    __m256i found = in_window(last_window);
+    for (; data < last_window; data += window_size) found = _mm256_or_si256(found, in_window(data));
+    return _mm256_testz_si256(found, found) == 0;
+  }
+
+ private:
+  [[gnu::always_inline]] __m256i in_window(const char* data) const noexcept {
+    return _mm256_or_si256(in_half(data), in_half(data + 32));
+  }
+  [[gnu::always_inline]] __m256i in_half(const char* data) const noexcept {
+    const __m256i ends = _mm256_cmpeq_epi8(newline_.bytes(), load(data));
+    return _mm256_and_si256(ends, _mm256_cmpgt_epi8(behind_return_.bytes(), load(data + 1)));
+  }
+  static __m256i load(const char* data) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+  }
+
+  Byte newline_{'\n'};
+  Byte behind_return_{'\r' + 1};
+};
+
 /// See text_hash_kernel.h.
 class TextHash {
  public:
@@ -259,6 +285,7 @@ struct Avx2 : InBits, TextHash {
   using Short = ShortWords;
   using Front = InHalves<Half>::Front;
   using Byte = weir::Byte;
+  using EmptyLines = weir::EmptyLines;
 };
 
 }  // namespace

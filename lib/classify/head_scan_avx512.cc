@@ -21,16 +21,18 @@
 // From here on, and not by a flag for the whole file: what the headers above define stays code for every
 // machine.
 #if defined(__clang__)
-#pragma clang attribute push(                                                                 \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"))), \
+#pragma clang attribute push(                                                                           \
+    __attribute__((                                                                                     \
+        target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt"))), \
     apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")
+#pragma GCC target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt")
 #endif
 
 #include "classify/head_kernel.h"
 #include "classify/head_kernel_bits.h"
+#include "classify/request_line_kernel.h"
 #include "classify/text_hash_kernel.h"
 
 namespace weir {
@@ -74,6 +76,28 @@ class Bytes {
   __mmask64 equal_in(char byte) const noexcept { return _mm512_cmpeq_epi8_mask(bytes_, all_of(byte)); }
 
   __m512i bytes_;
+};
+
+/// See head_kernel.h.
+class EmptyLines {
+ public:
+  EmptyLines() noexcept : newline_(_mm512_set1_epi8('\n')), return_(_mm512_set1_epi8('\r')) {
+    asm("" : "+v"(newline_), "+v"(return_));  // what they hold is from here on not to be made again
+  }
+  [[gnu::always_inline]] bool between(const char* data, const char* last_window) const noexcept {
+    __mmask64 found = in_window(last_window);
+    for (; data < last_window; data += window_size) found = _kor_mask64(found, in_window(data));
+    return found != 0;
+  }
+
+ private:
+  [[gnu::always_inline]] __mmask64 in_window(const char* data) const noexcept {
+    const __mmask64 ends = _mm512_cmpeq_epi8_mask(newline_, _mm512_loadu_si512(data));
+    return _mm512_mask_cmpge_epu8_mask(ends, return_, _mm512_loadu_si512(data + 1));
+  }
+
+  __m512i newline_;
+  __m512i return_;
 };
 
 /// See text_hash_kernel.h.
@@ -265,7 +289,40 @@ class TextHash {
   }
 };
 
+/// See head_kernel.h. Where line ends are words of 16 bits, all of a window by one instruction.
+struct Append {
+  template <typename Position>
+  [[gnu::always_inline]] static Position* append(Position* to, std::uint32_t at,
+                                                 std::uint64_t mask) noexcept {
+    if constexpr (sizeof(Position) != sizeof(std::uint16_t)) {
+      return InBits::append(to, at, mask);
+    } else {
+      constexpr int most = 16;
+      const __m128i bits =
+          _mm512_castsi512_si128(_mm512_maskz_compress_epi8(mask, _mm512_load_si512(numbers)));
+      _mm256_storeu_si256(
+          reinterpret_cast<__m256i*>(to),
+          _mm256_add_epi16(_mm256_cvtepu8_epi16(bits), _mm256_set1_epi16(static_cast<short>(at))));
+      const auto count = static_cast<int>(_mm_popcnt_u64(mask));
+      if (count > most) [[unlikely]]
+        InBits::append(to + most, at, mask & ~_pdep_u64(bits_below(most), mask));
+      return to + count;
+    }
+  }
+
+ private:
+  alignas(64) static constexpr unsigned char numbers[64] = {
+      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+};
+
 struct Avx512 : InBits, TextHash {
+  template <typename Position>
+  [[gnu::always_inline]] static Position* append(Position* to, std::uint32_t at,
+                                                 std::uint64_t mask) noexcept {
+    return Append::append(to, at, mask);
+  }
   // Compilers do this by themselves, but GCC 12 forgets it where a function it calls leaves registers alone;
   // the next instruction of the old encoding then waits a hundred cycles.
   static void leave() noexcept { _mm256_zeroupper(); }
@@ -274,6 +331,8 @@ struct Avx512 : InBits, TextHash {
   using Short = Bytes;
   using Front = Bytes;
   using Byte = char;
+  using EmptyLines = weir::EmptyLines;
+  using RequestLines = weir::RequestLines;
 };
 
 }  // namespace

@@ -62,6 +62,30 @@ class Half {
   __m128i high_;
 };
 
+/// See head_kernel.h.
+class EmptyLines {
+ public:
+  bool between(const char* data, const char* last_window) const noexcept {
+    __m128i found = in_window(last_window);
+    for (; data < last_window; data += window_size) found = _mm_or_si128(found, in_window(data));
+    return _mm_movemask_epi8(found) != 0;
+  }
+
+ private:
+  static __m128i in_window(const char* data) noexcept {
+    __m128i found = _mm_setzero_si128();
+    for (const char* at = data; at != data + window_size; at += sizeof found) {
+      const __m128i ends = _mm_cmpeq_epi8(load(at), _mm_set1_epi8('\n'));
+      const __m128i controls = _mm_cmpgt_epi8(_mm_set1_epi8('\r' + 1), load(at + 1));
+      found = _mm_or_si128(found, _mm_and_si128(ends, controls));
+    }
+    return found;
+  }
+  static __m128i load(const char* data) noexcept {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+  }
+};
+
 struct Sse2 : OneByOne {
   static void leave() noexcept {}
   using Whole = InHalves<Half>::Whole;
@@ -69,6 +93,7 @@ struct Sse2 : OneByOne {
   using Short = Part;
   using Front = InHalves<Half>::Front;
   using Byte = char;
+  using EmptyLines = weir::EmptyLines;
 };
 
 }  // namespace

@@ -101,7 +101,7 @@ enum class InstructionSet : std::uint8_t {
   portable,  ///< on every machine; what the others are held against
   sse2,      ///< every x86-64
   avx2,      ///< with BMI1, BMI2, LZCNT and POPCNT
-  avx512,    ///< AVX-512 F, BW, DQ and VL, and all of avx2
+  avx512,    ///< AVX-512 F, BW, CD, DQ, VL and VBMI2, and all of avx2
 };
 
 /// Whether this build and this machine have an instruction set. Any thread.
