@@ -469,8 +469,7 @@ template <typename Bytes>
     return 0;
 
   // A method has none of the bytes that are looked for here.
-  const std::uint64_t marks = (bytes.any('?', '#', '%') & bits_below(target_end)) | std::uint64_t{1}
-                                                                                        << target_end;
+  const std::uint64_t marks = bytes.any('?', '#', '%') | std::uint64_t{1} << target_end;
   const std::size_t path_end = lowest(marks);
   const std::size_t begin = method_end + 1;
   const std::uint64_t path = bits_below(path_end);

@@ -153,8 +153,7 @@ class RequestLines {
     // The path. A method has none of the bytes that are looked for here.
     const __m512i all_slashes = _mm512_load_si512(&slashes_[at]);
     const __m512i percents = _mm512_load_si512(&percents_[at]);
-    const __m512i marks =
-        _mm512_and_si512(_mm512_or_si512(_mm512_load_si512(&marks_[at]), percents), below(target_bit));
+    const __m512i marks = _mm512_or_si512(_mm512_load_si512(&marks_[at]), percents);
     const __m512i path_bit = one_bit(_mm512_or_si512(marks, target_bit));
     const __m512i path = below(path_bit);
     const __m512i path_end = number_of(path_bit);

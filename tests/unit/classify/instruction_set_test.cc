@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -57,7 +58,7 @@ std::vector<InstructionSet> vector_sets() {
 /// Memory with nothing on both sides: a byte read outside of it ends the program.
 class Fenced {
  public:
-  Fenced() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
+  Fenced() : page_(32 * static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
     void* const all = mmap(nullptr, 3 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) std::abort();
     begin_ = static_cast<char*>(all) + page_;
@@ -578,6 +579,21 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
     }
     EXPECT_FALSE(is_plain(classifier, ""));
     EXPECT_FALSE(is_plain(classifier, "GET //a HTTP/1.1\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "GET /\x7f HTTP/1.1\r\nA: 12345678\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "G[T /a HTTP/1.1\r\nA: 12345678\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "G@T /a HTTP/1.1\r\nA: 12345678\r\n\r\n"));
+    // However many lines end in one window.
+    for (std::size_t lines = 1; lines < 70; ++lines) {
+      std::string dense = "GET /a HTTP/1.1\r\n";
+      for (std::size_t i = 0; i < lines; ++i) dense += "x\n";
+      EXPECT_EQ(is_plain(classifier, dense + "X-Api-Key: c\r\n\r\n"), lines < 62) << lines;
+    }
+    for (const std::size_t size : {0xffff, 0x10000}) {
+      const std::string head = "GET /a HTTP/1.1\r\nA: ";
+      const std::string rest = "\r\nX-Api-Key: c\r\n\r\n";
+      EXPECT_EQ(is_plain(classifier, head + std::string(size - head.size() - rest.size(), 'a') + rest),
+                size == 0xffff);
+    }
     EXPECT_FALSE(is_plain(classifier, "GET /%61 HTTP/1.1\r\n\r\n"));
     EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: A\r\n\r\n"));
     EXPECT_TRUE(
@@ -659,10 +675,17 @@ TEST(InstructionSets, FindTheSameKeysWhereverInABurstARequestStands) {
         if (!plain) text = random() % 2 == 0 ? text + text : "PUT" + text.substr(0, random() % 14);
         burst.push_back(frames.emplace_back(fenced[at], text, random).frame());
       }
+      std::optional<std::uint32_t> found;
       for (const Classifier& classifier : own) {
+        // What the set before has found must not help this one.
+        std::memset(static_cast<void*>(&keys), 0xa5, sizeof keys);
         classifier.plain().classify(burst, hash, keys);
         // A key may be longer than what is hashed so.
         ASSERT_EQ(keys.requests & ~expected, 0U) << count;
+        if (&classifier > &own.front() + 1) {
+          ASSERT_EQ(keys.requests, *found) << count;
+        }
+        found = keys.requests;
         for (std::size_t at = 0; at < count; ++at) {
           if ((keys.requests >> at & 1) == 0) continue;
           SCOPED_TRACE(printable(frames[at].payload()));
