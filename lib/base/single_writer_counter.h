@@ -11,6 +11,9 @@ namespace weir {
 /// with other memory.
 class SingleWriterCounter {
  public:
+  SingleWriterCounter() noexcept = default;
+  /// While nobody else knows of either.
+  SingleWriterCounter(SingleWriterCounter&& other) noexcept : value_(other.read()) {}
   void add(std::uint64_t n) noexcept {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }

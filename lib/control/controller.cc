@@ -367,10 +367,7 @@ void Controller::renew_grants(std::size_t window) {
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  for (WindowPools& pools : parts_.pools) {
-    pools.settle();
-    pools.provide();
-  }
+  for (WindowPools& pools : parts_.pools) pools.settle();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);
@@ -381,6 +378,8 @@ void Controller::decide(Instant now, bool end_all) {
   publish(now, true);
   parts_.engine.tell_blocks(now);
   submit(now);
+  // Last: after a span of new keys it takes its time, and nobody is to wait for his block meanwhile.
+  for (WindowPools& pools : parts_.pools) pools.provide();
 }
 
 void Controller::publish(Instant now, bool judged) {

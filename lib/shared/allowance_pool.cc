@@ -119,7 +119,10 @@ void AllowancePool::clear() noexcept {
     cell.refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
     cell.log.store(0, std::memory_order_relaxed);
   };
-  for (std::size_t i = 0; i < number_of(taken); ++i) clear(cells_[i]);
+  // Who has stalled may write to a cell of his once more after this. So those of all turns, however few are
+  // used by now: else it would lie there until so many keys come again, and be one's of them.
+  most_used_ = std::max(most_used_, static_cast<std::uint32_t>(number_of(taken)));
+  for (std::size_t i = 0; i < most_used_; ++i) clear(cells_[i]);
   for (std::size_t i = 0; i < sketch_.size(); ++i) clear(sketch_[i]);
   // Last, for who has stalled in here: what he enters has been cleared. (All others hear of the pool through
   // a publication that comes after this.)

@@ -42,7 +42,9 @@ namespace weir {
 /// A new one is zero bytes.
 struct alignas(32) AllowanceCell {
   /// The hash of the key that owns it, for who holds a cell from before and asks whether it still is the
-  /// key's. Relaxed: written once, by whoever gave the cell away, and after that: 0 tells nothing.
+  /// key's. Relaxed: written once, by whoever gave the cell away, and after that: 0 tells nothing. (If he
+  /// stalls in between, until the cell is another key's in another turn, it tells of his: then what the other
+  /// one gives back is not given to it before its window ends.)
   std::atomic<std::uint64_t> key{0};
   /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h. All orders relaxed: the
   /// number itself is all there is to agree on. What a worker had granted and did not need comes back here
@@ -193,6 +195,7 @@ class AllowancePool {
   // many keys.
   alignas(64) std::atomic<Word> taken_{0};
   std::uint32_t used_before_ = 0;  // at the last provide()
+  std::uint32_t most_used_ = 0;    // in any turn that is over
 };
 
 }  // namespace weir

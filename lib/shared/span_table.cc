@@ -29,13 +29,11 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
   // What the controller writes while it owns the table; it allocates nothing then.
   heavy_.reserve(keys / keys_per_heavy + rules);
   kept_.reserve(heavy_.capacity());
-  weighed_ = heavy_.capacity();
   grant_turns.reserve(rules);
   names_.take(sizeof(NameLength));
 }
 
 void SpanTable::touch_pages() noexcept {
-  weighed_ = 0;
   lines_.touch_pages();
   numbers_.touch_pages();
   entries_.prefer_this_node();
@@ -167,7 +165,8 @@ bool SpanTable::begin_weighing() noexcept {
   else if (wary_ > 0)
     --wary_;
   const bool weighs = wary_ > 0 || opened_ <= always_weighed;
-  if (weighs) weighed_ = std::min(std::max<std::size_t>(weighed_, opened_), heavy_.capacity());
+  const std::size_t weighed = std::min<std::size_t>(opened_, heavy_.capacity());
+  if (weighs && weighed > weighed_.read()) weighed_.add(weighed - weighed_.read());
   return weighs;
 }
 
@@ -274,9 +273,11 @@ std::optional<CountedKey> SpanTable::find(std::uint64_t key) const noexcept {
 }
 
 std::size_t SpanTable::memory() const noexcept {
+  const std::size_t weighed =
+      entries_.provided() < entries_.size() ? weighed_.read() : heavy_.capacity();  // as the entries have it
   return lines_.bytes() + numbers_.bytes() + entries_.memory() + places_.memory() + entries_.provided() / 8 +
          names_.memory() + overflow_.size() * sizeof(OverflowCount) +
-         weighed_ * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
+         weighed * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
 }
 
 }  // namespace weir

@@ -163,6 +163,22 @@ TEST(Pool, CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive) {
   }
 }
 
+TEST(Pool, WhatAStalledWorkerLeavesInAClearedCellIsGoneAfterTheNextTurn) {
+  AllowancePool pool(1000, 2);
+  std::mt19937_64 random(8);
+  AllowanceCell* stalled_at = nullptr;
+  for (int i = 0; i < 900; ++i) stalled_at = pool.claim(random(), 0).cell;
+  pool.clear();
+  stalled_at->drawn.store(7, std::memory_order_relaxed);
+  // Its like is not used in the turns to come.
+  for (int i = 0; i < 100; ++i) pool.claim(random(), 0);
+  pool.clear();
+  for (int i = 0; i < 950; ++i) {
+    const AllowancePool::Place place = pool.claim(random(), 0);
+    ASSERT_EQ(place.cell->drawn.load(std::memory_order_relaxed), 0U) << i;
+  }
+}
+
 TEST(Pool, TellsWhetherACellIsStillTheKeys) {
   std::mt19937_64 random(8);
   AllowancePool pool(64, 1);
