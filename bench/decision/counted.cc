@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
 //   granted      a key of which less is asked than the worker may have of it without asking: the common case
+//   ahead        the same, and asking for the next burst's lines meanwhile
+//   renewed      the first request in a window of such a key, known from the window before
 //   ready        a key of which more is asked, that has been met in this span and has credit at hand
 //   first_touch  such a key's first request in a span, known from the spans before
 //   sprayed      the only request of a key that finds no room, among very many like it
@@ -58,6 +60,7 @@ struct Work {
   std::vector<Key> keys;
   std::vector<Request> requests;
   bool only_prefetch = false;
+  bool ahead = false;
 };
 
 Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
@@ -67,7 +70,9 @@ std::uint64_t decide(Work& work, MonotonicTime now) {
   std::array<Verdict, burst> verdicts;
   std::array<Decision, burst> decisions;
   for (std::size_t i = 0; i < work.keys.size(); i += burst) {
-    work.worker.admit_keys(std::span(work.keys).subspan(i, burst), now, verdicts);
+    std::span<const Key> next;
+    if (work.ahead) next = std::span(work.keys).subspan((i + burst) % work.keys.size(), burst);
+    work.worker.admit_keys(std::span(work.keys).subspan(i, burst), now, verdicts, next);
     for (const Verdict verdict : verdicts) admitted += verdict == Verdict::admit;
   }
   for (std::size_t i = 0; i < work.requests.size(); i += burst) {
@@ -115,7 +120,8 @@ int main(int argc, char** argv) {
       request.headers = std::span(&headers[i], 1);
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
-             what == "blocked" || what == "mixed" || what == "prefetch" || sprays) {
+             what == "blocked" || what == "mixed" || what == "prefetch" || what == "ahead" ||
+             what == "renewed" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
       work.keys.push_back(
@@ -127,7 +133,8 @@ int main(int argc, char** argv) {
       for (Key& key : work.keys) key.weight = 4096;
   } else {
     std::fprintf(stderr,
-                 "usage: %s granted|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|three_rules\n",
+                 "usage: %s granted|ahead|renewed|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|"
+                 "three_rules\n",
                  argv[0]);
     return 2;
   }
@@ -147,10 +154,14 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) decide(work, at(now).monotonic);
     end_span();
   }
-  if (what != "first_touch") decide(work, at(now).monotonic);
+  if (what == "renewed")
+    while (now < 1s) end_span();
+  else if (what != "first_touch")
+    decide(work, at(now).monotonic);
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
   work.only_prefetch = what == "prefetch";
+  work.ahead = what == "ahead";
   const std::uint64_t admitted = counted_work(work, at(now).monotonic);
   if (admitted != (what == "blocked" ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);

@@ -120,8 +120,7 @@ class KeysAtHand final : public Node {
   void decide(Drawn drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
-      worker().prefetch(keys.subspan(from + few, few));
-      worker().admit_keys(keys.subspan(from, few), verdicts_);
+      worker().admit_keys(keys.subspan(from, few), verdicts_, keys.subspan(from + few, few));
       worker().quiescent();
     });
     count(some);
@@ -208,8 +207,7 @@ class FirstTouches final : public Contender {
   void decide(Drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_;
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
-      worker().prefetch(keys.subspan(from + few, few));
-      worker().admit_keys(keys.subspan(from, few), now().monotonic, verdicts_);
+      worker().admit_keys(keys.subspan(from, few), now().monotonic, verdicts_, keys.subspan(from + few, few));
       worker().quiescent();
     });
     requests_ += some;

@@ -111,8 +111,8 @@ class Loop {
   /// One burst: what a worker's loop does with it, the report at its end included.
   void step() noexcept {
     const std::size_t next = (at_ + burst) % sequence_length;
-    worker_.prefetch(std::span(keys_).subspan(next, burst));
-    worker_.admit_keys(std::span(keys_).subspan(at_, burst), verdicts_);
+    worker_.admit_keys(std::span(keys_).subspan(at_, burst), verdicts_,
+                       std::span(keys_).subspan(next, burst));
     worker_.quiescent();
     for (const Verdict verdict : verdicts_) admitted_ += verdict == Verdict::admit;
     decided_ += burst;

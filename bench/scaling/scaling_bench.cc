@@ -74,8 +74,8 @@ class Weir final : public Decider {
     worker.online();
     std::array<Verdict, burst> verdicts;
     for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);) {
-      worker.prefetch(std::span(keys_).subspan(at + burst, burst));
-      worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts);
+      worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts,
+                        std::span(keys_).subspan(at + burst, burst));
       worker.quiescent();
       at = (at + burst) % stream_.size();
       done.add(burst);

@@ -122,14 +122,15 @@ std::uint32_t WorkerCore::served(const PlainKeys::OfRule& of_rule, std::uint32_t
 std::uint32_t WorkerCore::take_from_grants(const PlainKeys::OfRule& of_rule,
                                            std::uint32_t requests) noexcept {
   return served(of_rule, requests, [&](const Hashes& keys, std::uint8_t* left) {
-    return use_grants(of_rule.rule, keys, plane_.terms[of_rule.rule].weight, left);
+    return use_grants(of_rule.rule, keys, Hashes::none(), plane_.terms[of_rule.rule].weight, left);
   });
 }
 
 std::uint32_t WorkerCore::take_from_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                                             bool lends) noexcept {
   return served(of_rule, requests, [&](const Hashes& keys, std::uint8_t* left) {
-    return take_from_entries(of_rule.rule, keys, plane_.terms[of_rule.rule].weight, lends, left);
+    return take_from_entries(of_rule.rule, keys, Hashes::none(), plane_.terms[of_rule.rule].weight, lends,
+                             left);
   });
 }
 
@@ -224,8 +225,9 @@ std::uint32_t WorkerCore::find_words(const PlainKeys::OfRule& of_rule, std::uint
   for (std::size_t i = 0; i < chosen.keys().count; ++i) {
     const auto& ready = *reinterpret_cast<const std::uint32_t*>(words[i]);
     const std::size_t at = chosen.request(i);
-    column.words[at] = words[i];
-    found |= std::uint32_t{&ready != &nothing} << at;
+    const bool is_there = &ready != &nothing;
+    column.words[at] = is_there ? words[i] : nullptr;
+    found |= std::uint32_t{is_there} << at;
     column.plenty |= std::uint32_t{entries.has(ready, most)} << at;
   }
   return found | column.granted | ~of_rule.requests;

@@ -26,6 +26,10 @@ MonotonicTime blocked_by(const KeyState* state) noexcept {
 /// Where a grant is less, filling it up again would save hardly any look at the entry.
 constexpr std::uint32_t least_lent = 8;
 
+/// So few of a burst's keys may be looked at twice. Each costs as much as ten others save, as none of them is
+/// foreseen.
+bool is_few(std::size_t others, std::size_t count) noexcept { return others <= count / 16; }
+
 template <typename Is, std::size_t... i>
 bool are_all(const Is& is, std::index_sequence<i...>) noexcept {
   return (... && is(i));
@@ -328,22 +332,27 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
   return count;
 }
 
-void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts) noexcept {
+void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
+                            std::span<const Key> next) noexcept {
   catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
     return;
   }
   if (keys.size() > burst_size) [[unlikely]]
-    return admit_keys_of_bursts(keys, now, verdicts);
-  admit_keys_of_burst(keys, now, verdicts);
+    return admit_keys_of_bursts(keys, now, verdicts, next);
+  admit_keys_of_burst(keys, now, verdicts, next);
 }
 
-void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
-                                      std::span<Verdict> verdicts) noexcept {
-  for (; keys.size() > burst_size; keys = keys.subspan(burst_size), verdicts = verdicts.subspan(burst_size))
-    admit_keys_of_burst(keys.first(burst_size), now, verdicts.first(burst_size));
-  admit_keys_of_burst(keys, now, verdicts);
+void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
+                                      std::span<const Key> next) noexcept {
+  for (; keys.size() > burst_size; verdicts = verdicts.subspan(burst_size)) {
+    const std::span<const Key> burst = keys.first(burst_size);
+    keys = keys.subspan(burst_size);
+    admit_keys_of_burst(burst, now, verdicts.first(burst_size),
+                        keys.first(std::min(keys.size(), burst_size)));
+  }
+  admit_keys_of_burst(keys, now, verdicts, next);
 }
 
 /// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
@@ -368,18 +377,21 @@ struct WorkerCore::Run {
   std::uint64_t rule_weight;
   std::uint64_t weight_of_each;                    // what each key's request weighs; 0: not all the same
   std::size_t count;                               // keys of the rule
+  std::span<const Key> next;                       // whose lines are to be asked for
   std::size_t left = 0;                            // keys that no stage has admitted …
   std::array<std::uint8_t, burst_size> at;         // … and which
   std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
 };
 
-void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now,
-                                     std::span<Verdict> verdicts) noexcept {
+void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
+                                     std::span<const Key> next) noexcept {
   std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
-  if (keys.empty()) return;
-  if (alike_in_front(keys) < keys.size()) [[unlikely]]
+  if (keys.empty() || alike_in_front(keys) < keys.size()) [[unlikely]] {
+    prefetch_keys(next);
     return admit_keys_by_rule(keys, now, verdicts);
+  }
   Run run(keys, keys[0].rule_, rule_grants_);
+  run.next = next;
   run.weight_of_each = run.weight(keys[0]);
   run.count = keys.size();
   admit_run<Stage::first>(run);
@@ -421,8 +433,9 @@ void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdi
 
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
-  if (plane_.terms[run.rule].dense) return take_dense<stage>(run);
-  admit_run_of_keys<stage>(run);
+  if (!plane_.terms[run.rule].dense) return admit_run_of_keys<stage>(run);
+  if (!run.next.empty()) prefetch_keys(run.next);
+  take_dense<stage>(run);
 }
 
 template <WorkerCore::Stage stage>
@@ -470,12 +483,24 @@ void WorkerCore::serve(Run& run, auto&& serve) noexcept {
   }
 }
 
+// The keys that are to be asked for while a run's are decided upon: where they are of its rule, too, and as
+// many. Whether they are shows at their ends well enough: where it is wrong, a line comes late.
+Hashes WorkerCore::take_next(Run& run) const noexcept {
+  const std::span<const Key> next = std::exchange(run.next, {});
+  if (next.empty()) return Hashes::none();
+  if (next.size() == run.count && next.front().rule_ == run.rule && next.back().rule_ == run.rule) [[likely]]
+    return {reinterpret_cast<const std::byte*>(&next[0].hash_), sizeof(Key), next.size()};
+  prefetch_keys(next);
+  return Hashes::none();
+}
+
 template <WorkerCore::Stage stage>
 void WorkerCore::use_grants(Run& run) noexcept {
+  const Hashes next = take_next(run);
   serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
     if (run.weight_of_each != 0) [[likely]]
-      return use_grants(run.rule, keys, run.weight_of_each, left);
-    return use_each_grant(
+      return use_grants(run.rule, keys, next, run.weight_of_each, left);
+    return use_each_grant<Usable::some>(
         run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
         left);
   });
@@ -483,11 +508,12 @@ void WorkerCore::use_grants(Run& run) noexcept {
 
 template <WorkerCore::Stage stage>
 void WorkerCore::take_from_entries(Run& run) noexcept {
-  // After the first stage keys are lent to.
+  // But for bursts of one rule, whose first look this is, keys are lent to.
   const bool lends = stage == Stage::second && rule_grants_[run.rule].most >= least_lent;
+  const Hashes next = take_next(run);
   serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
     if (run.weight_of_each != 0) [[likely]]
-      return take_from_entries(run.rule, keys, run.weight_of_each, lends, left);
+      return take_from_entries(run.rule, keys, next, run.weight_of_each, lends, left);
     return take_from_each_entry(
         run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
         lends, left);
@@ -496,28 +522,28 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
 }
 
 // Uses the same of the grants of one rule's keys. @return how many are left, in `left` which
-std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
-                                   std::uint8_t* left) noexcept {
+std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Hashes& next,
+                                   std::uint64_t weight, std::uint8_t* left) noexcept {
   Grant& grant = rule_grants_[rule];
   const auto weight_of = [weight](std::size_t) { return weight; };
-  // Where many are not used at a glance, it is not to be foreseen which.
-  const std::size_t few = keys.count / 8;
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   if (weight - 1 >= grant.most || any_ungranted_ || !grant.plain) [[unlikely]] {
-    const std::size_t others = use_each_grant(rule, keys, weight_of, left);
-    grant.plain = others <= few;
-    return others;
+    for (std::size_t i = 0; i < next.count; ++i) grants_.prefetch(next[i]);
+    if (weight - 1 < grant.most && !any_ungranted_)
+      return use_each_grant<Usable::all>(rule, keys, weight_of, left);
+    return use_each_grant<Usable::some>(rule, keys, weight_of, left);
   }
   const GrantPortion portion{static_cast<std::uint32_t>(weight), grant.most, grant.window};
-  std::size_t others = grants_.lines().use(keys, portion, left);
+  std::size_t others = grants_.lines().use(keys, next, portion, left);
   if (others < keys.count) table_->counted_beside = true;
-  grant.plain = others <= few;
   if (others == 0) [[likely]]
     return 0;
   std::array<std::uint64_t, burst_size> hashes;
   std::array<std::uint8_t, burst_size> still;
   for (std::size_t i = 0; i < others; ++i) hashes[i] = keys[left[i]];
-  others = use_each_grant(rule, Hashes::alone(hashes.data(), others), weight_of, still.data());
+  const bool few = is_few(others, keys.count);
+  others = use_each_grant<Usable::all>(rule, Hashes::alone(hashes.data(), others), weight_of, still.data());
+  grant.plain = few;
   for (std::size_t i = 0; i < others; ++i) left[i] = left[still[i]];
   return others;
 }
@@ -525,37 +551,46 @@ std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, std::uint
 // First all are found, then used, one after the other: without branches on what that comes to. A key may come
 // twice, so what is stored of one must be known before the next is read; and a processor that waits for that
 // shall not wait for a search.
-template <typename WeightOf>
+template <WorkerCore::Usable usable, typename WeightOf>
 std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
                                        std::uint8_t* left) noexcept {
   const GrantTable::Lines lines = grants_.lines();
   const Grant grant = rule_grants_[rule];
-  const bool some_ungranted = any_ungranted_;
+  [[maybe_unused]] const bool some_ungranted = any_ungranted_;
   GrantTable::Lines::Half nothing[2] = {lines.used_up(grant.window), lines.used_up(grant.window)};
   auto* const used_up = reinterpret_cast<std::byte*>(nothing);
   std::array<std::byte*, burst_size> halves;
   lines.find(keys, used_up, halves.data());
   std::size_t others = 0;
+  std::size_t renewed = 0;
   for (std::size_t i = 0; i < keys.count; ++i) {
-    const std::uint64_t weight = weight_of(i);
-    const bool may = weight - 1 < grant.most && !(some_ungranted && is_ungranted(keys[i]));
-    auto& half = reinterpret_cast<GrantTable::Lines::Half*>(may ? halves[i] : used_up)[grant.window.half];
+    std::uint64_t weight = weight_of(i);
+    if constexpr (usable == Usable::some) {
+      const bool may = weight - 1 < grant.most && !(some_ungranted && is_ungranted(keys[i]));
+      halves[i] = may ? halves[i] : used_up;
+      weight = may ? weight : 0;
+    }
+    auto& half = reinterpret_cast<GrantTable::Lines::Half*>(halves[i])[grant.window.half];
+    renewed += !lines.runs(half, grant.window);
     left[others] = static_cast<std::uint8_t>(i);
-    others += !lines.use(half, may ? static_cast<std::uint32_t>(weight) : 0, grant.most, grant.window);
+    others += !lines.use(half, static_cast<std::uint32_t>(weight), grant.most, grant.window);
   }
+  rule_grants_[rule].plain = is_few(others + renewed, keys.count);
   if (others < keys.count) table_->counted_beside = true;
   return others;
 }
 
 // Takes the same of what is ready in the entries of one rule's keys. @return how many are left, in `left`
 // which
-std::size_t WorkerCore::take_from_entries(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
-                                          bool lends, std::uint8_t* left) noexcept {
+std::size_t WorkerCore::take_from_entries(RuleIndex rule, const Hashes& keys, const Hashes& next,
+                                          std::uint64_t weight, bool lends, std::uint8_t* left) noexcept {
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  if (lends || weight - 1 >= most) [[unlikely]]
+  if (lends || weight - 1 >= most) [[unlikely]] {
+    for (std::size_t i = 0; i < next.count; ++i) table_->prefetch(next[i]);
     return take_from_each_entry(
         rule, keys, [weight](std::size_t) { return weight; }, lends, left);
-  return table_->lines().take(keys, generation_, static_cast<std::uint32_t>(weight), left);
+  }
+  return table_->lines().take(keys, next, generation_, static_cast<std::uint32_t>(weight), left);
 }
 
 template <typename WeightOf>

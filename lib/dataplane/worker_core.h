@@ -90,7 +90,8 @@ class alignas(64) WorkerCore {
   std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   void prefetch_keys(std::span<const Key> keys) const noexcept;
-  void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
+                  std::span<const Key> next = {}) noexcept;
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
@@ -133,7 +134,7 @@ class alignas(64) WorkerCore {
     std::uint64_t weight = 1;  // of the rule
     std::uint32_t most = 0;
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
-    bool plain = true;           // most of them could be used at a glance, likewise
+    bool plain = true;           // nearly all could be used at a glance (Lines::use of a burst), likewise
     GrantWindow window;
   };
   struct Run;
@@ -209,9 +210,11 @@ class alignas(64) WorkerCore {
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
-  void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
+                           std::span<const Key> next) noexcept;
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
-                                              std::span<Verdict> verdicts) noexcept;
+                                              std::span<Verdict> verdicts,
+                                              std::span<const Key> next) noexcept;
   void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
@@ -226,13 +229,16 @@ class alignas(64) WorkerCore {
   void use_grants(Run& run) noexcept;
   template <Stage stage>
   void take_from_entries(Run& run) noexcept;
-  std::size_t use_grants(RuleIndex rule, const Hashes& keys, std::uint64_t weight,
+  Hashes take_next(Run& run) const noexcept;
+  std::size_t use_grants(RuleIndex rule, const Hashes& keys, const Hashes& next, std::uint64_t weight,
                          std::uint8_t* left) noexcept;
-  template <typename WeightOf>
+  /// Whether each of a burst's keys may use its grant, if that is enough.
+  enum class Usable : std::uint8_t { some, all };
+  template <Usable usable, typename WeightOf>
   std::size_t use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
                              std::uint8_t* left) noexcept;
-  std::size_t take_from_entries(RuleIndex rule, const Hashes& keys, std::uint64_t weight, bool lends,
-                                std::uint8_t* left) noexcept;
+  std::size_t take_from_entries(RuleIndex rule, const Hashes& keys, const Hashes& next, std::uint64_t weight,
+                                bool lends, std::uint8_t* left) noexcept;
   template <typename WeightOf>
   std::size_t take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of, bool lends,
                                    std::uint8_t* left) noexcept;

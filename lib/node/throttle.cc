@@ -37,11 +37,13 @@ void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now, s
 }
 Key Worker::key(RuleIndex rule, std::string_view value) const noexcept { return core_->key(rule, value); }
 void Worker::prefetch(std::span<const Key> keys) const noexcept { core_->prefetch_keys(keys); }
-void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
-  core_->admit_keys(keys, now, verdicts);
+void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts,
+                        std::span<const Key> next) noexcept {
+  core_->admit_keys(keys, now, verdicts, next);
 }
-void Worker::admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts) noexcept {
-  core_->admit_keys(keys, monotonic_now, verdicts);
+void Worker::admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts,
+                        std::span<const Key> next) noexcept {
+  core_->admit_keys(keys, monotonic_now, verdicts, next);
 }
 std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames) noexcept {
   return core_->admit_plain(frames);

@@ -254,8 +254,7 @@ class alignas(64) GrantTable {
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
   /// What a half says of the window: nothing used where it is of another one.
   static std::uint32_t used_in(std::uint32_t half, const GrantWindow& window) noexcept {
-    const std::uint32_t used = half ^ window.stamp;
-    return (used & GrantWindow::stamps) == 0 ? used : 0;
+    return window.runs(half) ? half ^ window.stamp : 0;
   }
   static std::uint16_t of_window(std::uint32_t used, const GrantWindow& window) noexcept {
     return static_cast<std::uint16_t>(used | window.stamp);
@@ -343,8 +342,9 @@ class GrantTable::Lines {
       halves[std::countr_zero(missing)] = otherwise;
   }
   /// As UseGrants has it.
-  std::size_t use(const Hashes& keys, const GrantPortion& portion, std::uint8_t* others) const noexcept {
-    return search->use(all(), keys, portion, others);
+  std::size_t use(const Hashes& keys, const Hashes& next, const GrantPortion& portion,
+                  std::uint8_t* others) const noexcept {
+    return search->use(all(), keys, next, portion, others);
   }
   /// One that is nobody's, of which nothing is left to use: for keys that are not to use their grant.
   static std::uint16_t used_up(const GrantWindow& window) noexcept { return of_window(closed, window); }
@@ -352,14 +352,18 @@ class GrantTable::Lines {
   static std::uint32_t used(const Half& half, const GrantWindow& window) noexcept {
     return used_in(half.load(std::memory_order_relaxed), window);
   }
-  /// The common decision: uses `weight` of the grant, if it is that much.
+  /// Whether something has been used in the window, so that it could be used at a glance.
+  static bool runs(const Half& half, const GrantWindow& window) noexcept {
+    return window.runs(half.load(std::memory_order_relaxed));
+  }
+  /// Uses `weight` of the grant, if it is that much. Without a branch on that, which could not be foreseen.
   /// @param weight  1 … grant, or nothing of what is used up
   /// @param grant   what the worker may admit of the key in the window, all in all
   /// @return whether it has been
   static bool use(Half& half, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) noexcept {
     const std::uint32_t before = half.load(std::memory_order_relaxed);
-    const std::uint32_t after = window.after(before, weight);
-    const bool enough = after <= window.last(grant);
+    const std::uint32_t after = (window.runs(before) ? before : window.stamp) + weight;
+    const bool enough = after <= window.stamp + grant;
     half.store(static_cast<std::uint16_t>(enough ? after : before), std::memory_order_relaxed);
     return enough;
   }
@@ -413,7 +417,7 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         const RuleIndex rule = labels_[index].rule();
         const GrantWindow& window = windows[rule];
         const std::uint16_t half = now[window.half];
-        if (((half ^ window.stamp) & GrantWindow::stamps) != 0) continue;
+        if (!window.runs(half)) continue;
         const std::uint32_t count = used_in(half, window);
         const std::uint32_t before = used_in(seen[window.half], window);
         if (count < before) continue;  // it has been lent to since: take_lent() will know

@@ -46,6 +46,7 @@ struct Hashes {
   std::size_t stride;  ///< from one to the next, in bytes: alone, 8, or in_keys
   std::size_t count;
 
+  static Hashes none() noexcept { return {nullptr, in_keys, 0}; }
   static Hashes alone(const std::uint64_t* hashes, std::size_t count) noexcept {
     return {reinterpret_cast<const std::byte*>(hashes), sizeof *hashes, count};
   }
@@ -71,15 +72,17 @@ struct GrantPortion {
   std::uint32_t most;    ///< what a grant is
   GrantWindow window;
 };
-/// Uses keys' grants, in order, where something has been used of them in the window and the rest is enough.
+/// Uses keys' grants, in order, where a half is of the window and what is left is enough.
+/// @param next    keys whose home lines are to be asked for meanwhile: none, or, in keys, as many as `keys`.
+/// A processor takes only so many prefetches in a row; between decisions they cost next to nothing
 /// @param others  set to the numbers of the other keys, in order; room for all
 /// @return how many these are
-using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, const GrantPortion& portion,
-                                  std::uint8_t* others) noexcept;
+using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, const Hashes& next,
+                                  const GrantPortion& portion, std::uint8_t* others) noexcept;
 /// Takes `weight`, 1 or more, of keys' words in lines of a generation, in order, where there is as much.
-/// @param others  as above
+/// @param next, others  as above
 using TakeReady = std::size_t (*)(const TableLines& lines, std::uint32_t generation, const Hashes& keys,
-                                  std::uint32_t weight, std::uint8_t* others) noexcept;
+                                  const Hashes& next, std::uint32_t weight, std::uint8_t* others) noexcept;
 
 struct LaneSearch {
   FindKeys find;

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 // From here on, and not by a flag for the whole file: what the headers above define stays code for every
 // machine.
@@ -64,13 +63,13 @@ std::uint32_t find_of_generation(const TableLines& lines, std::uint32_t generati
                                  std::byte** words) noexcept {
   return find_keys(EightAtOnce<true>(generation), lines, keys, words);
 }
-std::size_t use(const TableLines& lines, const Hashes& keys, const GrantPortion& portion,
+std::size_t use(const TableLines& lines, const Hashes& keys, const Hashes& next, const GrantPortion& portion,
                 std::uint8_t* others) noexcept {
-  return use_grants(EightAtOnce<false>(0), lines, keys, portion, others);
+  return use_grants(EightAtOnce<false>(0), lines, keys, next, portion, others);
 }
-std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes& keys, std::uint32_t weight,
-                 std::uint8_t* others) noexcept {
-  return take_ready(EightAtOnce<true>(generation), lines, keys, weight, others);
+std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes& keys, const Hashes& next,
+                 std::uint32_t weight, std::uint8_t* others) noexcept {
+  return take_ready(EightAtOnce<true>(generation), lines, keys, next, weight, others);
 }
 
 }  // namespace

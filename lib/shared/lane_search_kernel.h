@@ -11,8 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "base/prefetch.h"
 #include "shared/lane_search.h"
 
 namespace weir {
@@ -22,6 +22,10 @@ inline std::uint64_t hash_at(const std::byte* hash) noexcept {
   std::uint64_t key;
   __builtin_memcpy(&key, hash, sizeof key);
   return key;
+}
+
+inline std::uintptr_t address_of(const std::byte* at) noexcept {
+  return reinterpret_cast<std::uintptr_t>(at);
 }
 
 /// The key's word in a line behind its home, or nowhere. Seldom needed.
@@ -66,19 +70,28 @@ inline std::uint32_t find_keys(const Comparison& comparison, const TableLines& l
   return missing;
 }
 
+/// @tparam ahead  whether there are next keys
 /// @param serve  called with where a key's word is; whether that has served it
-template <std::size_t stride, typename Comparison, typename Serve>
+template <std::size_t stride, bool ahead, typename Comparison, typename Serve>
 [[gnu::always_inline]] inline std::size_t serve_keys(const Comparison& comparison, const TableLines& lines,
-                                                     const Hashes& keys, std::uint8_t* others,
-                                                     const Serve& serve) noexcept {
+                                                     const Hashes& keys, const Hashes& next,
+                                                     std::uint8_t* others, const Serve& serve) noexcept {
   const TableLines all = lines;
   const std::byte* hash = keys.first;
+  // By how far the next keys are away: one address to be kept less.
+  const std::uintptr_t to_next = ahead ? address_of(next.first) - address_of(keys.first) : 0;
   std::size_t left = 0;
-  const auto serve_key = [&](std::size_t i, std::size_t ahead) __attribute__((always_inline)) {
-    std::byte* const word = find_key(comparison, all, hash + ahead * stride);
+  const auto serve_key = [&](std::size_t i, std::size_t more) __attribute__((always_inline)) {
+    const std::byte* const own = hash + more * stride;
+    if constexpr (ahead)
+      prefetch_to_write(
+          all.first +
+          home_of(hash_at(reinterpret_cast<const std::byte*>(address_of(own) + to_next)), all.homes) *
+              TableLines::line_bytes);
+    std::byte* const word = find_key(comparison, all, own);
     if (word != nullptr && serve(word)) [[likely]]
       return;
-    others[left++] = static_cast<std::uint8_t>(i + ahead);
+    others[left++] = static_cast<std::uint8_t>(i + more);
   };
   std::size_t i = 0;
   for (; i + 4 <= keys.count; i += 4, hash += 4 * stride) {
@@ -94,11 +107,13 @@ template <std::size_t stride, typename Comparison, typename Serve>
 /// The same for the distances that there are between hashes: alone, or in keys.
 template <typename Comparison, typename Serve>
 [[gnu::always_inline]] inline std::size_t serve_keys(const Comparison& comparison, const TableLines& lines,
-                                                     const Hashes& keys, std::uint8_t* others,
-                                                     const Serve& serve) noexcept {
+                                                     const Hashes& keys, const Hashes& next,
+                                                     std::uint8_t* others, const Serve& serve) noexcept {
   constexpr std::size_t alone = sizeof(std::uint64_t);
-  if (keys.stride == alone) return serve_keys<alone>(comparison, lines, keys, others, serve);
-  return serve_keys<Hashes::in_keys>(comparison, lines, keys, others, serve);
+  constexpr std::size_t in_keys = Hashes::in_keys;
+  if (keys.stride == alone) return serve_keys<alone, false>(comparison, lines, keys, next, others, serve);
+  if (next.count == 0) return serve_keys<in_keys, false>(comparison, lines, keys, next, others, serve);
+  return serve_keys<in_keys, true>(comparison, lines, keys, next, others, serve);
 }
 
 // Relaxed: what is used is one word, which the worker alone writes and anyone may read
@@ -106,11 +121,12 @@ template <typename Comparison, typename Serve>
 // everybody's.
 template <std::uint32_t half, typename Comparison>
 inline std::size_t use_halves(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
-                              const GrantPortion& portion, std::uint8_t* others) noexcept {
+                              const Hashes& next, const GrantPortion& portion,
+                              std::uint8_t* others) noexcept {
   const std::uint32_t stamp = portion.window.stamp;
   const std::uint32_t weight = portion.weight;
   const std::uint32_t last = portion.most - weight;
-  return serve_keys(comparison, lines, keys, others, [=](std::byte* word) {
+  return serve_keys(comparison, lines, keys, next, others, [=](std::byte* word) {
     using Half [[gnu::may_alias]] = std::uint16_t;
     auto* const used = reinterpret_cast<Half*>(word) + half;
     const std::uint32_t before = __atomic_load_n(used, __ATOMIC_RELAXED);
@@ -123,15 +139,16 @@ inline std::size_t use_halves(const Comparison& comparison, const TableLines& li
 
 template <typename Comparison>
 inline std::size_t use_grants(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
-                              const GrantPortion& portion, std::uint8_t* others) noexcept {
-  return portion.window.half == 0 ? use_halves<0>(comparison, lines, keys, portion, others)
-                                  : use_halves<1>(comparison, lines, keys, portion, others);
+                              const Hashes& next, const GrantPortion& portion,
+                              std::uint8_t* others) noexcept {
+  return portion.window.half == 0 ? use_halves<0>(comparison, lines, keys, next, portion, others)
+                                  : use_halves<1>(comparison, lines, keys, next, portion, others);
 }
 
 template <typename Comparison>
 inline std::size_t take_ready(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
-                              std::uint32_t weight, std::uint8_t* others) noexcept {
-  return serve_keys(comparison, lines, keys, others, [=](std::byte* word) {
+                              const Hashes& next, std::uint32_t weight, std::uint8_t* others) noexcept {
+  return serve_keys(comparison, lines, keys, next, others, [=](std::byte* word) {
     std::uint32_t ready;
     __builtin_memcpy(&ready, word, sizeof ready);
     if (ready < weight) return false;

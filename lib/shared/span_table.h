@@ -43,6 +43,7 @@
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
+#include "base/single_writer_counter.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_array.h"
 #include "shared/heaviness.h"
@@ -352,7 +353,7 @@ class alignas(64) SpanTable {
   std::vector<std::uint32_t> heavy_;  // entries' numbers
   Heaviest<std::uint32_t> heaviest_;  // entries' numbers, while they are weighed
   std::vector<HeavyKey> kept_;        // while the table is made anew
-  std::size_t weighed_;               // at most so many in each of these three so far
+  SingleWriterCounter weighed_;       // at most so many in each of these three so far. The controller's
   std::size_t names_of_a_span_;
   FillingBytes names_;  // at the beginning is the empty name
   std::vector<OverflowCount> overflow_;
@@ -391,9 +392,9 @@ class SpanTable::Lines {
       ready[std::countr_zero(missing)] = reinterpret_cast<std::byte*>(&otherwise);
   }
   /// As TakeReady has it.
-  std::size_t take(const Hashes& keys, std::uint32_t generation, std::uint32_t weight,
+  std::size_t take(const Hashes& keys, const Hashes& next, std::uint32_t generation, std::uint32_t weight,
                    std::uint8_t* others) const noexcept {
-    return search->take(all(), generation, keys, weight, others);
+    return search->take(all(), generation, keys, next, weight, others);
   }
   /// The same where the place is known, if it is the key's.
   std::uint32_t& ready_at(Place place, std::uint64_t key, std::uint32_t generation,

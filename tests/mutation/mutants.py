@@ -365,8 +365,8 @@ MUTANTS = [
     worker(
         "a burst's keys use as much of their grants as its first one weighs",
         "Grant.EachOfABurstsKeysUsesAsMuchOfItAsItWeighs",
-        "const std::uint64_t weight = weight_of(i);",
-        "const std::uint64_t weight = weight_of(0);",
+        "std::uint64_t weight = weight_of(i);",
+        "std::uint64_t weight = weight_of(0);",
     ),
     worker(
         "a key known to be blocked stays so when its block has ended",
@@ -418,8 +418,8 @@ MUTANTS = [
     plain_burst(
         "a plain burst is admitted out of a rule's grants, and the span is taken for empty",
         "Grant.APlainBurstThatUsesNothingElseMakesTheSpanCount",
-        "if (others < keys.count) table_->counted_beside = true;\n  grant.plain",
-        "grant.plain",
+        "if (others < keys.count) table_->counted_beside = true;\n  if (others == 0)",
+        "if (others == 0)",
         file="lib/dataplane/worker_core.cc",
         program="dataplane",
     ),
@@ -878,6 +878,13 @@ MUTANTS = [
         file="lib/shared/lane_search.cc",
     ),
     shared(
+        "of a pool's cells only those of the turn that ends are cleared",
+        "Pool.WhatAStalledWorkerLeavesInAClearedCellIsGoneAfterTheNextTurn",
+        "most_used_ = std::max(most_used_, static_cast<std::uint32_t>(number_of(taken)));",
+        "most_used_ = static_cast<std::uint32_t>(number_of(taken));",
+        file="lib/shared/allowance_pool.cc",
+    ),
+    shared(
         "a key is looked for in its home line only",
         "Of/LaneSearches.FindAKeyBehindItsHomeAsLongAsLinesAreFull/portable",
         "for (std::size_t more = probed; more > 0;",
@@ -894,10 +901,35 @@ MUTANTS = [
         units=["lib/shared/lane_search.cc"],
     ),
     worker(
-        "what weighs nothing, or far too much, takes nothing of a grant and passes",
-        "Grant.DoesNotAnswerForWhatWeighsNothingOrFarTooMuch",
+        "what weighs nothing takes nothing of a grant and passes",
+        "Grant.DoesNotAnswerForWhatWeighsNothing",
         "const bool may = weight - 1 < grant.most && !",
         "const bool may = !",
+    ),
+    worker(
+        "what weighs more than 32 bits tell is taken for its rest",
+        "Keys.MayWeighMoreThanWhatIsAtHandCanTell",
+        "if (lends || weight - 1 >= most) [[unlikely]] {",
+        "if (lends) [[unlikely]] {",
+    ),
+    worker(
+        "of a burst's keys others are looked at than those that have used up their grants",
+        "Grant.OfABurstsKeysOnlyWhoHasUsedItUpIsLookedAt",
+        "left[i] = left[still[i]];",
+        "left[i] = still[i];",
+    ),
+    worker(
+        "a burst uses at a glance the grant of a key that is to be looked at",
+        "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
+        "weight - 1 >= grant.most || any_ungranted_ || !grant.plain",
+        "weight - 1 >= grant.most || !grant.plain",
+    ),
+    plain_burst(
+        "a plain burst under several rules uses the grant of a key that is to be looked at",
+        "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
+        "|| (some_ungranted && is_ungranted(chosen.keys()[i]))",
+        "",
+        program="dataplane",
     ),
     worker(
         "a burst that has all it asks for reads the clock",

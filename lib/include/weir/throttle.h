@@ -94,18 +94,22 @@ class WEIR_API Worker {
   /// its requests share, which costs no search
   Key key(RuleIndex rule, std::string_view value) const noexcept;
 
-  /// Has the memory that admit_keys() will touch brought near. Call for the next burst before deciding on
-  /// this one: from some hundred thousand keys on that is worth a third of a decision's time.
+  /// Has the memory that admit_keys() will touch brought near. Where the next burst's keys are known before
+  /// this one is decided on, give them to admit_keys(): between decisions that costs next to nothing.
   void prefetch(std::span<const Key> keys) const noexcept;
 
   /// Decides for keys that key() made, each for itself, as admit_key() does. The fastest there is: the
   /// common decision touches one cache line. Keys that need more than that (met for the first time in a span,
   /// what was at hand used up, blocked) are decided after the others.
+  /// @param next  keys to be decided on next, as for prefetch(); best a burst's. From some hundred thousand
+  /// keys on that is worth a third of a decision's time
   /// @pre verdicts.size() >= keys.size(); all keys were made by key() of a worker of this Throttle
-  void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts,
+                  std::span<const Key> next = {}) noexcept;
   /// The same at monotonic_now(), which is read only if a key needs more: to read it costs as much as some
   /// ten decisions. Not together with a clock of the caller's.
-  void admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts) noexcept;
+  void admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts,
+                  std::span<const Key> next = {}) noexcept;
 
  private:
   friend class NodeCore;
