@@ -9,36 +9,17 @@
 #include <array>
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
 #include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "run_threads.h"
 
 namespace weir {
 namespace {
 
-constexpr unsigned threads = 4;
 constexpr std::uint64_t limit = 20;
-
-std::uint64_t seed() {
-  const char* given = std::getenv("WEIR_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
-}
-
-template <typename Work>
-void run_threads(Work&& work) {
-  std::barrier start_together(threads);
-  std::vector<std::thread> running;
-  for (unsigned index = 0; index < threads; ++index)
-    running.emplace_back([&, index] {
-      std::mt19937_64 random(seed() + 1 + index);
-      start_together.arrive_and_wait();
-      work(index, random);
-    });
-  for (std::thread& thread : running) thread.join();
-}
 
 std::vector<std::uint64_t> some_keys(std::size_t count) {
   std::mt19937_64 random(seed());

@@ -9,36 +9,18 @@
 #include <array>
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "run_threads.h"
+
 namespace weir {
 namespace {
 
-constexpr unsigned threads = 4;
 constexpr std::uint64_t key = 0x9ae16a3b2f90404f;
-
-std::uint64_t seed() {
-  const char* given = std::getenv("WEIR_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
-}
-
-template <typename Work>
-void run_threads(Work&& work) {
-  std::barrier start(threads);
-  std::vector<std::thread> running;
-  for (unsigned index = 0; index < threads; ++index)
-    running.emplace_back([&, index] {
-      std::mt19937_64 random(seed() + index);
-      start.arrive_and_wait();
-      work(index, random);
-    });
-  for (std::thread& thread : running) thread.join();
-}
 
 /// Virtual time that all threads push on, and the windows it passes through. As with the controller's grace
 /// period, no window begins while a thread is still in the one before the last: then time stands still for a

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <barrier>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <thread>
 #include <vector>
@@ -17,34 +16,14 @@
 #include "limit/sliding_log.h"
 #include "limit/sliding_window.h"
 #include "limit/strict_pool.h"
+#include "run_threads.h"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr unsigned threads = 4;
-
-std::uint64_t seed() {
-  const char* given = std::getenv("WEIR_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
-}
-
 Instant at(Duration since_epoch) { return {WallTime(since_epoch), MonotonicTime(since_epoch)}; }
-
-/// Runs `work(thread index, its random numbers)` in all threads, started together.
-template <typename Work>
-void run_threads(Work&& work) {
-  std::barrier start(threads);
-  std::vector<std::thread> running;
-  for (unsigned index = 0; index < threads; ++index)
-    running.emplace_back([&, index] {
-      std::mt19937_64 random(seed() + index);
-      start.arrive_and_wait();
-      work(index, random);
-    });
-  for (std::thread& thread : running) thread.join();
-}
 
 constexpr Algorithm counting[] = {Algorithm::cooldown,     Algorithm::fixed_window, Algorithm::sliding_window,
                                   Algorithm::token_bucket, Algorithm::leaky_bucket, Algorithm::sliding_log};
