@@ -46,7 +46,7 @@ TEST(SharedPool, ThreadsThatMeetANewKeyAgreeOnOneCellAndNoCellIsLostByIt) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   constexpr std::uint32_t most = 4000;
   const std::vector<std::uint64_t> keys = some_keys(most);
-  AllowancePool pool(most, threads);
+  AllowancePool pool(2 * most, threads);  // where each finds a word, whatever the seed
   const Places places = claim_together(pool, keys);
   std::set<AllowanceCell*> cells;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -90,7 +90,7 @@ TEST(SharedPool, WhereCellsRunOutThreadsStillAgreeWhoHasOneAndAdmitNoMoreThanThe
 TEST(SharedPool, ThreadsInAPoolThatIsClearedUnderThemLeaveNoCellToTwoKeys) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   const std::vector<std::uint64_t> keys = some_keys(500);
-  AllowancePool pool(500, threads);
+  AllowancePool pool(1000, threads);  // as above
   std::atomic<unsigned> claiming{threads - 1};
   run_threads([&](unsigned index, std::mt19937_64& random) {
     if (index == 0) {
