@@ -492,6 +492,7 @@ void Controller::tell_changes(Publication& next) {
   const bool comparable = before != nullptr && before->defaults == next.defaults &&
                           overrides_.size() <= most_compared && before->keys() <= most_compared &&
                           changed_.size() <= most_compared;
+  next.same_for = 0;
   if (!comparable || holds_since_ > generation) {
     changed_.clear();
     holds_since_ = generation;
@@ -505,7 +506,9 @@ void Controller::tell_changes(Publication& next) {
     };
     collect(next, *before);
     collect(*before, next);
+    if (changed_.size() == told_changed_) next.same_for = before->same_for + 1;
   }
+  told_changed_ = changed_.size();
   next.holds_since = holds_since_;
   next.set_changed(changed_);
 }

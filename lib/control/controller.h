@@ -149,6 +149,7 @@ class Controller {
   std::vector<KeyOverride> overrides_;
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
   std::vector<std::uint64_t> changed_;                      // keys, since then
+  std::size_t told_changed_ = 0;                            // of these, by the latest publication
   bool windows_turned_ = false;                             // since the last decision
   std::vector<CounterWrite> writes_;
   std::vector<CounterReply> replies_;

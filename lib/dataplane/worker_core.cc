@@ -96,8 +96,9 @@ void WorkerCore::take_up_publication() noexcept {
   const Publication* published = plane_.publication.load();
   // Not by its address: after the report that came before this, the controller may have used the memory of
   // the publication that this worker held for the very one that it finds now.
-  if (published == publication_ && published->mark() == generation_) return;
+  if (published == publication_ && published->generation == taken_up_) return;
   publication_ = published;
+  taken_up_ = published->generation;
   generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];
   if (assigned != table_) {

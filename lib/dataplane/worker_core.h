@@ -322,7 +322,8 @@ class alignas(64) WorkerCore {
   SpanTable* table_;
   GrantTable& grants_;
   const Publication* publication_ = nullptr;
-  std::uint32_t generation_ = 0;  // of publication_, as entries keep it; never 0
+  std::uint64_t taken_up_ = 0;    // the generation of publication_
+  std::uint32_t generation_ = 0;  // the one that its terms are from, as lines keep it: its mark(); never 0
   // Of the span that table_ counts: what is counted in one window must be drawn from that window's pool,
   // also where the controller could not flip this worker at the window's end. Pools are never freed, only
   // cleared for later use.

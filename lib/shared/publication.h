@@ -79,8 +79,12 @@ class Publication {
   std::uint64_t holds_since = nothing_holds;
   static constexpr std::uint64_t nothing_holds = std::numeric_limits<std::uint64_t>::max();
 
-  /// Stands for the generation in 32 bits; 0 stands for none.
-  std::uint32_t mark() const noexcept { return mark_of(generation); }
+  /// For how many publications before this one nothing has changed of what workers keep of a key's terms: they
+  /// need not notice that there is a new one.
+  std::uint64_t same_for = 0;
+
+  /// Stands, in 32 bits, for the generation from which on terms are as they are; 0 stands for none.
+  std::uint32_t mark() const noexcept { return mark_of(terms_since()); }
 
   /// The keys whose terms have changed since `holds_since`.
   void set_changed(std::span<const std::uint64_t> keys) { changed_.assign(keys); }
@@ -88,7 +92,7 @@ class Publication {
   /// @param mark  of that publication, at most 2^31 before this one
   /// @param key   or the low 32 bits of it
   bool still_holds(std::uint32_t mark, std::uint32_t key) const noexcept {
-    if (holds_since > generation || this->mark() - mark > generation - holds_since) return false;
+    if (holds_since > terms_since() || this->mark() - mark > terms_since() - holds_since) return false;
     return !changed_.may_hold(key);
   }
 
@@ -150,6 +154,7 @@ class Publication {
   }
 
  private:
+  std::uint64_t terms_since() const noexcept { return generation - same_for; }
   static std::uint32_t mark_of(std::uint64_t generation) noexcept {
     // No two that follow each other are equal, and none is 0.
     return static_cast<std::uint32_t>(generation % 0xffffffff) + 1;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a worker has to look up again when the controller publishes: nothing where nothing has changed.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/key_bytes.h"
+#include "control/controller.h"
+#include "dataplane/worker_core.h"
+#include "engine/engine.h"
+#include "node/rule_plan.h"
+#include "shared/grant_table.h"
+#include "shared/publication.h"
+#include "shared/quiescence.h"
+#include "shared/span_table.h"
+#include "store/memory/memory_store.h"
+#include "weir/config.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config config_of(const std::string& text) {
+  ConfigResult parsed = parse_config(text, "test");
+  if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
+  return std::move(parsed.config);
+}
+
+/// One span is 100 ms, a window ten of them.
+const char* const rules = R"(
+  [node]
+  keys = 1000
+  [[rule]]
+  name = "r"
+  key = ["header:x-user"]
+  limit = 100
+  interval = "1s"
+  spans = 10
+)";
+
+/// A node with one worker whose publications can be looked at.
+class Node {
+ public:
+  explicit Node(std::shared_ptr<MemoryCounters> counters)
+      : config_(config_of(rules)),
+        classifier_(config_.rules),
+        plan_(config_, 1),
+        tables_(make_tables()),
+        engine_(config_.rules, 2 * config_.node.keys),
+        store_(make_memory_store(std::move(counters))),
+        controller_({.rules = config_.rules,
+                     .window_of_rule = plan_.window_of_rule,
+                     .bucket_of_rule = plan_.buckets,
+                     .tables = tables_,
+                     .grants = grants_,
+                     .quiescence = quiescence_,
+                     .publication = slot_,
+                     .pools = plan_.pools,
+                     .engine = engine_,
+                     .store = *store_,
+                     .store_timeout = config_.store.timeout,
+                     .log = {}}),
+        core_({classifier_, plan_.terms, slot_, quiescence_, HashKey{1, 2}}, 0, tables_, *grants_[0]) {
+    advance();
+    core_.online();
+    pass(50ms);
+  }
+  ~Node() { core_.offline(); }
+
+  const Publication& published() const { return *slot_.load(); }
+  /// The low bits of the hash of a user's key, as publications are asked about it.
+  std::uint32_t key(std::string_view user) const {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(user);
+    return static_cast<std::uint32_t>(core_.key_of(0, bytes.bytes()));
+  }
+  /// @return how many of so many requests are admitted
+  int admit(std::string_view user, int requests) {
+    int admitted = 0;
+    for (; requests > 0; --requests)
+      admitted += core_.admit_key(0, user, 1, now().monotonic).verdict == Verdict::admit;
+    return admitted;
+  }
+  void pass(Duration time) { now_ += time; }
+  void advance() { controller_.advance(now()); }
+  void report() { core_.quiescent(); }
+  /// The flip, by which the span has ended, and has not been judged yet.
+  void flip() {
+    pass(100ms);
+    advance();
+  }
+  /// Worker and controller come round once more, so that it has.
+  void judge() {
+    report();
+    advance();
+    report();
+  }
+
+ private:
+  std::vector<SpanTable> make_tables() const {
+    std::vector<SpanTable> tables;
+    tables.reserve(tables_per_worker);
+    for (unsigned i = 0; i < tables_per_worker; ++i)
+      tables.emplace_back(config_.node.keys, config_.rules.size());
+    return tables;
+  }
+  Instant now() const { return {WallTime(1000s) + now_, MonotonicTime(50s) + now_}; }
+
+  Config config_;
+  Classifier classifier_;
+  RulePlan plan_;
+  Quiescence quiescence_{1};
+  PublicationSlot slot_;
+  std::vector<SpanTable> tables_;
+  std::vector<std::unique_ptr<GrantTable>> grants_ = [] {
+    std::vector<std::unique_ptr<GrantTable>> grants;
+    grants.push_back(std::make_unique<GrantTable>(1000));
+    return grants;
+  }();
+  Engine engine_;
+  std::unique_ptr<Store> store_;
+  Controller controller_;
+  WorkerCore core_;
+  Duration now_{};
+};
+
+struct Publications : ::testing::Test {
+  std::shared_ptr<MemoryCounters> counters = std::make_shared<MemoryCounters>();
+  Node node{counters};
+};
+
+TEST_F(Publications, WhereAJudgementChangesNothingWorkersNeedNotNotice) {
+  node.admit("ann", 5);
+  node.flip();
+  const std::uint64_t generation = node.published().generation;
+  const std::uint32_t mark = node.published().mark();
+  EXPECT_FALSE(node.published().judged);
+  node.judge();
+  EXPECT_TRUE(node.published().judged);
+  EXPECT_GT(node.published().generation, generation);
+  EXPECT_EQ(node.published().mark(), mark);
+}
+
+TEST_F(Publications, ASpanThatBeginsIsAlwaysNoticed) {
+  node.admit("ann", 5);
+  node.flip();
+  node.judge();
+  const std::uint32_t mark = node.published().mark();
+  node.admit("ann", 5);
+  node.flip();
+  EXPECT_NE(node.published().mark(), mark);
+  EXPECT_FALSE(node.published().still_holds(mark, node.key("ann")));
+}
+
+TEST_F(Publications, AJudgementThatChangesAKeyIsNoticedAndOnlyThatKeyIsLookedUpAgain) {
+  node.admit("ann", 5);
+  EXPECT_EQ(node.admit("bob", 200), 100);
+  node.flip();
+  const std::uint32_t mark = node.published().mark();
+  node.judge();
+  EXPECT_NE(node.published().mark(), mark);
+  EXPECT_TRUE(node.published().still_holds(mark, node.key("ann")));
+  EXPECT_FALSE(node.published().still_holds(mark, node.key("bob")));
+}
+
+TEST_F(Publications, WhatHasBeenNoticedOnceNeedNotBeNoticedAgain) {
+  node.admit("bob", 200);
+  node.flip();
+  const std::uint64_t flipped = node.published().generation;
+  node.judge();
+  // It has been published by itself, and once more with the store's answers.
+  const std::uint32_t mark = node.published().mark();
+  ASSERT_GT(node.published().generation, flipped + 1);
+  EXPECT_EQ(node.published().same_for, node.published().generation - flipped - 1);
+  EXPECT_TRUE(node.published().still_holds(mark, node.key("ann")));
+}
+
+}  // namespace
+}  // namespace weir
