@@ -648,7 +648,10 @@ void WorkerCore::take_each_dense(Run& run) noexcept {
   run.left = left;
 }
 
-void WorkerCore::look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+// Flattened: of some twenty calls each by itself is too large to be inlined, and to make them costs as much
+// as half of what they do. Each key that has used up its grant comes by here once in a span.
+[[gnu::flatten]] void WorkerCore::look_closely(const Run& run, MonotonicTime now,
+                                               std::span<Verdict> verdicts) noexcept {
   for (std::size_t i = 0; i < run.left; ++i)
     prefetch_beyond_line(run.keys[run.at[i]].hash_, run.place[run.at[i]], run.rule);
   for (std::size_t i = 0; i < run.left; ++i) prefetch_entry(run.place[run.at[i]]);
@@ -1218,9 +1221,12 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
                             NameOf&& name_of) noexcept {
   if (plan.count == 0 || publication_ == nullptr) return {};
   if (take_ready(plan, multiplier)) return admitted(plan, multiplier, now, detail);
-  if (plan.count == 1 && is_known_blocked(plan.keys[0], now))
-    return refused(plan.keys[0], multiplier, now, detail);
-  return decide_closely(plan, multiplier, now, detail, name_of);
+  if (plan.count != 1)
+    return decide_closely(std::span<const PlannedKey>(plan.keys.data(), plan.count), multiplier, now, detail,
+                          name_of);
+  if (is_known_blocked(plan.keys[0], now)) return refused(plan.keys[0], multiplier, now, detail);
+  return decide_closely(std::span<const PlannedKey, 1>(plan.keys.data(), 1), multiplier, now, detail,
+                        name_of);
 }
 
 // Whether the key's entry alone refuses it: what a flood asks for, again and again.
@@ -1265,23 +1271,25 @@ Decision WorkerCore::admitted(const Plan& plan, std::uint64_t multiplier, Monoto
   return decision;
 }
 
-template <typename NameOf>
-Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
-                                    Detail detail, NameOf&& name_of) noexcept {
+// @param extent  1: of one key, which is the common case and needs no loops
+template <std::size_t extent, typename NameOf>
+Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
+                                    MonotonicTime now, Detail detail, NameOf&& name_of) noexcept {
+  constexpr std::size_t most = extent == std::dynamic_extent ? max_rules_per_request : extent;
   Decision decision;
 
   // Check all…
   // Not initialised: as a rule few of them are needed, and each decision would pay for all.
   union Places {
     Places() noexcept {}
-    Touched all[max_rules_per_request];
+    Touched all[most];
   } places;
   Touched* const touched = places.all;
   std::size_t deciding = 0;
-  std::array<bool, max_rules_per_request> charged{};
+  std::array<bool, most> charged{};
   bool refused = false;
-  for (std::size_t i = 0; i < plan.count; ++i) {
-    const PlannedKey& planned = plan.keys[i];
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const PlannedKey& planned = keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = *std::construct_at(
@@ -1304,39 +1312,39 @@ Decision WorkerCore::decide_closely(const Plan& plan, std::uint64_t multiplier, 
   }
 
   // …then charge all, or none. A rule that only observes what another one refuses was not charged either.
-  for (std::size_t i = 0; i < plan.count; ++i) {
-    const RuleTerms& terms = plane_.terms[plan.keys[i].rule];
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const RuleTerms& terms = plane_.terms[keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = touched[i];
     if (refused && here.grant != GrantTable::nowhere) {
       // What is refused is counted with the key's entry.
       charged[i] = false;
-      here = touch_entry(plan.keys[i], name_of, now);
+      here = touch_entry(keys[i], name_of, now);
     }
     if (here.grant != GrantTable::nowhere) {
-      charge(here, plan.keys[i].rule, weight);
-      counters_[plan.keys[i].rule].admitted.add(1);
+      charge(here, keys[i].rule, weight);
+      counters_[keys[i].rule].admitted.add(1);
       continue;
     }
     if (here.entry == nullptr)
-      table_->overflow(plan.keys[i].rule).offered += weight;
+      table_->overflow(keys[i].rule).offered += weight;
     else if (refused || !charged[i])
       here.entry->refused += weight;
     if (charged[i]) {
       if (refused) {
         undraw(here, terms, now);
       } else {
-        charge(here, plan.keys[i].rule, weight);
-        counters_[plan.keys[i].rule].admitted.add(1);
+        charge(here, keys[i].rule, weight);
+        counters_[keys[i].rule].admitted.add(1);
       }
     }
     if (serves_ready(here, terms, now)) {
       table_->make_ready(here.place);
-      lend(here.place, plan.keys[i].key, rule_grants_[plan.keys[i].rule]);
+      lend(here.place, keys[i].key, rule_grants_[keys[i].rule]);
     }
   }
 
-  const PlannedKey& by = plan.keys[deciding];
+  const PlannedKey& by = keys[deciding];
   decision.verdict = refused ? Verdict::block : Verdict::admit;
   const std::uint64_t weight = plane_.terms[by.rule].weight * multiplier;
   if (detail == Detail::full || (detail == Detail::refusals && refused))

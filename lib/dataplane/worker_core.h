@@ -204,9 +204,9 @@ class alignas(64) WorkerCore {
   bool is_known_blocked(const PlannedKey& planned, MonotonicTime now) const noexcept;
   Decision refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                    Detail detail) noexcept;
-  template <typename NameOf>
-  Decision decide_closely(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
-                          NameOf&& name_of) noexcept;
+  template <std::size_t extent, typename NameOf>
+  Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
+                          MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;

@@ -449,8 +449,9 @@ void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& st
     entry(static_cast<Place>(place - lane_of(place) + lane)).aside += std::exchange(line.ready[lane], 0);
   };
   if (line.generation != generation) {
-    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
-      if ((line.open >> lane & 1) == 0 || still_holds(line.generation, line.tags[lane])) continue;
+    for (unsigned open = line.open; open != 0; open &= open - 1) {
+      const auto lane = static_cast<std::size_t>(std::countr_zero(open));
+      if (still_holds(line.generation, line.tags[lane])) continue;
       line.stale |= static_cast<std::uint8_t>(1U << lane);
       put_aside(lane);
     }
