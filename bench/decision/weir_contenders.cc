@@ -84,7 +84,9 @@ enum class Controller : std::uint8_t {
 class Node : public Contender {
  public:
   Node(const Workload& workload, std::string_view rules, Controller controller = Controller::at_work)
-      : controller_(controller), throttle_(make_throttle(rules, workload.keys() + 2, 1)) {
+      : controller_(controller),
+        throttle_(make_throttle(rules, workload.keys() + 2, 1)),
+        worker_(throttle_->worker(0)) {
     if (controller == Controller::at_work)
       throttle_->start();
     else
@@ -101,12 +103,13 @@ class Node : public Contender {
 
  protected:
   static constexpr Duration span = 100ms;
-  Worker& worker() noexcept { return throttle_->worker(0); }
+  Worker& worker() noexcept { return worker_; }
   void count(std::size_t requests) noexcept { requests_ += requests; }
 
  private:
   const Controller controller_;
   std::unique_ptr<Throttle> throttle_;
+  Worker& worker_;
   std::uint64_t requests_ = 0;
 };
 

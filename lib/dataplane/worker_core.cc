@@ -76,7 +76,7 @@ void WorkerCore::online() noexcept {
     grants_.touch_pages();
   }
   plane_.quiescence.online(index_);
-  take_up_publication();
+  take_up(plane_.publication.load());
 }
 
 void WorkerCore::offline() noexcept {
@@ -86,17 +86,7 @@ void WorkerCore::offline() noexcept {
   plane_.quiescence.offline(index_);
 }
 
-void WorkerCore::quiescent() noexcept {
-  plane_.quiescence.quiescent(index_);
-  // Only after the report: what is loaded from here on is what the reported token promised.
-  take_up_publication();
-}
-
-void WorkerCore::take_up_publication() noexcept {
-  const Publication* published = plane_.publication.load();
-  // Not by its address: after the report that came before this, the controller may have used the memory of
-  // the publication that this worker held for the very one that it finds now.
-  if (published == publication_ && published->generation == taken_up_) return;
+void WorkerCore::take_up(const Publication* published) noexcept {
   publication_ = published;
   taken_up_ = published->generation;
   generation_ = published->mark();
@@ -155,9 +145,7 @@ void WorkerCore::take_up_grants() noexcept {
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for. Where
 // a call begins no decision is in progress, so he can report then.
-void WorkerCore::catch_up() noexcept {
-  if (publication_ == nullptr || plane_.publication.load() == publication_) [[likely]]
-    return;
+void WorkerCore::catch_up_with_windows() noexcept {
   for (std::uint16_t window = 0; window < windows_.size(); ++window)
     if (!window_is_known(window)) return quiescent();
 }
@@ -333,8 +321,10 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
   return count;
 }
 
-void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
-                            std::span<const Key> next) noexcept {
+// Flattened: what the call of a function costs is to be seen beside a burst's decisions.
+[[gnu::flatten]] void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now,
+                                             std::span<Verdict> verdicts,
+                                             std::span<const Key> next) noexcept {
   catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
@@ -386,7 +376,10 @@ struct WorkerCore::Run {
 
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
                                      std::span<const Key> next) noexcept {
-  std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
+  if (keys.size() == burst_size) [[likely]]  // that many are stored at once
+    std::fill_n(verdicts.begin(), burst_size, Verdict::admit);
+  else
+    std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   if (keys.empty() || alike_in_front(keys) < keys.size()) [[unlikely]] {
     prefetch_keys(next);
     return admit_keys_by_rule(keys, now, verdicts);

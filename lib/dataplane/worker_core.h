@@ -82,14 +82,22 @@ class alignas(64) WorkerCore {
 
   void online() noexcept;
   void offline() noexcept;
-  void quiescent() noexcept;
+  void quiescent() noexcept {
+    plane_.quiescence.quiescent(index_);
+    // Only after the report: what is loaded from here on is what the reported token promised. And not by its
+    // address alone: the controller may have used the memory of the publication that this worker held until
+    // the report for the very one that it finds now.
+    const Publication* const published = plane_.publication.load();
+    if (published != publication_ || published->generation != taken_up_) [[unlikely]]
+      take_up(published);
+  }
 
   Decision admit(const Request& request, MonotonicTime now) noexcept;
   void admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
                    Detail detail) noexcept;
   std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
-  void prefetch_keys(std::span<const Key> keys) const noexcept;
+  [[gnu::noinline]] void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
                   std::span<const Key> next = {}) noexcept;
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
@@ -172,7 +180,7 @@ class alignas(64) WorkerCore {
     std::array<std::byte*, PlainKeys::most_frames> words;  // where what the key has ready is
   };
 
-  void take_up_publication() noexcept;
+  void take_up(const Publication* published) noexcept;
   void take_up_grants() noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {
     const auto low = static_cast<std::uint32_t>(key);
@@ -190,7 +198,11 @@ class alignas(64) WorkerCore {
   void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
   Touched granted(const PlannedKey& planned) const noexcept;
   std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place) const noexcept;
-  void catch_up() noexcept;
+  void catch_up() noexcept {
+    if (publication_ != nullptr && plane_.publication.load() != publication_) [[unlikely]]
+      catch_up_with_windows();
+  }
+  void catch_up_with_windows() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
   void prefetch(const Plan& plan) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
@@ -215,14 +227,15 @@ class alignas(64) WorkerCore {
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
                                               std::span<Verdict> verdicts,
                                               std::span<const Key> next) noexcept;
-  void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
+                                            std::span<Verdict> verdicts) noexcept;
   void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
   static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;
   template <Stage stage>
   void admit_run(Run& run) noexcept;
   template <Stage stage>
-  [[gnu::noinline]] void admit_run_of_keys(Run& run) noexcept;
+  void admit_run_of_keys(Run& run) noexcept;
   template <Stage stage>
   static void serve(Run& run, auto&& serve) noexcept;
   template <Stage stage>
@@ -235,18 +248,19 @@ class alignas(64) WorkerCore {
   /// Whether each of a burst's keys may use its grant, if that is enough.
   enum class Usable : std::uint8_t { some, all };
   template <Usable usable, typename WeightOf>
-  std::size_t use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
-                             std::uint8_t* left) noexcept;
+  [[gnu::noinline]] std::size_t use_each_grant(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
+                                               std::uint8_t* left) noexcept;
   std::size_t take_from_entries(RuleIndex rule, const Hashes& keys, const Hashes& next, std::uint64_t weight,
                                 bool lends, std::uint8_t* left) noexcept;
   template <typename WeightOf>
-  std::size_t take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of, bool lends,
-                                   std::uint8_t* left) noexcept;
+  [[gnu::noinline]] std::size_t take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
+                                                     bool lends, std::uint8_t* left) noexcept;
   template <Stage stage>
   void take_dense(Run& run) noexcept;
   template <Stage stage>
   [[gnu::noinline]] void take_each_dense(Run& run) noexcept;
-  void look_closely(const Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  [[gnu::noinline]] void look_closely(const Run& run, MonotonicTime now,
+                                      std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
   void take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept;
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;

@@ -78,10 +78,10 @@ template <std::size_t stride, bool ahead, typename Comparison, typename Serve>
                                                      std::uint8_t* others, const Serve& serve) noexcept {
   const TableLines all = lines;
   const std::byte* hash = keys.first;
-  // By how far the next keys are away: one address to be kept less.
+  // By how far the next keys are away, and no numbers of keys: the loop has just enough registers.
   const std::uintptr_t to_next = ahead ? address_of(next.first) - address_of(keys.first) : 0;
-  std::size_t left = 0;
-  const auto serve_key = [&](std::size_t i, std::size_t more) __attribute__((always_inline)) {
+  std::uint8_t* other = others;
+  const auto serve_key = [&](std::size_t more) __attribute__((always_inline)) {
     const std::byte* const own = hash + more * stride;
     if constexpr (ahead)
       prefetch_to_write(
@@ -91,17 +91,17 @@ template <std::size_t stride, bool ahead, typename Comparison, typename Serve>
     std::byte* const word = find_key(comparison, all, own);
     if (word != nullptr && serve(word)) [[likely]]
       return;
-    others[left++] = static_cast<std::uint8_t>(i + more);
+    *other++ = static_cast<std::uint8_t>(static_cast<std::size_t>(own - keys.first) / stride);
   };
-  std::size_t i = 0;
-  for (; i + 4 <= keys.count; i += 4, hash += 4 * stride) {
-    serve_key(i, 0);
-    serve_key(i, 1);
-    serve_key(i, 2);
-    serve_key(i, 3);
+  const std::byte* const end = hash + keys.count * stride;
+  for (const std::byte* const fours = hash + keys.count / 4 * 4 * stride; hash != fours; hash += 4 * stride) {
+    serve_key(0);
+    serve_key(1);
+    serve_key(2);
+    serve_key(3);
   }
-  for (; i < keys.count; ++i, hash += stride) serve_key(i, 0);
-  return left;
+  for (; hash != end; hash += stride) serve_key(0);
+  return static_cast<std::size_t>(other - others);
 }
 
 /// The same for the distances that there are between hashes: alone, or in keys.
