@@ -15,6 +15,7 @@ PROGRAMS = {
     "property": "tests/property/property",
     "classify": "tests/unit/classify/unit-classify",
     "plain_burst": "tests/unit/node/unit-plain-burst",
+    "node": "tests/unit/node/unit-node",
 }
 
 ENGINE = ["lib/engine/engine.cc"]
@@ -40,6 +41,10 @@ def classify(name, test, old, new, file="lib/classify/plain_classifier.cc", **mo
 
 def plain_burst(name, test, old, new, file="lib/dataplane/plain_burst.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "plain_burst", "test": test, **more}
+
+
+def node(name, test, old, new, file="lib/control/controller.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
 
 
 def whole(name, test, old, new, file, **more):
@@ -293,8 +298,36 @@ MUTANTS = [
     worker(
         "a publication in the memory of the one before is not taken up",
         "Worker.TakesUpAPublicationThatLiesWhereTheOneItHeldWas",
-        "if (published == publication_ && published->mark() == generation_) return;",
-        "if (published == publication_) return;",
+        "if (published != publication_ || published->generation != taken_up_) [[unlikely]]",
+        "if (published != publication_) [[unlikely]]",
+        file="lib/dataplane/worker_core.h",
+        units=["tests/unit/dataplane/worker_core_test.cc"],
+    ),
+    node(
+        "every publication is noticed",
+        "Publications.WhereAJudgementChangesNothingWorkersNeedNotNotice",
+        "next.same_for = before->same_for + 1;",
+        "next.same_for = 0;",
+    ),
+    node(
+        "a change that has been told is noticed with every publication after it",
+        "Publications.WhatHasBeenNoticedOnceNeedNotBeNoticedAgain",
+        "if (changed_.size() == told_changed_)",
+        "if (changed_.empty())",
+    ),
+    node(
+        "a key that a judgement changes is not noticed",
+        "Publications.AJudgementThatChangesAKeyIsNoticedAndOnlyThatKeyIsLookedUpAgain",
+        "if (changed_.size() == told_changed_)",
+        "if (true)",
+    ),
+    shared(
+        "a key whose line another one has brought under a new publication is not looked up again",
+        "SpanTable.ALineIsBroughtUpToANewPublicationAsAWholeAndTellsWhoseTermsMayHaveChanged",
+        "line.stale |= static_cast<std::uint8_t>(1U << lane);",
+        "",
+        file="lib/shared/span_table.h",
+        units=["tests/unit/shared/span_table_test.cc"],
     ),
     worker(
         "a key kept from an earlier span is blocked for what others took of a shared cell",
