@@ -324,7 +324,7 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
 // Flattened: what the call of a function costs is to be seen beside a burst's decisions.
 [[gnu::flatten]] void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now,
                                              std::span<Verdict> verdicts,
-                                             std::span<const Key> next) noexcept {
+                                             const std::span<const Key>& next) noexcept {
   catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
@@ -336,7 +336,7 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
 }
 
 void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
-                                      std::span<const Key> next) noexcept {
+                                      const std::span<const Key>& next) noexcept {
   for (; keys.size() > burst_size; verdicts = verdicts.subspan(burst_size)) {
     const std::span<const Key> burst = keys.first(burst_size);
     keys = keys.subspan(burst_size);
@@ -368,14 +368,14 @@ struct WorkerCore::Run {
   std::uint64_t rule_weight;
   std::uint64_t weight_of_each;                    // what each key's request weighs; 0: not all the same
   std::size_t count;                               // keys of the rule
-  std::span<const Key> next;                       // whose lines are to be asked for
+  const std::span<const Key>* next = nullptr;      // whose lines are to be asked for, if any
   std::size_t left = 0;                            // keys that no stage has admitted …
   std::array<std::uint8_t, burst_size> at;         // … and which
   std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
 };
 
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
-                                     std::span<const Key> next) noexcept {
+                                     const std::span<const Key>& next) noexcept {
   if (keys.size() == burst_size) [[likely]]  // that many are stored at once
     std::fill_n(verdicts.begin(), burst_size, Verdict::admit);
   else
@@ -385,7 +385,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
     return admit_keys_by_rule(keys, now, verdicts);
   }
   Run run(keys, keys[0].rule_, rule_grants_);
-  run.next = next;
+  if (!next.empty()) run.next = &next;
   run.weight_of_each = run.weight(keys[0]);
   run.count = keys.size();
   admit_run<Stage::first>(run);
@@ -428,7 +428,7 @@ void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdi
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
   if (!plane_.terms[run.rule].dense) return admit_run_of_keys<stage>(run);
-  if (!run.next.empty()) prefetch_keys(run.next);
+  if (run.next != nullptr) prefetch_keys(*run.next);
   take_dense<stage>(run);
 }
 
@@ -480,8 +480,9 @@ void WorkerCore::serve(Run& run, auto&& serve) noexcept {
 // The keys that are to be asked for while a run's are decided upon: where they are of its rule, too, and as
 // many. Whether they are shows at their ends well enough: where it is wrong, a line comes late.
 Hashes WorkerCore::take_next(Run& run) const noexcept {
-  const std::span<const Key> next = std::exchange(run.next, {});
-  if (next.empty()) return Hashes::none();
+  const std::span<const Key>* const asked = std::exchange(run.next, nullptr);
+  if (asked == nullptr) return Hashes::none();
+  const std::span<const Key>& next = *asked;
   if (next.size() == run.count && next.front().rule_ == run.rule && next.back().rule_ == run.rule) [[likely]]
     return {reinterpret_cast<const std::byte*>(&next[0].hash_), sizeof(Key), next.size()};
   prefetch_keys(next);

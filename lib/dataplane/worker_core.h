@@ -99,7 +99,7 @@ class alignas(64) WorkerCore {
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   [[gnu::noinline]] void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
-                  std::span<const Key> next = {}) noexcept;
+                  const std::span<const Key>& next = {}) noexcept;
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
@@ -223,10 +223,10 @@ class alignas(64) WorkerCore {
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
-                           std::span<const Key> next) noexcept;
+                           const std::span<const Key>& next) noexcept;
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
                                               std::span<Verdict> verdicts,
-                                              std::span<const Key> next) noexcept;
+                                              const std::span<const Key>& next) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
   void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
