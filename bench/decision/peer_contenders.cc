@@ -43,7 +43,6 @@ class Strange final : public Contender {
   explicit Strange(Workload& workload) : stream_(workload.stream(Drawn::once)) {}
   void begin() override {
     check();
-    peer_.reset();
     peer_.emplace(stream_.size());
     requests_ = 0;
     admitted_ = 0;
