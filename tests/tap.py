@@ -15,7 +15,7 @@ class _TapResult(unittest.TestResult):
         self._number = 0
         self._subtests = 0
         self._reported = False
-        self._started = 0.0
+        self._started = time.monotonic()  # set-up of a module comes before any case
 
     def _line(self, good, test, directive="", detail=""):
         self._number += 1
