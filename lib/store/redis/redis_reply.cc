@@ -45,10 +45,18 @@ void* create_string(const redisReadTask* task, char* text, std::size_t length) n
   return reply;
 }
 
+/// hiredis 0.14 has this bound by itself; 1.x would follow a server however deep, and who then gives the
+/// reply up goes as deep on the stack.
+bool lies_too_deep(const redisReadTask* task) noexcept {
+  std::size_t depth = 1;
+  for (; task->parent != nullptr; task = task->parent) ++depth;
+  return depth > RedisReplyReader::max_depth;
+}
+
 /// `Count` is int in hiredis 0.14 and size_t in 1.x.
 template <typename Count>
 void* create_array(const redisReadTask* task, Count elements) noexcept {
-  if (task->type != REDIS_REPLY_ARRAY) return nullptr;
+  if (task->type != REDIS_REPLY_ARRAY || lies_too_deep(task)) return nullptr;
   auto& total = *static_cast<std::size_t*>(task->privdata);
   if (std::cmp_less(elements, 0) || std::cmp_greater(elements, RedisReplyReader::max_elements - total))
     return nullptr;
@@ -74,6 +82,18 @@ void* create_integer(const redisReadTask* task, long long value) noexcept {
 
 void* create_nil(const redisReadTask* task) noexcept { return place(task); }
 
+/// hiredis 1.x puts the number of the kind in the place of a reply of which nobody wants to hear: a pointer
+/// to nowhere. 0.14 does not know these kinds.
+template <typename Functions>
+void refuse_third_protocol(Functions& functions) noexcept {
+  if constexpr (requires { functions.createDouble; })
+    functions.createDouble = [](const redisReadTask*, double, char*, std::size_t) noexcept -> void* {
+      return nullptr;
+    };
+  if constexpr (requires { functions.createBool; })
+    functions.createBool = [](const redisReadTask*, int) noexcept -> void* { return nullptr; };
+}
+
 void free_object(void* reply) noexcept { delete static_cast<RedisReply*>(reply); }
 
 redisReplyObjectFunctions make_functions() {
@@ -83,6 +103,7 @@ redisReplyObjectFunctions make_functions() {
   functions.createInteger = create_integer;
   functions.createNil = create_nil;
   functions.freeObject = free_object;
+  refuse_third_protocol(functions);
   return functions;
 }
 

@@ -37,6 +37,8 @@ class RedisReplyReader {
   /// slots can be large.)
   static constexpr std::size_t max_elements = 65536;
   static constexpr std::size_t max_bytes = std::size_t{4} << 20;
+  /// The most arrays that lie in each other.
+  static constexpr std::size_t max_depth = 8;
 
   RedisReplyReader();
   RedisReplyReader(const RedisReplyReader&) = delete;

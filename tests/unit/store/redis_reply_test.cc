@@ -58,6 +58,31 @@ TEST(RedisReplyReader, RefusesWhatIsNotTheProtocolOrOutOfBounds) {
   }
 }
 
+// A server speaks Redis' third protocol to those alone that have asked for it.
+TEST(RedisReplyReader, RefusesTheKindsOfTheThirdProtocol) {
+  for (const char* text : {",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "=7\r\ntxt:abc\r\n",
+                           "%1\r\n:1\r\n:2\r\n", "~1\r\n:1\r\n", ">1\r\n+pubsub\r\n"}) {
+    for (const char* around : {"", "*1\r\n"}) {
+      RedisReplyReader reader;
+      reader.feed(std::string(around) + text);
+      EXPECT_FALSE(reader.next()) << around << text;
+      EXPECT_TRUE(reader.failed()) << around << text;
+    }
+  }
+}
+
+TEST(RedisReplyReader, RefusesArraysThatLieTooDeep) {
+  const auto depth_that_fails = [](std::size_t most) {
+    RedisReplyReader reader;
+    for (std::size_t depth = 1; depth <= most; ++depth) {
+      reader.feed("*1\r\n");
+      if (!reader.next() && reader.failed()) return depth;
+    }
+    return std::size_t{0};
+  };
+  EXPECT_EQ(depth_that_fails(RedisReplyReader::max_elements), RedisReplyReader::max_depth + 1);
+}
+
 TEST(RedisReplyReader, ReadsArraysWithinArrays) {
   RedisReplyReader reader;
   ASSERT_TRUE(reader.feed("*1\r\n*3\r\n:0\r\n:5460\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n:1\r\n"));
