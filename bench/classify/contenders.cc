@@ -74,20 +74,33 @@ std::uint64_t OwnPath::operator()(std::span<const std::byte> bytes) noexcept {
   return sum;
 }
 
-std::uint64_t BurstPath::operator()(std::span<const std::span<const std::byte>> frames) noexcept {
-  std::array<PlainFrame, PlainKeys::most_frames> plain;
-  std::size_t plain_count = 0;
-  std::uint64_t sum = 0;
+void BurstPath::look_through(Frames frames, Burst& burst) noexcept {
+  burst.plain_count = 0;
+  burst.sum = 0;
   for (const std::span<const std::byte> bytes : frames) {
     const PlainPayload payload = plain_payload(bytes);
     if (payload.offset == 0) {
-      sum += own_(bytes);
+      burst.sum += own_(bytes);
     } else if (payload.length != 0 && can_begin_request(static_cast<char>(bytes[payload.offset]))) {
-      plain[plain_count++] = {bytes.data(), payload};
+      burst.plain[burst.plain_count++] = {bytes.data(), payload};
     }
   }
+}
+
+std::uint64_t BurstPath::operator()(Frames frames, Frames next) noexcept {
+  const Burst& burst = bursts_[current_];
+  Burst& later = bursts_[current_ ^ 1];
+  if (!looked_through_) look_through(frames, bursts_[current_]);
+  looked_through_ = !next.empty();
+  if (looked_through_) {
+    look_through(next, later);
+    current_ ^= 1;
+  }
+  const auto& [plain, plain_count, other_frames] = burst;
+  std::uint64_t sum = other_frames;
   if (plain_count == 0) return sum;
-  own_.plain().classify(std::span(plain).first(plain_count), key_hash, keys_);
+  own_.plain().classify(std::span(plain).first(plain_count), key_hash, keys_,
+                        std::span(later.plain).first(looked_through_ ? later.plain_count : 0));
   for (std::size_t i = 0; i < keys_.rule_count; ++i)
     for (std::uint32_t rest = keys_.rules[i].requests & keys_.requests; rest != 0; rest &= rest - 1)
       sum += keys_.rules[i].hashes[static_cast<std::size_t>(std::countr_zero(rest))];

@@ -5,6 +5,7 @@
 /// frame, so that the results can be checked.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,13 +42,27 @@ class BurstPath {
   BurstPath(const BurstPath&) = delete;
   BurstPath& operator=(const BurstPath&) = delete;
 
+  using Frames = std::span<const std::span<const std::byte>>;
+
   /// @param frames  at most PlainKeys::most_frames
+  /// @param next  the frames that come next, if any: their first lines are looked at, the others asked for
   /// @return the sum of the keys' hashes
-  std::uint64_t operator()(std::span<const std::span<const std::byte>> frames) noexcept;
+  std::uint64_t operator()(Frames frames, Frames next = {}) noexcept;
 
  private:
+  /// A burst that has been looked through.
+  struct Burst {
+    std::array<PlainFrame, PlainKeys::most_frames> plain;
+    std::size_t plain_count = 0;
+    std::uint64_t sum = 0;  // of the frames that are not plain
+  };
+  void look_through(Frames frames, Burst& burst) noexcept;
+
   OwnPath own_;
   PlainKeys keys_;
+  std::array<Burst, 2> bursts_;
+  std::size_t current_ = 0;
+  bool looked_through_ = false;
 };
 
 /// Layers by the library, HTTP by another parser, then the same normal forms and hash as OwnPath's.

@@ -684,13 +684,61 @@ template <typename Set>
   return true;
 }
 
+/// Asks for the frames that come next between the work on those of this burst, each at once and one every so
+/// many steps: in a row a processor takes only so many wishes before it waits, and memory that lies side by
+/// side comes faster together. Passes work on copies, whose members are in registers.
+class Ahead {
+ public:
+  /// @param steps  about as many as there will be
+  Ahead(const PlainFrame* next, std::size_t count, std::size_t steps) noexcept
+      : next_(next), end_(next + count) {
+    if (steps > count && count != 0) every_ = static_cast<std::uint32_t>(steps / count);
+    left_ = every_;
+  }
+  [[gnu::always_inline]] void step() noexcept {
+    if (--left_ != 0) return;
+    left_ = every_;
+    if (next_ != end_) ask_for(*next_++);
+  }
+  void finish() noexcept {
+    while (next_ != end_) ask_for(*next_++);
+  }
+
+ private:
+  static constexpr std::size_t line = 64;
+  static constexpr std::size_t near = 4 * line;
+  // What lies further behind the processor sees coming by itself.
+  static constexpr std::size_t most = 16 * line;
+
+  /// Who has found where its payload is has looked at the first line. Most heads end in the next few, which
+  /// are asked for whether they are there or not: that costs less than to find it out.
+  [[gnu::always_inline]] static void ask_for(const PlainFrame& frame) noexcept {
+    for (std::size_t at = line; at < near; at += line) __builtin_prefetch(frame.bytes + at);
+    const std::size_t size = frame.payload.offset + frame.payload.length;
+    for (std::size_t at = near; at < size && at < most; at += line) __builtin_prefetch(frame.bytes + at);
+  }
+
+  const PlainFrame* next_;
+  const PlainFrame* end_;
+  std::uint32_t every_ = 1;
+  std::uint32_t left_;
+};
+
+/// The same where nobody knows what comes next.
+struct NothingAhead {
+  void step() const noexcept {}
+  void finish() const noexcept {}
+};
+
 // The passes over a burst are functions of their own: each has all registers to itself.
 
 /// The requests with a plain request line.
 /// @param line_ends  room for all of a burst's frames: the positions of their '\n'
-template <typename Set>
+template <typename Set, typename Next>
 [[gnu::noinline]] std::uint32_t find_request_lines(const PlainFrame* frames, std::size_t count,
-                                                   PlainHeads& heads, std::uint32_t* line_ends) noexcept {
+                                                   PlainHeads& heads, std::uint32_t* line_ends,
+                                                   Next& all_ahead) noexcept {
+  Next ahead = all_ahead;
   std::uint32_t found = 0;
   const auto look_at = [&](std::size_t i) __attribute__((always_inline)) {
     const std::size_t line_end =
@@ -700,21 +748,25 @@ template <typename Set>
   };
   if constexpr (requires { typename Set::RequestLines; }) {
     std::uint32_t others = 0;
-    found = Set::RequestLines::find(frames, count, heads, line_ends, others);
+    found = Set::RequestLines::find(frames, count, heads, line_ends, others, ahead);
     for (; others != 0; others &= others - 1) look_at(lowest(others));
   } else {
     for (std::size_t i = 0; i < count; ++i) {
       heads.payloads[i] = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
       heads.sizes[i] = frames[i].payload.length;
       look_at(i);
+      ahead.step();
     }
   }
+  all_ahead = ahead;
   return found;
 }
 
 /// @return the frames whose heads are not plain
-template <typename Set>
-[[gnu::noinline]] std::uint32_t find_all_lines(HeadLines* lines, std::size_t count) noexcept {
+template <typename Set, typename Next>
+[[gnu::noinline]] std::uint32_t find_all_lines(HeadLines* lines, std::size_t count,
+                                               Next& all_ahead) noexcept {
+  Next ahead = all_ahead;
   std::uint32_t others = 0;
   for (const HeadLines* const last = lines + count; lines != last; ++lines) {
     std::uint16_t* behind = lines->ends;
@@ -723,18 +775,24 @@ template <typename Set>
       lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
     else
       others |= std::uint32_t{1} << lines->frame;
+    ahead.step();
   }
+  all_ahead = ahead;
   return others;
 }
 
 /// @return the frames whose heads are not plain
-template <typename Set>
+template <typename Set, typename Next>
 [[gnu::noinline]] std::uint32_t find_all_names(HeadLines* lines, std::size_t count,
-                                               const SoughtFields& sought) noexcept {
+                                               const SoughtFields& sought, Next& all_ahead) noexcept {
+  Next ahead = all_ahead;
   std::uint32_t others = 0;
-  for (std::size_t i = 0; i < count; ++i)
+  for (std::size_t i = 0; i < count; ++i) {
     if (!find_names<Set>(lines[i], sought)) [[unlikely]]
       others |= std::uint32_t{1} << lines[i].frame;
+    ahead.step();
+  }
+  all_ahead = ahead;
   return others;
 }
 
@@ -778,28 +836,36 @@ template <typename Set, bool host>
 
 /// Where no field is looked for. @param requests  with a plain request line
 /// @return those that are plain
-template <typename Set>
+template <typename Set, typename Next>
 [[gnu::noinline]] std::uint32_t find_bare_requests(const PlainHeads& heads, std::uint32_t requests,
-                                                   const std::uint32_t* line_ends) noexcept {
+                                                   const std::uint32_t* line_ends, Next& all_ahead) noexcept {
+  Next ahead = all_ahead;
   std::uint32_t others = 0;
   const typename Set::EmptyLines empty_lines;
   for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
     const unsigned i = lowest(rest);
     if (!is_one_head<Set>(heads.payloads[i], line_ends[i], heads.sizes[i], empty_lines)) [[unlikely]]
       others |= std::uint32_t{1} << i;
+    ahead.step();
   }
+  all_ahead = ahead;
   return requests & ~others;
 }
 
 /// In passes: the request lines; the ends of all lines; of several lines at once which begin as a name does;
 /// then field by field the one line of each. What one frame waits for is another's work, and what the bytes
 /// say decides as little as can be about where the code goes, since a predictor could not learn it.
-template <typename Set>
-std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
-                         PlainHeads& heads) noexcept {
+template <typename Set, typename Next>
+[[gnu::always_inline]] inline std::uint32_t find_plain_in_passes(const PlainFrame* frames, std::size_t count,
+                                                                 const SoughtFields& sought,
+                                                                 PlainHeads& heads, Next ahead) noexcept {
   std::uint32_t line_ends[burst_frames];
-  const std::uint32_t requests = find_request_lines<Set>(frames, count, heads, line_ends);
-  if (sought.field_count == 0) return find_bare_requests<Set>(heads, requests, line_ends);
+  const std::uint32_t requests = find_request_lines<Set>(frames, count, heads, line_ends, ahead);
+  if (sought.field_count == 0) {
+    const std::uint32_t bare = find_bare_requests<Set>(heads, requests, line_ends, ahead);
+    ahead.finish();
+    return bare;
+  }
   HeadLines lines[burst_frames];
   std::size_t found = 0;
   for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1, ++found) {
@@ -810,13 +876,23 @@ std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const Soug
     one.frame = i;
     one.request_line_end = line_ends[i];
   }
-  std::uint32_t others = find_all_lines<Set>(lines, found);
-  others |= find_all_names<Set>(lines, found, sought);
+  std::uint32_t others = find_all_lines<Set>(lines, found, ahead);
+  others |= find_all_names<Set>(lines, found, sought, ahead);
   for (std::size_t i = 0; i < sought.field_count; ++i)
     others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
                   ? find_values<Set, true>(lines, found, sought, i, heads)
                   : find_values<Set, false>(lines, found, sought, i, heads);
+  ahead.finish();
   return requests & ~others;
+}
+
+template <typename Set>
+std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
+                         PlainHeads& heads, const PlainFrame* next, std::size_t next_count) noexcept {
+  if (next_count == 0) return find_plain_in_passes<Set>(frames, count, sought, heads, NothingAhead());
+  // Where fields are sought, the passes for their values are not among these: they need all registers.
+  const std::size_t passes = sought.field_count == 0 ? 2 : 3;
+  return find_plain_in_passes<Set>(frames, count, sought, heads, Ahead(next, next_count, passes * count));
 }
 
 /// The path of a target, window by window.

@@ -30,7 +30,8 @@ bool no_fields(const char*, std::size_t, std::size_t, const SoughtFields&, Found
   return false;
 }
 
-std::uint32_t no_plain(const PlainFrame*, std::size_t, const SoughtFields&, PlainHeads&) noexcept {
+std::uint32_t no_plain(const PlainFrame*, std::size_t, const SoughtFields&, PlainHeads&, const PlainFrame*,
+                       std::size_t) noexcept {
   return 0;
 }
 

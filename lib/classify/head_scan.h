@@ -115,9 +115,10 @@ struct Scans {
   /// @param frames  at most 32; those that are not plain have no payload
   /// @param sought  of which the host is wanted for nothing but itself, see SoughtFields::Role
   /// @param heads  filled where there is a plain request
+  /// @param next  the frames that come next, no more than 32: their lines are asked for meanwhile
   /// @return bit i: frames[i] is a plain request. Of the others nothing is known
   std::uint32_t (*find_plain)(const PlainFrame* frames, std::size_t count, const SoughtFields& sought,
-                              PlainHeads& heads) noexcept;
+                              PlainHeads& heads, const PlainFrame* next, std::size_t next_count) noexcept;
   /// Hashes the texts of plain requests as KeyHash::Texts does. Null: that is the fastest there is.
   /// @param requests  bit i: that in frames[i]
   /// @param hashes  room for all frames that there may be; filled for these requests, those of others may be

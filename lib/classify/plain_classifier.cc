@@ -113,12 +113,13 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Head
   usable_ = true;
 }
 
-void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash& hash,
-                               PlainKeys& keys) const noexcept {
+void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys,
+                               std::span<const PlainFrame> next) const noexcept {
   keys.requests = 0;
   keys.rule_count = 0;
   if (!usable_) return;
-  keys.requests = scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads);
+  keys.requests =
+      scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads, next.data(), next.size());
   keys.rule_count = rules_.size();
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     keys.rules[i].rule = static_cast<RuleIndex>(i);

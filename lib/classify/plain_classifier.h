@@ -52,7 +52,9 @@ class PlainClassifier {
 
   /// Finds the plain requests of a burst and their keys.
   /// @param frames  at most PlainKeys::most_frames
-  void classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys) const noexcept;
+  /// @param next  the frames that come next, no more than that: their lines are asked for meanwhile
+  void classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys,
+                std::span<const PlainFrame> next = {}) const noexcept;
 
  private:
   /// Where a dimension's bytes come from.

@@ -29,13 +29,14 @@ class RequestLines {
   /// @param line_ends  room for all of a burst's frames: where one is found, the position of its '\n'
   /// @param others  bit i: frames[i] has less behind its target, and may have one
   /// @return bit i: frames[i] has one
+  template <typename Next>
   static std::uint32_t find(const PlainFrame* frames, std::size_t count, PlainHeads& heads,
-                            std::uint32_t* line_ends, std::uint32_t& others) noexcept {
+                            std::uint32_t* line_ends, std::uint32_t& others, Next& ahead) noexcept {
     RequestLines lines;
     others = 0;
     std::uint32_t found = 0;
     for (std::size_t at = 0; at < count; at += lanes) lines.find_windows(frames, count, at, heads);
-    lines.compare_windows(count);
+    lines.compare_windows(count, ahead);
     for (std::size_t at = 0; at < count; at += lanes) found |= lines.find_parts(at, heads, line_ends, others);
     return found & lines.with_version(count);
   }
@@ -101,7 +102,9 @@ class RequestLines {
   }
 
   /// Of each request's first 64 bytes.
-  [[gnu::always_inline]] void compare_windows(std::size_t count) noexcept {
+  template <typename Next>
+  [[gnu::always_inline]] void compare_windows(std::size_t count, Next& all_ahead) noexcept {
+    Next ahead = all_ahead;
     const __m512i space = each_of(' ');
     const __m512i del = each_of(0x7f);
     const __m512i question = each_of('?');
@@ -117,7 +120,9 @@ class RequestLines {
       percents_[i] = _mm512_cmpeq_epi8_mask(window, percent);
       slashes_[i] = _mm512_cmpeq_epi8_mask(window, slash);
       dots_[i] = _mm512_cmpeq_epi8_mask(window, dot);
+      ahead.step();
     }
+    all_ahead = ahead;
   }
 
   /// What find_plain_line() does, but for the version.

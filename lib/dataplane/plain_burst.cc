@@ -50,10 +50,11 @@ class Chosen {
 
 }  // namespace
 
-std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames) noexcept {
+std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
+                                      std::span<const PlainFrame> next) noexcept {
   catch_up();
   if (publication_ == nullptr) return 0;
-  plane_.classifier.plain().classify(frames, key_hash_, plain_);
+  plane_.classifier.plain().classify(frames, key_hash_, plain_, next);
   if (plain_.requests == 0) return 0;
   for (std::size_t i = 0; i < plain_.rule_count; ++i) {
     PlainKeys::OfRule& of_rule = plain_.rules[i];

@@ -95,7 +95,8 @@ class alignas(64) WorkerCore {
   Decision admit(const Request& request, MonotonicTime now) noexcept;
   void admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
                    Detail detail) noexcept;
-  std::uint32_t admit_plain(std::span<const PlainFrame> frames) noexcept;
+  std::uint32_t admit_plain(std::span<const PlainFrame> frames,
+                            std::span<const PlainFrame> next = {}) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   [[gnu::noinline]] void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,

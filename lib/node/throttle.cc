@@ -45,8 +45,9 @@ void Worker::admit_keys(std::span<const Key> keys, std::span<Verdict> verdicts,
                         std::span<const Key> next) noexcept {
   core_->admit_keys(keys, monotonic_now, verdicts, next);
 }
-std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames) noexcept {
-  return core_->admit_plain(frames);
+std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames,
+                                  std::span<const PlainFrame> next) noexcept {
+  return core_->admit_plain(frames, next);
 }
 
 Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,

@@ -68,7 +68,7 @@ void check_plain(const std::vector<Rule>& rules, const std::string& payload) {
   for (const InstructionSet set : {InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
     if (!has_instruction_set(set)) continue;
     const Classifier classifier(rules, set);
-    classifier.plain().classify({&frame, 1}, *hash, *keys);
+    classifier.plain().classify({&frame, 1}, *hash, *keys, {&frame, payload.size() % 2});
     if (keys->requests == 0) continue;
     HttpRequests requests({reinterpret_cast<const char*>(bytes.get()) + headers, payload.size()},
                           classifier.headers());

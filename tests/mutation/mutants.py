@@ -1038,6 +1038,14 @@ MUTANTS = [
     ),
     # Bursts of plain frames.
     classify(
+        "what comes next ends with its last frame",
+        "InstructionSets.FindTheSameKeysWhateverComesNext",
+        "if (next_ != end_) ask_for(*next_++);",
+        "ask_for(*next_++);",
+        file="lib/classify/head_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    ),
+    classify(
         "a request behind another one passes with it",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "return ends != nullptr && (!found.complete || found.end == size);",

@@ -697,6 +697,40 @@ TEST(InstructionSets, FindTheSameKeysWhereverInABurstARequestStands) {
   }
 }
 
+TEST(InstructionSets, FindTheSameKeysWhateverComesNext) {
+  using Kind = Dimension::Kind;
+  std::vector<Rule> rules(1);
+  rules[0].key = {{Kind::method, 32, 64, {}}, {Kind::path, 32, 64, {}}};
+  const KeyHash hash({1, 2});
+  Random random(1);
+  std::array<Fenced, 3> memory;
+  const std::string head = "GET /a HTTP/1.1\r\nHost: h.example\r\nX-Api-Key: k\r\n\r\n";
+  const std::array<FrameOf, 2> frames{FrameOf(memory[0], head, random), FrameOf(memory[1], head, random)};
+  const std::array<PlainFrame, 2> burst{frames[0].frame(), frames[1].frame()};
+  for (const bool with_field : {false, true}) {
+    if (with_field) rules[0].key.push_back({Kind::host, 32, 64, {}});
+    for (const InstructionSet set : vector_sets()) {
+      const Classifier classifier(rules, set);
+      for (const std::size_t count : {1, 2, 3, 31, 32}) {
+        // Short, long and not plain; none is read, and none looked for behind the last one.
+        std::vector<PlainFrame> next;
+        for (std::size_t i = 0; i < count; ++i)
+          next.push_back({reinterpret_cast<const std::byte*>(frames[i % 2].payload().data()),
+                          {54, static_cast<std::uint32_t>(i % 3 == 0 ? 10 : i * 1000)}});
+        next[count / 2] = {};
+        const std::string_view last =
+            memory[2].at_end({reinterpret_cast<const char*>(next.data()), count * sizeof(PlainFrame)});
+        PlainKeys keys;
+        classifier.plain().classify(burst, hash, keys,
+                                    {reinterpret_cast<const PlainFrame*>(last.data()), count});
+        ASSERT_EQ(keys.requests, 0b11U);
+        for (std::size_t at = 0; at < burst.size(); ++at)
+          expect_same_keys(classifier, rules, hash, frames[at], keys, at);
+      }
+    }
+  }
+}
+
 // There is key for the longest keys that are kept as they are, and not for whatever clients send.
 TEST(InstructionSets, ReadNoMoreOfTheSecretThanThereIs) {
   using Kind = Dimension::Kind;
