@@ -18,6 +18,7 @@ FLOORS = {
 }
 WHO = {
     "own": "**weir**",
+    "own_ahead": "**weir**, told of the next burst",
     "own_portable": "**weir**, scalar",
     "memchr": "written with memchr, as one would in C",
     "http_parser": "http_parser",
@@ -37,7 +38,9 @@ def report(figures, context, aims):
     parts = ["ns per frame. Hot: 32 frames again and again; cold: from a pool larger than any cache, prefetched. "
              "All contenders of one job must find the same keys: what comes after parsing, normal forms and hash, is the library's for all. "
              "The parser written with memchr looks for separators only, and no farther than the job needs; all others, weir too, read a "
-             "request to its head's end, whatever the job."]
+             "request to its head's end, whatever the job. Cold, who knows the next burst may tell it: weir asks for its frames between "
+             "its work on this one. The floors and the others have all lines that they read asked for before each burst, and so has "
+             "weir where it is not told."]
     for peer in PACKAGED:
         if not any(name.endswith(peer) for name in figures):
             context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev; libh2o-dev, up to Debian 12)")
@@ -64,9 +67,9 @@ def report(figures, context, aims):
         if not any(column[1] == content for column in columns):
             continue
         words, cold, hot = CONTENTS[content], f"cold/{content}", f"hot/{content}"
-        aims.at_most("cold: request line / three lines touched", words, ratio(f"{cold}/request_line/own", f"{cold}/floor_three_lines"), 2)
-        aims.at_most("cold: three headers / one vector pass", words, ratio(f"{cold}/three_headers/own", f"{cold}/floor_vector_pass"), 2)
-        aims.at_least("cold: picohttpparser / three headers", words, ratio(f"{cold}/three_headers/picohttpparser", f"{cold}/three_headers/own"), 2)
+        aims.at_most("cold, next burst told: request line / three lines touched", words, ratio(f"{cold}/request_line/own_ahead", f"{cold}/floor_three_lines"), 2)
+        aims.at_most("cold, next burst told: three headers / one vector pass", words, ratio(f"{cold}/three_headers/own_ahead", f"{cold}/floor_vector_pass"), 2)
+        aims.at_least("cold, next burst told: picohttpparser / three headers", words, ratio(f"{cold}/three_headers/picohttpparser", f"{cold}/three_headers/own_ahead"), 2)
         for job in ("request_line", "three_headers"):
             aims.at_least(f"hot: scalar / {job.replace('_', ' ')}", words, ratio(f"{hot}/{job}/own_portable", f"{hot}/{job}/own"), 3)
     names = [*FLOORS, "request_line/own", *(f"three_headers/{who}" for who in WHO)]
