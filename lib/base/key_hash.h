@@ -47,6 +47,7 @@
 
 #include "base/key_bytes.h"
 #include "base/keyed_hash.h"
+#include "base/short_text.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -153,12 +154,7 @@ class KeyHash::Sum {
         key_of_more_ += piece;
       }
     }
-    std::array<char, piece> copied;
-    if (readable < piece) [[unlikely]] {
-      copied = {};
-      key_form::copy_as_is({data, size}, reinterpret_cast<std::uint8_t*>(copied.data()));
-      data = copied.data();
-    }
+    if (readable < piece) return add_last(data, size, key);
     const char* const mask = key_hash_masks.data() + (piece - size);
     add_piece(half_at(data) & half_at(mask), half_at(data + half) & half_at(mask + half), key);
   }
@@ -174,10 +170,24 @@ class KeyHash::Sum {
   using Half [[gnu::vector_size(half), gnu::may_alias]] = std::uint64_t;
   using Lanes [[gnu::vector_size(half), gnu::may_alias]] = std::uint32_t;
 
+  static std::uint64_t word_at(const char* bytes) noexcept {
+    std::uint64_t word;
+    std::memcpy(&word, bytes, sizeof word);
+    return word;
+  }
   static Half half_at(const char* bytes) noexcept {
     Half words;
     std::memcpy(&words, bytes, sizeof words);
     return words;
+  }
+  /// A text's end, shorter than a piece, no byte behind which may be read.
+  [[gnu::always_inline]] void add_last(const char* data, std::size_t size, const char* key) noexcept {
+    constexpr std::size_t word = sizeof(std::uint64_t);
+    if (size < word) return add_piece(Half{word_of_short_text(data, size)}, Half{}, key);
+    const std::uint64_t rest = word_of_text_rest(data, size);
+    if (size < half) return add_piece(Half{word_at(data), rest}, Half{}, key);
+    if (size < half + word) return add_piece(half_at(data), Half{rest}, key);
+    add_piece(half_at(data), Half{word_at(data + half), rest}, key);
   }
   [[gnu::always_inline]] static Half products(Half words, const char* key) noexcept {
     const auto sums =

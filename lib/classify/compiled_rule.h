@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/short_text.h"
 #include "classify/path_template.h"
 #include "weir/request.h"
 #include "weir/rule.h"
@@ -41,7 +42,7 @@ class FieldName {
 
   bool equals(std::string_view text) const noexcept {
     if (text.size() != size_) return false;
-    if (size_ < word_size) return (short_word(text) | first_.fold) == first_.want;
+    if (size_ < word_size) return (word_of_short_text(text.data(), size_) | first_.fold) == first_.want;
     // The last word may overlap the one before.
     const Word& last = size_ == word_size ? first_ : last_;
     if ((((word_at(text, 0) | first_.fold) ^ first_.want) |
@@ -75,13 +76,6 @@ class FieldName {
     std::memcpy(&word, text.data() + at, word_size);
     return word;
   }
-  /// Fewer than eight bytes, zeros behind them.
-  static std::uint64_t short_word(std::string_view text) noexcept {
-    std::array<char, word_size> bytes{};
-    for (std::size_t i = 0; i < text.size(); ++i) bytes[i] = text[i];
-    return std::bit_cast<std::uint64_t>(bytes);
-  }
-
   Word first_;
   Word last_;  ///< of a name that is longer than a word
   std::vector<Word> between_;

@@ -8,15 +8,11 @@
 #include <cstdint>
 #include <span>
 
+#include "dataplane/request_bits.h"
 #include "dataplane/worker_core.h"
 
 namespace weir {
 namespace {
-
-template <typename Visit>
-[[gnu::always_inline]] inline void for_each(std::uint32_t requests, Visit&& visit) noexcept {
-  for (; requests != 0; requests &= requests - 1) visit(static_cast<std::size_t>(std::countr_zero(requests)));
-}
 
 /// The hashes of some of a burst's requests in a row: nearly always all, and then where they are.
 class Chosen {
@@ -60,7 +56,7 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
     PlainKeys::OfRule& of_rule = plain_.rules[i];
     of_rule.requests &= plain_.requests;
     if (plane_.terms[of_rule.rule].dense) continue;
-    const bool granted = rule_grants_[of_rule.rule].most > 0 && !rule_grants_[of_rule.rule].entries_first;
+    const bool granted = is_granted_first(of_rule.rule);
     for_each(of_rule.requests, [&](std::size_t at) {
       const std::uint64_t key = number_of(of_rule.hashes[at]);
       of_rule.hashes[at] = key;
@@ -71,7 +67,7 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
     });
   }
   if (plain_.rule_count == 1) return take_ready_of_rule(plain_.rules[0], plain_.requests);
-  return take_ready_of_all(plain_.requests);
+  return take_ready_of_all(plain_.requests, Order::any);
 }
 
 // Under the only rule there is. Loops of their own: what they need fits into registers.
@@ -149,7 +145,7 @@ std::uint32_t WorkerCore::take_dense(RuleIndex rule, std::uint32_t requests) noe
 // found, rule by rule. As a rule each has enough for whatever a burst may take of it, and then it is taken
 // rule by rule, too; of the others each request looks once more, for earlier ones of the burst may have used
 // what it found.
-std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
+std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order) noexcept {
   std::uint32_t ready = requests;
   std::array<PlainColumn, max_rules_per_request> columns;
   const std::span<PlainColumn> all = std::span(columns).first(plain_.rule_count);
@@ -169,7 +165,17 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests) noexcept {
         const auto& word = *reinterpret_cast<const std::uint32_t*>(column.words[at]);
         lend(table_->lines().place_of(word), column.hashes[at], column.grant);
       });
-  for_each(ready & ~taken, [&](std::size_t at) { taken |= std::uint32_t{take_ready_in(all, at)} << at; });
+  std::uint32_t others = ready & ~taken;
+  // Who has plenty of all his keys neither takes what another one needs nor needs what another one takes; of
+  // the others none goes before one that waits.
+  if (order == Order::kept) others &= before_first(requests & ~ready);
+  for (; others != 0; others &= others - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(others));
+    if (take_ready_in(all, at))
+      taken |= std::uint32_t{1} << at;
+    else if (order == Order::kept)
+      break;
+  }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::uint32_t admitted = taken & all[i].requests;
     if (admitted != 0)

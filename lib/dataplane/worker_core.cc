@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "dataplane/request_bits.h"
 #include "shared/bucket_cell.h"
 
 namespace weir {
@@ -55,6 +57,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
       table_(&tables[0]),
       grants_(grants),
       key_hash_(plane.hash_key),
+      columns_(plane.terms.size(), no_column),
       counters_(plane.terms.size()) {
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
@@ -168,19 +171,6 @@ void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
   }
 }
 
-void WorkerCore::prefetch(const Plan& plan) const noexcept {
-  if (publication_ == nullptr) return;
-  for (std::size_t i = 0; i < plan.count; ++i)
-    if (!plan.keys[i].dense) prefetch_line(plan.keys[i].key, plan.keys[i].rule);
-}
-
-void WorkerCore::prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept {
-  if (rule_grants_[rule].most > 0)
-    grants_.prefetch(key);
-  else
-    table_->prefetch(key);
-}
-
 // Finds the keys' places, whose lines have come meanwhile.
 void WorkerCore::look_up(Plan& plan, std::uint64_t multiplier) const noexcept {
   if (publication_ == nullptr) return;  // then the tables are the controller's
@@ -247,34 +237,6 @@ Decision WorkerCore::admit(const Request& request, MonotonicTime now) noexcept {
   });
 }
 
-void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime now,
-                             std::span<Decision> decisions, Detail detail) noexcept {
-  catch_up();
-  while (!requests.empty()) {
-    const std::size_t count = std::min(requests.size(), burst_size);
-    for (std::size_t i = 0; i < count; ++i) {
-      plan(requests[i], plans_[i]);
-      prefetch(plans_[i]);
-    }
-    for (std::size_t i = 0; i < count; ++i) look_up(plans_[i], times(requests[i]));
-    std::size_t next = 0;
-    for (; next < count && take_ready(plans_[next], times(requests[next])); ++next)
-      decisions[next] = admitted(plans_[next], times(requests[next]), now, detail);
-    for (std::size_t i = next; i < count; ++i) prefetch_beyond_lines(plans_[i], times(requests[i]));
-    for (std::size_t i = next; i < count; ++i) prefetch_entries(plans_[i]);
-    for (std::size_t i = next; i < count; ++i) {
-      decisions[i] = decide(plans_[i], times(requests[i]), now, detail, [&](RuleIndex rule) {
-        // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
-        plane_.classifier.match(requests[i], scratch_);
-        plane_.classifier.make_key(rule, requests[i], scratch_, key_bytes_);
-        return key_bytes_.bytes();
-      });
-    }
-    requests = requests.subspan(count);
-    decisions = decisions.subspan(count);
-  }
-}
-
 void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
   if (publication_ == nullptr) return;
   const GrantTable::Lines grants = grants_.lines();
@@ -292,7 +254,7 @@ void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
       while (end - key >= 4 && prefetches(0) && prefetches(1) && prefetches(2) && prefetches(3)) key += 4;
       while (key != end && prefetches(0)) ++key;
     };
-    if (const Grant& grant = rule_grants_[rule]; grant.most > 0 && !grant.entries_first)
+    if (is_granted_first(rule))
       prefetch(grants);
     else
       prefetch(entries);
@@ -1263,6 +1225,31 @@ Decision WorkerCore::admitted(const Plan& plan, std::uint64_t multiplier, Monoto
   else
     name_rule(decision, first.rule, weight);
   return decision;
+}
+
+// Requests of a burst whose keys have been found, and which have not been admitted yet; one after the other.
+void WorkerCore::decide_each(std::span<const Request> requests, std::uint32_t left, MonotonicTime now,
+                             std::span<Decision> decisions, Detail detail) noexcept {
+  for_each(left, [&](std::size_t at) {
+    plan_found(at, plans_[at]);
+    look_up(plans_[at], times(requests[at]));
+  });
+  for (; left != 0; left &= left - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(left));
+    if (!take_ready(plans_[at], times(requests[at]))) break;
+    std::construct_at(&decisions[at], admitted(plans_[at], times(requests[at]), now, detail));
+  }
+  for_each(left, [&](std::size_t at) { prefetch_beyond_lines(plans_[at], times(requests[at])); });
+  for_each(left, [&](std::size_t at) { prefetch_entries(plans_[at]); });
+  for_each(left, [&](std::size_t at) {
+    const auto name_of = [&](RuleIndex rule) {
+      // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
+      plane_.classifier.match(requests[at], scratch_);
+      plane_.classifier.make_key(rule, requests[at], scratch_, key_bytes_);
+      return key_bytes_.bytes();
+    };
+    std::construct_at(&decisions[at], decide(plans_[at], times(requests[at]), now, detail, name_of));
+  });
 }
 
 // @param extent  1: of one key, which is the common case and needs no loops

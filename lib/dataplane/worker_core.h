@@ -191,8 +191,11 @@ class alignas(64) WorkerCore {
   std::uint32_t left_of(const Grant& grant, GrantTable::Place place) const noexcept {
     return grant.most - std::min(grant.most, grants_.used(place, grant.window));
   }
+  /// Which table a rule's keys are looked for in first.
+  bool is_granted_first(RuleIndex rule) const noexcept {
+    return rule_grants_[rule].most > 0 && !rule_grants_[rule].entries_first;
+  }
   bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
-  void prefetch_line(std::uint64_t key, RuleIndex rule) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
   std::uint32_t granted_at_first(RuleIndex rule) const noexcept;
@@ -205,7 +208,13 @@ class alignas(64) WorkerCore {
   }
   void catch_up_with_windows() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
-  void prefetch(const Plan& plan) const noexcept;
+  std::size_t find_keys(std::span<const Request> requests) noexcept;
+  std::uint32_t take_ready_of(std::span<const Request> requests) noexcept;
+  void tell_admitted(std::uint32_t requests, std::span<Decision> decisions) const noexcept;
+  void plan_found(std::size_t at, Plan& plan) const noexcept;
+  bool add_column(RuleIndex rule) noexcept;
+  void decide_each(std::span<const Request> requests, std::uint32_t left, MonotonicTime now,
+                   std::span<Decision> decisions, Detail detail) noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept;
   void prefetch_entries(const Plan& plan) const noexcept;
@@ -274,7 +283,9 @@ class alignas(64) WorkerCore {
   static std::uint32_t served(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                               auto&& serve) noexcept;
   std::uint32_t take_dense(RuleIndex rule, std::uint32_t requests) noexcept;
-  std::uint32_t take_ready_of_all(std::uint32_t requests) noexcept;
+  /// Whether a request may be admitted before an earlier one of its burst whose keys lack something.
+  enum class Order : std::uint8_t { any, kept };
+  std::uint32_t take_ready_of_all(std::uint32_t requests, Order order) noexcept;
   std::uint32_t find_words(const PlainKeys::OfRule& of_rule, std::uint64_t most,
                            PlainColumn& column) const noexcept;
   static std::uint32_t left_of(const Grant& grant, const std::byte* word) noexcept {
@@ -357,7 +368,10 @@ class alignas(64) WorkerCore {
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   KeyHash key_hash_;
-  PlainKeys plain_;
+  PlainKeys plain_;                                // or those of a burst of requests
+  std::array<RuleIndex, burst_size> first_rules_;  // that apply to each request of a burst
+  static constexpr std::uint8_t no_column = 0xff;
+  std::vector<std::uint8_t> columns_;  // by rule: which one of plain_'s is its
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
   std::vector<RuleCounters> counters_;

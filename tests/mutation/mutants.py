@@ -352,6 +352,7 @@ MUTANTS = [
         "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_burst",
         "std::span<Decision> decisions, Detail detail) noexcept {\n  catch_up();",
         "std::span<Decision> decisions, Detail detail) noexcept {\n",
+        file="lib/dataplane/request_burst.cc",
     ),
     worker(
         "admit_key() decides by windows that are over",
@@ -1124,5 +1125,26 @@ MUTANTS = [
         "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/0",
         ": SpanTable::Lines::has(*reinterpret_cast<std::uint32_t*>(word), column.weight);",
         ": true;",
+    ),
+    whole(
+        "a request that has all it needs ready goes before one that waits for what both need",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/three_rules",
+        "Order::kept);",
+        "Order::any);",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    whole(
+        "requests of a burst that weigh more are charged as the others",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/one_rule",
+        "if (request.weight > 1) return 0;",
+        "if (request.weight > 1) continue;",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    whole(
+        "a rule more than a burst has room for is taken for another one",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/many_routes",
+        "if (plain_.rule_count == plain_.rules.size()) return false;",
+        "if (plain_.rule_count == plain_.rules.size()) return columns_[rule] = 0, true;",
+        file="lib/dataplane/request_burst.cc",
     ),
 ]

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A burst of requests that have been laid out, in passes as plain frames have them (plain_burst.cc): their
+// keys are found rule by rule, and what has enough ready is taken in loops over a rule's keys. What is left
+// is decided one by one. Who comes earlier in the burst comes first, as if there were no burst.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dataplane/request_bits.h"
+#include "dataplane/worker_core.h"
+
+namespace weir {
+
+void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime now,
+                             std::span<Decision> decisions, Detail detail) noexcept {
+  catch_up();
+  while (!requests.empty()) {
+    const std::span<const Request> burst = requests.first(find_keys(requests));
+    std::uint32_t left = first_requests(burst.size());
+    // What remains of a key is told as it is between two requests.
+    if (publication_ != nullptr && detail != Detail::full) {
+      const std::uint32_t taken = take_ready_of(burst);
+      tell_admitted(taken, decisions);
+      left &= ~taken;
+    }
+    if (left != 0) decide_each(burst, left, now, decisions, detail);
+    requests = requests.subspan(burst.size());
+    decisions = decisions.subspan(burst.size());
+  }
+}
+
+// Of the first requests, as many as fit: which rules apply to them, and their keys, whose lines are asked
+// for between one hash and the next. @return how many
+std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
+  for (std::size_t column = 0; column < plain_.rule_count; ++column)
+    columns_[plain_.rules[column].rule] = no_column;
+  plain_.rule_count = 0;
+  const std::size_t count = std::min(requests.size(), burst_size);
+  const GrantTable::Lines grants = grants_.lines();
+  const SpanTable::Lines entries = table_->lines();
+  for (std::size_t at = 0; at < count; ++at) {
+    plane_.classifier.match(requests[at], scratch_);
+    const std::span<const RuleIndex> rules = std::span(scratch_.rules).first(scratch_.rule_count);
+    for (const RuleIndex rule : rules)
+      if (columns_[rule] == no_column && !add_column(rule)) {
+        // What its other rules have been given is of no request then.
+        plain_.requests = first_requests(at);
+        return at;
+      }
+    first_rules_[at] = rules.empty() ? no_rule : rules[0];
+    for (const RuleIndex rule : rules) {
+      PlainKeys::OfRule& of_rule = plain_.rules[columns_[rule]];
+      of_rule.requests |= std::uint32_t{1} << at;
+      if (plane_.terms[rule].dense) continue;
+      const std::uint64_t key =
+          number_of(plane_.classifier.hash_key(rule, requests[at], scratch_, key_hash_));
+      of_rule.hashes[at] = key;
+      if (is_granted_first(rule))
+        grants.prefetch(key);
+      else
+        entries.prefetch(key);
+    }
+  }
+  plain_.requests = first_requests(count);
+  return count;
+}
+
+// @return false: there are as many as one request may need
+bool WorkerCore::add_column(RuleIndex rule) noexcept {
+  if (plain_.rule_count == plain_.rules.size()) return false;
+  columns_[rule] = static_cast<std::uint8_t>(plain_.rule_count);
+  plain_.rules[plain_.rule_count].rule = rule;
+  plain_.rules[plain_.rule_count++].requests = 0;
+  return true;
+}
+
+// Those that have enough ready of all their keys are charged.
+std::uint32_t WorkerCore::take_ready_of(std::span<const Request> requests) noexcept {
+  for (const Request& request : requests)
+    if (request.weight > 1) return 0;
+  if (plain_.rule_count == 0) return plain_.requests;
+  if (plain_.rule_count == 1) return take_ready_of_rule(plain_.rules[0], plain_.requests);
+  return take_ready_of_all(plain_.requests, Order::kept);
+}
+
+// Neither what remains nor when: that is left as Detail has it.
+void WorkerCore::tell_admitted(std::uint32_t requests, std::span<Decision> decisions) const noexcept {
+  RuleIndex told = no_rule;
+  Decision decision;
+  for_each(requests, [&](std::size_t at) {
+    if (const RuleIndex rule = first_rules_[at]; rule != told) {
+      decision = {};
+      if (rule != no_rule) name_rule(decision, rule, plane_.terms[rule].weight);
+      told = rule;
+    }
+    decisions[at] = decision;
+  });
+}
+
+// What find_keys() has found of one request, in order of the configuration.
+void WorkerCore::plan_found(std::size_t at, Plan& plan) const noexcept {
+  plan.count = 0;
+  for (std::size_t column = 0; column < plain_.rule_count; ++column) {
+    const PlainKeys::OfRule& of_rule = plain_.rules[column];
+    if ((of_rule.requests >> at & 1) == 0) continue;
+    const bool dense = plane_.terms[of_rule.rule].dense;
+    std::size_t place = plan.count++;
+    for (; place > 0 && plan.keys[place - 1].rule > of_rule.rule; --place)
+      plan.keys[place] = plan.keys[place - 1];
+    plan.keys[place] = {dense ? rule_keys_[of_rule.rule] : of_rule.hashes[at],
+                        dense ? table_->place_of_rule(of_rule.rule) : SpanTable::nowhere, of_rule.rule,
+                        dense};
+  }
+}
+
+}  // namespace weir

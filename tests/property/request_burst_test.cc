@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bursts of requests: whatever they ask for, each request gets the answer that it would have got alone, one
+// after the other; also where a key's limit is reached in the middle of a burst, and whatever has enough
+// ready is taken for all of a burst at once.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Counters;
+using testing::CuttableStore;
+using testing::seed;
+
+/// One node with one worker in virtual time.
+class OneWorker {
+ public:
+  explicit OneWorker(const std::vector<Rule>& rules) {
+    config_.node.keys = 256;
+    config_.rules = rules;
+    node_ = std::make_unique<NodeCore>(config_, ThrottleOptions{.workers = 1, .hash_seed = seed(), .log = {}},
+                                       std::make_unique<CuttableStore>(counters_, cut_));
+    node_->advance(now_);
+    worker().online();
+  }
+  Worker& worker() { return node_->worker(0); }
+  MonotonicTime now() const { return now_.monotonic; }
+  void pass(Duration by) {
+    now_ = now_ + by;
+    for (int i = 0; i < 3; ++i) {
+      node_->advance(now_);
+      worker().quiescent();
+    }
+  }
+  void expect_same_figures(const OneWorker& other) const {
+    const Figures figures = node_->figures();
+    const Figures others = other.node_->figures();
+    for (std::size_t rule = 0; rule < figures.rules.size(); ++rule) {
+      EXPECT_EQ(figures.rules[rule].offered, others.rules[rule].offered) << figures.rules[rule].name;
+      EXPECT_EQ(figures.rules[rule].admitted, others.rules[rule].admitted) << figures.rules[rule].name;
+    }
+    EXPECT_EQ(counters_, other.counters_);
+  }
+
+ private:
+  Counters counters_;
+  bool cut_ = false;
+  Config config_;
+  std::unique_ptr<NodeCore> node_;
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+};
+
+Rule rule_of(std::string name, std::uint64_t limit, std::vector<Dimension> key, std::string path = {}) {
+  Rule rule;
+  rule.name = std::move(name);
+  rule.key = std::move(key);
+  rule.match.path = std::move(path);
+  rule.limit = limit;
+  rule.interval = 200ms;
+  rule.cooldown = 60ms;
+  rule.hold_back = 0;
+  return rule;
+}
+
+const Dimension by_user{.kind = Dimension::Kind::header, .name = "x-user"};
+const Dimension by_host{.kind = Dimension::Kind::host, .name = {}};
+const Dimension by_path{.kind = Dimension::Kind::path, .name = {}};
+
+/// Limits that grants come from, limits too small for that, and such that end within few bursts.
+struct Limits {
+  const char* name;
+  std::vector<Rule> (*rules)();
+};
+const Limits all_limits[] = {
+    {"one_rule", [] { return std::vector{rule_of("user", 640, {by_user})}; }},
+    {"one_rule_without_dimensions", [] { return std::vector{rule_of("all", 3000, {})}; }},
+    {"one_rule_with_a_match",
+     [] {
+       return std::vector{rule_of("items", 90, {by_user, by_host}, "/items/*")};
+     }},
+    {"three_rules",
+     [] {
+       return std::vector{rule_of("all", 500, {}), rule_of("user", 200, {by_user}),
+                          rule_of("items", 640, {by_path}, "/items/{id}")};
+     }},
+    {"heavy_requests",
+     [] {
+       std::vector rules{rule_of("all", 2500, {}), rule_of("user", 6400, {by_user})};
+       rules[0].weight = 2;
+       rules[1].weight = 7;
+       return rules;
+     }},
+    {"every_algorithm",
+     [] {
+       std::vector<Rule> rules;
+       for (int i = 0; i <= static_cast<int>(Algorithm::shed); ++i) {
+         rules.push_back(rule_of("rule-" + std::to_string(i), 300, {by_user}));
+         rules.back().algorithm = static_cast<Algorithm>(i);
+         if (i % 3 == 1) rules.back().action = Action::observe;
+       }
+       return rules;
+     }},
+    // More of them apply to the requests of a burst than may to one.
+    {"many_routes",
+     [] {
+       std::vector rules{rule_of("all", 3000, {})};
+       for (int i = 0; i < 40; ++i)
+         rules.push_back(rule_of("route-" + std::to_string(i), 200 + 100 * (i % 7), {by_user},
+                                 "/items/" + std::to_string(i)));
+       return rules;
+     }},
+};
+
+class RequestBurst : public ::testing::TestWithParam<Limits> {};
+INSTANTIATE_TEST_SUITE_P(Under, RequestBurst, ::testing::ValuesIn(all_limits),
+                         [](const auto& limits) { return std::string(limits.param.name); });
+
+TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
+  SCOPED_TRACE(::testing::Message() << "seed " << seed());
+  std::mt19937_64 random(seed());
+  const std::vector<Rule> rules = GetParam().rules();
+  OneWorker together(rules);
+  OneWorker alone(rules);
+  const std::array<std::string, 5> users{"", "ann", "bob-the-builder", "a-name-of-more-than-sixteen-bytes",
+                                         "someone.whose.name.is.longer.than.a.piece.of.the.hash"};
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+  for (int round = 0; round < 1500; ++round) {
+    std::vector<Header> headers(1 + random() % 70);
+    std::vector<std::string> targets(headers.size());
+    std::vector<Request> requests(headers.size());
+    const bool weighs = random() % 8 == 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      headers[i] = {"X-User", users[random() % users.size()]};
+      targets[i] = "/items/" + std::to_string(random() % (random() % 3 == 0 ? 2 : 45));
+      requests[i].method = "GET";
+      requests[i].target = targets[i];
+      requests[i].host = random() % 2 == 0 ? "example.com" : "Example.org:8080";
+      if (random() % 16 != 0) requests[i].headers = std::span(&headers[i], 1);
+      if (weighs && random() % 4 == 0) requests[i].weight = static_cast<std::uint32_t>(random() % 5);
+    }
+    const Detail detail = random() % 2 == 0 ? Detail::refusals : Detail::verdicts;
+    std::vector<Decision> decisions(requests.size());
+    together.worker().admit_burst(requests, together.now(), decisions, detail);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Decision expected = alone.worker().admit(requests[i], alone.now());
+      const Decision& decision = decisions[i];
+      ASSERT_EQ(decision.verdict, expected.verdict) << "burst " << round << ", request " << i;
+      ASSERT_EQ(decision.rule, expected.rule) << "burst " << round << ", request " << i;
+      ASSERT_EQ(decision.observed, expected.observed) << "burst " << round << ", request " << i;
+      ASSERT_EQ(decision.weight, expected.weight);
+      ASSERT_EQ(decision.limit, expected.limit);
+      if (decision.rule != no_rule) {
+        ASSERT_EQ(decision.action, expected.action);
+      }
+      const bool tells = detail == Detail::refusals && decision.verdict == Verdict::block;
+      ASSERT_EQ(decision.remaining, tells ? expected.remaining : 0) << "burst " << round << ", request " << i;
+      ASSERT_EQ(decision.retry_after, tells ? expected.retry_after : Duration{}) << "burst " << round;
+      ASSERT_EQ(decision.reset_after, tells ? expected.reset_after : Duration{}) << "burst " << round;
+      (decision.verdict == Verdict::admit ? admitted : refused) += 1;
+    }
+    if (random() % (round % 500 < 250 ? 4 : 10) == 0)  // busy times and others
+      for (OneWorker* const node : {&together, &alone}) node->pass(20ms);
+  }
+  // All of it has come up.
+  EXPECT_GT(admitted, 1000U);
+  EXPECT_GT(refused, 200U);
+  for (OneWorker* const node : {&together, &alone}) node->pass(2s);
+  together.expect_same_figures(alone);
+}
+
+}  // namespace
+}  // namespace weir
