@@ -116,7 +116,8 @@ class Report(unittest.TestCase):
     def test_what_is_not_installed_is_left_out_and_said(self):
         text = self.report("--only", "gateways", PATH="/nonexistent")
         self.assertIn("left out: nginx and HAProxy: wrk", text)
-        self.assertIn("| **weir**", text)
+        self.assertIn("| **weir**, a decision: the key at hand is found, decided, counted; 1,000 keys |", text)
+        self.assertIn("| **weir**, a request under one rule: its header found, matched, hashed, decided, counted; 1,000 keys |", text)
 
 
 class FramesOfARound(unittest.TestCase):

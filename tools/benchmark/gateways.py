@@ -20,6 +20,11 @@ TARGETS = ("bench/decision/bench-decision",)
 CLIENTS = 10_000  # different keys
 SIZES = (1000, 100_000)  # nginx's keys lie between
 AIM = 100
+# What of weir stands beside what they add: the contender of bench-decision, and what it does, in short and in full.
+DECISIONS = {
+    "weir_key": ("decision", "a decision: the key at hand is found, decided, counted"),
+    "weir_one_rule": ("request", "a request under one rule: its header found, matched, hashed, decided, counted"),
+}
 
 NGINX = """
 daemon off; master_process off; worker_processes 1;
@@ -172,17 +177,17 @@ def haproxy(folder):
 
 def decide(context, figures, sizes):
     """A turn of weir's. One that does not add up is none."""
-    decisions = run_json(context.build / TARGETS[0], "--contenders", "weir_one_rule", "--keys", ",".join(map(str, sizes)),
+    decisions = run_json(context.build / TARGETS[0], "--contenders", ",".join(DECISIONS), "--keys", ",".join(map(str, sizes)),
                          "--rounds", 1, "--seconds", 0.02 if context.quick else 0.3)
     for each in decisions["runs"]:
         if each.get("drawn") == "uniform":
-            figures["weir"][each["keys"]].append(each["ns"])
+            figures["weir"][each["contender"]][each["keys"]].append(each["ns"])
 
 
 def measure(context):
     rounds, seconds = (2, 1) if context.quick else (9, 1)
     sizes = SIZES[:1] if context.quick else SIZES
-    figures = {"servers": {}, "weir": {size: [] for size in sizes}}
+    figures = {"servers": {}, "weir": {name: {size: [] for size in sizes} for name in DECISIONS}}
     with_servers = find_program("wrk")
     if not with_servers:
         context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")
@@ -203,38 +208,48 @@ def measure(context):
                 kinds = ("free", "limited") if turn % 2 == 0 else ("limited", "free")
                 pair = {kind: server.cpu_per_request(kind, script, seconds) * 1e9 for kind in kinds}
                 figures["servers"].setdefault(server.name, []).append(pair)
-    for size, times in figures["weir"].items():
-        if not times:
-            raise Failed(f"bench-decision: no turn with {size:,} keys adds up")
+    for name, of_sizes in figures["weir"].items():
+        for size, times in of_sizes.items():
+            if not times:
+                raise Failed(f"bench-decision: no turn of {name} with {size:,} keys adds up")
     return figures
 
 
 def report(figures, context, aims):
-    weir = {int(size): median(times) for size, times in figures["weir"].items()}
-    sizes = sorted(weir)
+    weir = {name: {int(size): median(times) for size, times in of_sizes.items()} for name, of_sizes in figures["weir"].items()}
+    columns = [(name, size) for name in DECISIONS for size in sorted(weir[name])]
     rows, names, values = [], [], []
-    for name, pairs in figures["servers"].items():
+    for server, pairs in figures["servers"].items():
         free, limited = (median([pair[kind] for pair in pairs]) for kind in ("free", "limited"))
         added = [pair["limited"] - pair["free"] for pair in pairs]
         middle = median(added)
-        rows.append((name, number(free), number(limited), f"{number(middle)} ({' … '.join(number(v) for v in spread(added))})",
-                     *(f"{middle / weir[size]:.0f}" for size in sizes)))
-        for size in sizes:
-            aims.at_least(f"{name}, added / weir's decision", f"{size:,} keys", middle / weir[size], AIM)
-        names.append(name)
+        rows.append((server, number(free), number(limited), f"{number(middle)} ({' … '.join(number(v) for v in spread(added))})",
+                     *(f"{middle / weir[name][size]:.0f}" for name, size in columns)))
+        for name, size in columns:
+            aims.at_least(f"{server}, added / weir's {DECISIONS[name][0]}", f"{size:,} keys", middle / weir[name][size], AIM)
+        names.append(server)
         values.append([middle, free])
-    for size in sizes:
-        rows.append((f"**weir**, a request under one rule: matched, hashed, decided, counted; {size:,} keys", "", "", number(weir[size]),
-                     *("1" if other == size else "" for other in sizes)))
+    for name, size in columns:
+        rows.append((f"**weir**, {DECISIONS[name][1]}; {size:,} keys", "", "", number(weir[name][size]),
+                     *("1" if other == (name, size) else "" for other in columns)))
     parts = [
         f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, 16 requests "
         "at once (so that the system's work for a packet is shared by 16). With and without the limit in turns; added: the median of "
-        "the differences between neighbours (half of them). weir takes its turn in each round: a decision's processor time; "
-        "reading the request comes to it as the section on weir-filter shows.",
-        table(("ns per request", "without", "with the limit", "added", *(f"× weir, {size:,} keys" for size in sizes)), rows),
+        "the differences between neighbours (half of them). weir takes its turn in each round.",
+        "What the servers add is more than to decide: to find the header among the request's and to make the key of it, to hash the "
+        "key, to lock the table that their processes or threads share, to find the entry in its tree, to bring its rate up to date "
+        "by the clock, to unlock; HAProxy then also evaluates a rule that asks for the rate. (To read and parse the request is in "
+        "both of their columns, so not in what is added.) weir's *request* is the like of that: a burst of requests whose headers "
+        "have been parsed, as a parser hands them over. weir's *decision* begins where the key has been hashed, with a flow or a "
+        "session for example, and is to find it, to see whether it may pass and to count it: what a decision is called everywhere "
+        "else in this report. Neither has the parsing of a packet in it, which the section on weir-filter shows.",
+        table(("ns per request", "without", "with the limit", "added",
+               *(f"× weir's {DECISIONS[name][0]}, {size:,} keys" for name, size in columns)), rows),
     ]
     if names:
-        svg = bars("Processor time of a limit", "ns per request, logarithmic", [*names, *(f"weir, {size:,} keys" for size in sizes)],
-                   ["added by the limit", "the request without it"], [*values, *([weir[size], None] for size in sizes)], logarithmic=True)
+        ours = [f"weir's {DECISIONS[name][0]}, {size:,} keys" for name, size in columns]
+        svg = bars("Processor time of a limit", "ns per request, logarithmic", [*names, *ours],
+                   ["added by the limit", "the request without it"], [*values, *([weir[name][size], None] for name, size in columns)],
+                   logarithmic=True)
         parts.append(context.plot("gateways", svg))
     return parts
