@@ -30,9 +30,8 @@ struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   std::vector<std::string> contenders;
   unsigned repeats = 1;
-  // Eight keys to a line of 64 bytes, five of eight places taken: what a worker's table touches in the common
-  // case.
-  double bytes_per_key = 64.0 / 8 * 8 / 5;
+  // Eight places to a line of 64 bytes, half of them taken: what a worker's table touches in the common case.
+  double bytes_per_key = 64.0 / 8 * 2;
 };
 
 /// Where in its stream a contender goes on, and what it has taken so far.

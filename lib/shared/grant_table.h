@@ -40,9 +40,9 @@
 /// What is lent stays with its worker until the window ends, no more than a grant is: so what workers may
 /// strand of a key that others ask for now is as much as ever, together a 64th of the limit.
 ///
-/// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
-/// lines 12.8, its hash's other half and where its name is 12.8, rule and length 3.2, what has been seen 6.4;
-/// and its name.
+/// Bytes of a key where there are as many as the table is for, half of the places taken: its share of the
+/// lines 16, its hash's other half and where its name is 16, rule and length 4, what has been seen 8; and its
+/// name.
 #pragma once
 
 #include <algorithm>
