@@ -34,21 +34,17 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
 // Of the first requests, as many as fit: which rules apply to them, and their keys, whose lines are asked
 // for between one hash and the next. @return how many
 std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
-  for (std::size_t column = 0; column < plain_.rule_count; ++column)
-    columns_[plain_.rules[column].rule] = no_column;
   plain_.rule_count = 0;
-  const std::size_t count = std::min(requests.size(), burst_size);
+  std::size_t count = std::min(requests.size(), burst_size);
   const GrantTable::Lines grants = grants_.lines();
   const SpanTable::Lines entries = table_->lines();
   for (std::size_t at = 0; at < count; ++at) {
     plane_.classifier.match(requests[at], scratch_);
     const std::span<const RuleIndex> rules = std::span(scratch_.rules).first(scratch_.rule_count);
-    for (const RuleIndex rule : rules)
-      if (columns_[rule] == no_column && !add_column(rule)) {
-        // What its other rules have been given is of no request then.
-        plain_.requests = first_requests(at);
-        return at;
-      }
+    if (!std::all_of(rules.begin(), rules.end(), [&](RuleIndex rule) { return has_column(rule); })) {
+      count = at;
+      break;
+    }
     first_rules_[at] = rules.empty() ? no_rule : rules[0];
     for (const RuleIndex rule : rules) {
       PlainKeys::OfRule& of_rule = plain_.rules[columns_[rule]];
@@ -63,12 +59,16 @@ std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
         entries.prefetch(key);
     }
   }
+  // Plain frames use the rules' places, too, and know nothing of columns.
+  for (std::size_t column = 0; column < plain_.rule_count; ++column)
+    columns_[plain_.rules[column].rule] = no_column;
   plain_.requests = first_requests(count);
   return count;
 }
 
-// @return false: there are as many as one request may need
-bool WorkerCore::add_column(RuleIndex rule) noexcept {
+// The rule has one from now on. @return false: there are as many as one request may need
+bool WorkerCore::has_column(RuleIndex rule) noexcept {
+  if (columns_[rule] != no_column) return true;
   if (plain_.rule_count == plain_.rules.size()) return false;
   columns_[rule] = static_cast<std::uint8_t>(plain_.rule_count);
   plain_.rules[plain_.rule_count].rule = rule;

@@ -251,7 +251,7 @@ MUTANTS = [
         "a refused request is charged to its other rules",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
         "        undraw(here, terms, now);\n",
-        "        charge(here, plan.keys[i].rule, weight);\n",
+        "        charge(here, keys[i].rule, weight);\n",
     ),
     worker(
         "a rule's parent is charged before its child is asked",
@@ -302,6 +302,14 @@ MUTANTS = [
         "if (published != publication_) [[unlikely]]",
         file="lib/dataplane/worker_core.h",
         units=["tests/unit/dataplane/worker_core_test.cc"],
+    ),
+    node(
+        "what a key was told in the span before is taken to hold",
+        "Publications.OfTheSpanBeforeNothingHoldsHoweverLittleHasChangedSince",
+        "this->mark() - mark > terms_since() - holds_since",
+        "this->mark() - mark > generation - holds_since",
+        file="lib/shared/publication.h",
+        units=["tests/unit/node/publications_test.cc"],
     ),
     node(
         "every publication is noticed",
@@ -1037,15 +1045,36 @@ MUTANTS = [
         "wary_[window] = 1;",
         file="lib/control/controller.cc",
     ),
-    # Bursts of plain frames.
-    classify(
-        "what comes next ends with its last frame",
-        "InstructionSets.FindTheSameKeysWhateverComesNext",
-        "if (next_ != end_) ask_for(*next_++);",
-        "ask_for(*next_++);",
-        file="lib/classify/head_kernel.h",
-        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
+    # Bursts of requests.
+    whole(
+        "a rule's column is believed to be where the burst before had it",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/many_routes",
+        "    columns_[plain_.rules[column].rule] = no_column;\n",
+        "    ;\n",
+        file="lib/dataplane/request_burst.cc",
     ),
+    whole(
+        "of a request's rules the one that its burst met first is asked first",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/rules_that_seldom_apply",
+        "plan.keys[place - 1].rule > of_rule.rule; --place)",
+        "false; --place)",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    whole(
+        "all of a burst are told the rule of the first one",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/rules_that_seldom_apply",
+        "const RuleIndex rule = first_rules_[at]; rule != told)",
+        "const RuleIndex rule = first_rules_[at]; told == no_rule)",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    whole(
+        "what remains is not told of what is ready",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/one_rule",
+        "if (publication_ != nullptr && detail != Detail::full) {",
+        "if (publication_ != nullptr) {",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    # Bursts of plain frames.
     classify(
         "a request behind another one passes with it",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",

@@ -111,6 +111,15 @@ const Limits all_limits[] = {
        }
        return rules;
      }},
+    // A burst meets them in another order than the configuration's, or none.
+    {"rules_that_seldom_apply",
+     [] {
+       std::vector rules{rule_of("one", 60, {by_user}, "/items/1"), rule_of("both", 90, {by_host}),
+                         rule_of("zero", 80, {by_user}, "/items/0")};
+       rules[1].match.path = "/items/{id}";
+       rules[1].match.host = "example.com";
+       return rules;
+     }},
     // More of them apply to the requests of a burst than may to one.
     {"many_routes",
      [] {
@@ -150,7 +159,8 @@ TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
       if (random() % 16 != 0) requests[i].headers = std::span(&headers[i], 1);
       if (weighs && random() % 4 == 0) requests[i].weight = static_cast<std::uint32_t>(random() % 5);
     }
-    const Detail detail = random() % 2 == 0 ? Detail::refusals : Detail::verdicts;
+    const Detail detail = std::array{Detail::refusals, Detail::verdicts, Detail::full}[random() % 3];
+    if (random() % 4 == 0) together.worker().admit_plain({});  // as who has frames does before
     std::vector<Decision> decisions(requests.size());
     together.worker().admit_burst(requests, together.now(), decisions, detail);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -164,7 +174,8 @@ TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
       if (decision.rule != no_rule) {
         ASSERT_EQ(decision.action, expected.action);
       }
-      const bool tells = detail == Detail::refusals && decision.verdict == Verdict::block;
+      const bool tells =
+          detail == Detail::full || (detail == Detail::refusals && decision.verdict == Verdict::block);
       ASSERT_EQ(decision.remaining, tells ? expected.remaining : 0) << "burst " << round << ", request " << i;
       ASSERT_EQ(decision.retry_after, tells ? expected.retry_after : Duration{}) << "burst " << round;
       ASSERT_EQ(decision.reset_after, tells ? expected.reset_after : Duration{}) << "burst " << round;
