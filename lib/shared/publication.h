@@ -79,8 +79,8 @@ class Publication {
   std::uint64_t holds_since = nothing_holds;
   static constexpr std::uint64_t nothing_holds = std::numeric_limits<std::uint64_t>::max();
 
-  /// For how many publications before this one nothing has changed of what workers keep of a key's terms: they
-  /// need not notice that there is a new one.
+  /// For how many publications before this one nothing has changed of what workers keep of a key's terms:
+  /// they need not notice that there is a new one.
   std::uint64_t same_for = 0;
 
   /// Stands, in 32 bits, for the generation from which on terms are as they are; 0 stands for none.

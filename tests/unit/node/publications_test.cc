@@ -160,6 +160,18 @@ TEST_F(Publications, ASpanThatBeginsIsAlwaysNoticed) {
   EXPECT_FALSE(node.published().still_holds(mark, node.key("ann")));
 }
 
+TEST_F(Publications, OfTheSpanBeforeNothingHoldsHoweverLittleHasChangedSince) {
+  node.admit("bob", 200);
+  node.flip();
+  node.judge();
+  const std::uint32_t mark = node.published().mark();
+  node.admit("ann", 5);
+  node.flip();
+  node.judge();
+  ASSERT_GT(node.published().same_for, 1U);
+  EXPECT_FALSE(node.published().still_holds(mark, node.key("ann")));
+}
+
 TEST_F(Publications, AJudgementThatChangesAKeyIsNoticedAndOnlyThatKeyIsLookedUpAgain) {
   node.admit("ann", 5);
   EXPECT_EQ(node.admit("bob", 200), 100);
