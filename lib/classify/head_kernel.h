@@ -713,9 +713,14 @@ class Ahead {
   /// Who has found where its payload is has looked at the first line. Most heads end in the next few, which
   /// are asked for whether they are there or not: that costs less than to find it out.
   [[gnu::always_inline]] static void ask_for(const PlainFrame& frame) noexcept {
-    for (std::size_t at = line; at < near; at += line) __builtin_prefetch(frame.bytes + at);
-    const std::size_t size = frame.payload.offset + frame.payload.length;
-    for (std::size_t at = near; at < size && at < most; at += line) __builtin_prefetch(frame.bytes + at);
+    // Numbers, as there may be nothing there.
+    const auto first = reinterpret_cast<std::uintptr_t>(frame.bytes);
+    const auto ask_for_line = [first](std::size_t at) __attribute__((always_inline)) {
+      __builtin_prefetch(reinterpret_cast<const void*>(first + at));
+    };
+    for (std::size_t at = line; at < near; at += line) ask_for_line(at);
+    const std::size_t size = std::size_t{frame.payload.offset} + frame.payload.length;
+    for (std::size_t at = near; at < size && at < most; at += line) ask_for_line(at);
   }
 
   const PlainFrame* next_;

@@ -79,8 +79,9 @@ class WEIR_API Worker {
   /// 16 rules, or one that has both `header:host` and hosts, are left.
   /// @param frames  at most 32, with payloads that may begin a request; those that are not plain are none
   /// @param next  the next burst's frames, where they are known by now: the memory they are in is brought
-  /// near between the work on this burst's, where that costs next to nothing. (On x86; nothing comes of it
-  /// where plain frames are left in any case)
+  /// near between the work on this burst's, where that costs next to nothing; best no more than 32, whose
+  /// first lines have been looked at, as plain_payload() does. (Nothing comes of it where plain frames are
+  /// left in any case, and on processors without vectors.)
   /// @return bit i: the request in frames[i] has been admitted, counted where a rule applies to it, and there
   /// is no other in it
   std::uint32_t admit_plain(std::span<const PlainFrame> frames,
