@@ -80,7 +80,11 @@ void* create_integer(const redisReadTask* task, long long value) noexcept {
   return reply;
 }
 
-void* create_nil(const redisReadTask* task) noexcept { return place(task); }
+/// As a string or an array that is not there. The third protocol has others.
+void* create_nil(const redisReadTask* task) noexcept {
+  if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_ARRAY) return nullptr;
+  return place(task);
+}
 
 /// hiredis 1.x puts the number of the kind in the place of a reply of which nobody wants to hear: a pointer
 /// to nowhere. 0.14 does not know these kinds.

@@ -60,8 +60,9 @@ TEST(RedisReplyReader, RefusesWhatIsNotTheProtocolOrOutOfBounds) {
 
 // A server speaks Redis' third protocol to those alone that have asked for it.
 TEST(RedisReplyReader, RefusesTheKindsOfTheThirdProtocol) {
-  for (const char* text : {",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "=7\r\ntxt:abc\r\n",
-                           "%1\r\n:1\r\n:2\r\n", "~1\r\n:1\r\n", ">1\r\n+pubsub\r\n"}) {
+  for (const char* text :
+       {",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "=7\r\ntxt:abc\r\n", "%1\r\n:1\r\n:2\r\n",
+        "~1\r\n:1\r\n", ">1\r\n+pubsub\r\n", "_\r\n", "=-1\r\n", "%-1\r\n", "~-1\r\n", ">-1\r\n"}) {
     for (const char* around : {"", "*1\r\n"}) {
       RedisReplyReader reader;
       reader.feed(std::string(around) + text);
