@@ -5,7 +5,8 @@
 // told of the next burst as well, and but for the first lines it asks for them itself, between its work: so
 // may do who receives a burst before the one before is decided on. Beside the library, in the same run, the
 // floors (three cache lines touched; one vector pass over the payload; its lines by memchr), a parser written
-// with memchr, and packaged ones. Contenders of one job must agree on the sum of all hashes, or the run fails.
+// with memchr, and packaged ones. Contenders of one job must agree on the sum of all hashes, or the run
+// fails.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -67,6 +68,26 @@ class OneByOne {
   Contender contender_;
 };
 
+/// The same, each frame of the next burst asked for before one of this burst's: as who is told of it may do.
+template <typename Contender>
+class OneByOneAhead {
+ public:
+  OneByOneAhead(Contender contender, std::size_t lines) : contender_(std::move(contender)), lines_(lines) {}
+  std::uint64_t operator()(std::span<const std::span<const std::byte>> frames,
+                           std::span<const std::span<const std::byte>> next) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      if (i < next.size()) prefetch(next[i], lines_);
+      sum += contender_(frames[i]);
+    }
+    return sum;
+  }
+
+ private:
+  Contender contender_;
+  std::size_t lines_;
+};
+
 /// A contender that is not told of the next burst.
 template <typename Contender>
 class OneBurst {
@@ -120,11 +141,19 @@ void walk(benchmark::State& state, const FramePool& frames, Cache cache, std::si
 
 /// Whether a contender says of the first frames what the library's own path says.
 template <typename Contender>
-bool agrees(const FramePool& frames, Wanted wanted, Contender contender) {
+bool agrees(const FramePool& frames, Wanted wanted, Contender& contender) {
+  using Burst = std::span<const std::span<const std::byte>>;
   OwnPath own(wanted);
   for (std::size_t i = 0; i < std::min<std::size_t>(frames.size(), 4096); ++i) {
     const std::span<const std::byte> frame = frames[i];
-    if (contender(std::span(&frame, 1)) != own(frame)) return false;
+    std::uint64_t sum = 0;
+    if constexpr (std::invocable<Contender&, Burst, Burst>) {
+      const std::span<const std::byte> next = frames[(i + 1) % frames.size()];
+      sum = contender(std::span(&frame, 1), std::span(&next, 1));
+    } else {
+      sum = contender(std::span(&frame, 1));
+    }
+    if (sum != own(frame)) return false;
   }
   return true;
 }
@@ -146,6 +175,10 @@ void add(const std::string& name, Content content, Cache cache, std::size_t line
   benchmark::RegisterBenchmark(whole.c_str(), [=](benchmark::State& state) {
     walk(state, pool(content, cache), cache, lines, OneByOne(contender));
   });
+  if (cache == Cache::hot) return;
+  benchmark::RegisterBenchmark((whole + "_ahead").c_str(), [=](benchmark::State& state) {
+    walk(state, pool(content, cache), cache, lines, OneByOneAhead(contender, lines));
+  });
 }
 
 /// @param lines  of a cold frame, to be fetched ahead: those that the contender reads
@@ -157,7 +190,7 @@ void add_checked(const std::string& name, Content content, Cache cache, Wanted w
   benchmark::RegisterBenchmark(whole.c_str(), [=](benchmark::State& state) {
     const FramePool& frames = pool(content, cache);
     auto contender = make();
-    if (!agrees(frames, wanted, [&](auto some) { return (*contender)(some); }))
+    if (!agrees(frames, wanted, *contender))
       return state.SkipWithError("this contender's hashes differ: its figure is worthless");
     walk(state, frames, cache, lines, std::ref(*contender));
   });
@@ -192,6 +225,11 @@ void register_all() {
         add_checked("picohttpparser", content, cache, wanted, [=] {
           return std::make_unique<OneByOne<PeerPath>>(PeerPath(wanted, parse_with_picohttpparser));
         });
+        if (cache == Cache::cold)
+          add_checked("picohttpparser_ahead", content, cache, wanted, [=] {
+            return std::make_unique<OneByOneAhead<PeerPath>>(PeerPath(wanted, parse_with_picohttpparser),
+                                                             whole_frame);
+          });
 #endif
       }
     }

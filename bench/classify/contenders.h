@@ -45,7 +45,8 @@ class BurstPath {
   using Frames = std::span<const std::span<const std::byte>>;
 
   /// @param frames  at most PlainKeys::most_frames
-  /// @param next  the frames that come next, if any: their first lines are looked at, the others asked for
+  /// @param next  the frames that come next, if any: their first lines are looked at, the others asked for.
+  /// Then the next call's `frames` are these
   /// @return the sum of the keys' hashes
   std::uint64_t operator()(Frames frames, Frames next = {}) noexcept;
 

@@ -13,7 +13,9 @@ PACKAGED = ("http_parser", "picohttpparser")
 PEERS = ("memchr", *PACKAGED)
 FLOORS = {
     "floor_three_lines": "floor: three cache lines touched",
+    "floor_three_lines_ahead": "the same, the next burst told",
     "floor_vector_pass": "floor: one vector pass over the payload (memchr for what is not there)",
+    "floor_vector_pass_ahead": "the same, the next burst told",
     "floor_lines": "floor: the payload's lines, a memchr for each",
 }
 WHO = {
@@ -23,6 +25,7 @@ WHO = {
     "memchr": "written with memchr, as one would in C",
     "http_parser": "http_parser",
     "picohttpparser": "picohttpparser",
+    "picohttpparser_ahead": "picohttpparser, the next burst told",
 }
 
 
@@ -39,8 +42,8 @@ def report(figures, context, aims):
              "All contenders of one job must find the same keys: what comes after parsing, normal forms and hash, is the library's for all. "
              "The parser written with memchr looks for separators only, and no farther than the job needs; all others, weir too, read a "
              "request to its head's end, whatever the job. Cold, who knows the next burst may tell it: weir asks for its frames between "
-             "its work on this one. The floors and the others have all lines that they read asked for before each burst, and so has "
-             "weir where it is not told."]
+             "its work on this one, as a floor or a parser may ask for one of them before each of this burst's. Else all lines that are read "
+             "are asked for before each burst. The aims are held against the quicker of each one's two."]
     for peer in PACKAGED:
         if not any(name.endswith(peer) for name in figures):
             context.leave_out(peer, "not there when the build folder was configured (Debian: libhttp-parser-dev; libh2o-dev, up to Debian 12)")
@@ -60,18 +63,22 @@ def report(figures, context, aims):
             row(f"{job}/{who}", f"{job.replace('_', ' ')}: {words}")
     parts.append(table(("ns per frame", *(f"{CONTENTS[content]}, {cache}" for cache, content in columns)), rows))
 
+    def best(name):
+        both = [figures[one] for one in (name, f"{name}_ahead") if one in figures]
+        return min(both) if both else None
+
     def ratio(above, below):
-        return figures[above] / figures[below] if above in figures and below in figures else None
+        return above / below if above and below else None
 
     for content in ("get_200", "headers_800"):
         if not any(column[1] == content for column in columns):
             continue
         words, cold, hot = CONTENTS[content], f"cold/{content}", f"hot/{content}"
-        aims.at_most("cold, next burst told: request line / three lines touched", words, ratio(f"{cold}/request_line/own_ahead", f"{cold}/floor_three_lines"), 2)
-        aims.at_most("cold, next burst told: three headers / one vector pass", words, ratio(f"{cold}/three_headers/own_ahead", f"{cold}/floor_vector_pass"), 2)
-        aims.at_least("cold, next burst told: picohttpparser / three headers", words, ratio(f"{cold}/three_headers/picohttpparser", f"{cold}/three_headers/own_ahead"), 2)
+        aims.at_most("cold: request line / three lines touched", words, ratio(best(f"{cold}/request_line/own"), best(f"{cold}/floor_three_lines")), 2)
+        aims.at_most("cold: three headers / one vector pass", words, ratio(best(f"{cold}/three_headers/own"), best(f"{cold}/floor_vector_pass")), 2)
+        aims.at_least("cold: picohttpparser / three headers", words, ratio(best(f"{cold}/three_headers/picohttpparser"), best(f"{cold}/three_headers/own")), 2)
         for job in ("request_line", "three_headers"):
-            aims.at_least(f"hot: scalar / {job.replace('_', ' ')}", words, ratio(f"{hot}/{job}/own_portable", f"{hot}/{job}/own"), 3)
+            aims.at_least(f"hot: scalar / {job.replace('_', ' ')}", words, ratio(figures.get(f"{hot}/{job}/own_portable"), figures.get(f"{hot}/{job}/own")), 3)
     names = [*FLOORS, "request_line/own", *(f"three_headers/{who}" for who in WHO)]
     values = [[figures.get(f"{cache}/{content}/{name}") for name in names] for cache, content in columns]
     svg = bars("From the frame to its key", "ns per frame", [f"{CONTENTS[content]}, {cache}" for cache, content in columns],

@@ -236,13 +236,14 @@ def report(figures, context, aims):
         f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, 16 requests "
         "at once (so that the system's work for a packet is shared by 16). With and without the limit in turns; added: the median of "
         "the differences between neighbours (half of them). weir takes its turn in each round.",
-        "What the servers add is more than to decide: to find the header among the request's and to make the key of it, to hash the "
-        "key, to lock the table that their processes or threads share, to find the entry in its tree, to bring its rate up to date "
+        "What the servers add is more than to decide: to find the header among the request's and to make the key of it (nginx hashes "
+        "it), to lock the table that their processes or threads share, to find the entry in its tree, to bring its rate up to date "
         "by the clock, to unlock; HAProxy then also evaluates a rule that asks for the rate. (To read and parse the request is in "
         "both of their columns, so not in what is added.) weir's *request* is the like of that: a burst of requests whose headers "
         "have been parsed, as a parser hands them over. weir's *decision* begins where the key has been hashed, with a flow or a "
-        "session for example, and is to find it, to see whether it may pass and to count it: what a decision is called everywhere "
-        "else in this report. Neither has the parsing of a packet in it, which the section on weir-filter shows.",
+        "session for example, and is to find it, to see whether it may pass and to count it: *a key at hand* in the section on "
+        "decisions. (weir takes 32 at once, and of its requests' headers there is one; the servers have one process or thread, so "
+        "nobody waits for a lock.) Neither has the parsing of a packet in it, which the section on weir-filter shows.",
         table(("ns per request", "without", "with the limit", "added",
                *(f"× weir's {DECISIONS[name][0]}, {size:,} keys" for name, size in columns)), rows),
     ]
