@@ -747,7 +747,6 @@ void WorkerCore::lend(SpanTable::Place place, std::uint64_t key, const Grant& gr
   if (grant.most < least_lent || ready < grant.most / 2 || is_ungranted(key)) return;
   const GrantTable::Place granted = grants_.locate(key);
   if (granted == GrantTable::nowhere || !grants_.holds(granted, key) || !table_->holds(place, key)) return;
-  if (table_->entry(place).lent > SpanEntry::most_lent - grant.most) return;
   const std::uint32_t room = grant.most - left_of(grant, granted);
   const std::uint32_t credit = std::min(room, ready);
   if (!grants_.may_be_filled(granted, room - credit, grant.window)) return;

@@ -72,7 +72,8 @@ struct alignas(64) SpanEntry {
   std::uint32_t aside = 0;     ///< credit that is not ready
   std::uint32_t name_offset = 0;
   RuleIndex rule : 10 = 0;
-  std::uint32_t lent : 22 = 0;  ///< what counts as not used of the worker's grant, see shared/grant_table.h
+  std::uint32_t lent : 22 = 0;  ///< what counts as not used of the worker's grant, see shared/grant_table.h;
+                                ///< where that is too much for it, the rest is among what is drawn
 
   static constexpr std::uint32_t most_lent = (std::uint32_t{1} << 22) - 1;
 };
@@ -220,7 +221,12 @@ class alignas(64) SpanTable {
     SpanEntry& entry = this->entry(place);
     line_of(place).ready[lane_of(place)] -= credit;
     entry.drawn -= credit;
-    entry.lent = (entry.lent + lent) & SpanEntry::most_lent;
+    std::uint32_t in_span = entry.lent + lent;
+    // What would not fit has been drawn and admitted, which comes to the same. Not all of it: who counts takes
+    // what is lent together with what he saw used before.
+    if (in_span > SpanEntry::most_lent) [[unlikely]]
+      entry.drawn += std::exchange(in_span, SpanEntry::most_lent / 2) - SpanEntry::most_lent / 2;
+    entry.lent = in_span & SpanEntry::most_lent;
   }
   std::uint32_t ready(Place place) const noexcept { return line_of(place).ready[lane_of(place)]; }
   /// But for what was lent.

@@ -394,7 +394,7 @@ MUTANTS = [
     ),
     worker(
         "a burst's keys are decided upon without their rules' weight",
-        "Keys.AreDecidedUponAsOneAfterTheOther",
+        "Keys.AreDecidedUponAsOneAfterTheOtherWhateverIsToldOfTheNext",
         "return rule_weight * key.weight;",
         "return 0 * rule_weight + key.weight;",
     ),
@@ -526,6 +526,20 @@ MUTANTS = [
         "entry.lent",
         file="lib/shared/span_table.h",
         units=WORKER + ["lib/shared/span_table.cc"],
+    ),
+    worker(
+        "what an entry has no field for is lent and not counted",
+        "Grant.IsFilledUpHoweverMuchASpanHasLent",
+        "entry.drawn += std::exchange(in_span, SpanEntry::most_lent / 2) - SpanEntry::most_lent / 2;",
+        "in_span = SpanEntry::most_lent / 2;",
+        file="lib/shared/span_table.h",
+        units=WORKER + ["lib/shared/span_table.cc"],
+    ),
+    worker(
+        "an entry that has lent much lends no more",
+        "Grant.IsFilledUpHoweverMuchASpanHasLent",
+        "const std::uint32_t room = grant.most - left_of(grant, granted);",
+        "if (table_->entry(place).lent > SpanEntry::most_lent - grant.most) return;\n  const std::uint32_t room = grant.most - left_of(grant, granted);",
     ),
     worker(
         "the last of an allowance is lent",
