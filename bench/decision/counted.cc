@@ -60,7 +60,7 @@ struct Work {
   std::vector<Key> keys;
   std::vector<Request> requests;
   bool only_prefetch = false;
-  bool ahead = false;
+  std::size_t ahead = 0;  // bursts that the worker is told of
 };
 
 Instant at(Duration since_start) { return {WallTime(1000s) + since_start, MonotonicTime(50s) + since_start}; }
@@ -69,9 +69,9 @@ std::uint64_t decide(Work& work, MonotonicTime now) {
   std::uint64_t admitted = 0;
   std::array<Verdict, burst> verdicts;
   std::array<Decision, burst> decisions;
+  const std::size_t told = work.keys.size() - work.ahead * burst;
   for (std::size_t i = 0; i < work.keys.size(); i += burst) {
-    std::span<const Key> next;
-    if (work.ahead) next = std::span(work.keys).subspan((i + burst) % work.keys.size(), burst);
+    const std::span<const Key> next = std::span(work.keys).subspan((i + burst) % told, work.ahead * burst);
     work.worker.admit_keys(std::span(work.keys).subspan(i, burst), now, verdicts, next);
     for (const Verdict verdict : verdicts) admitted += verdict == Verdict::admit;
   }
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
       request.headers = std::span(&headers[i], 1);
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
-             what == "blocked" || what == "mixed" || what == "prefetch" || what == "ahead" ||
+             what == "blocked" || what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" ||
              what == "renewed" || sprays) {
     const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
     for (const std::string& name : names)
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
       for (Key& key : work.keys) key.weight = 4096;
   } else {
     std::fprintf(stderr,
-                 "usage: %s granted|ahead|renewed|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|"
+                 "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|"
                  "three_rules\n",
                  argv[0]);
     return 2;
@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
   work.only_prefetch = what == "prefetch";
-  work.ahead = what == "ahead";
+  work.ahead = what == "ahead" ? 1 : what == "far" ? 3 : 0;
   const std::uint64_t admitted = counted_work(work, at(now).monotonic);
   if (admitted != (what == "blocked" ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);

@@ -30,8 +30,6 @@ struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
   std::vector<std::string> contenders;
   unsigned repeats = 1;
-  // Eight places to a line of 64 bytes, half of them taken: what a worker's table touches in the common case.
-  double bytes_per_key = 64.0 / 8 * 2;
 };
 
 /// Where in its stream a contender goes on, and what it has taken so far.
@@ -95,7 +93,6 @@ class Walk {
 struct Turn {
   const Kind* kind;
   Workload* workload;
-  double bytes_per_key;
   unsigned repeats;
 };
 
@@ -148,7 +145,7 @@ Result run(const Turn& turn, unsigned round, Duration time) {
   try {
     const std::unique_ptr<Contender> contender = turn.kind->make(*turn.workload);
     const std::unique_ptr<Contender> floor =
-        turn.kind->dense ? make_array(*turn.workload) : make_floor(*turn.workload, turn.bytes_per_key);
+        turn.kind->dense ? make_array(*turn.workload) : make_floor(*turn.workload);
     PinnedThread thread(processors().back(), [&] { measure(turn, *contender, *floor, time, figures); });
     thread.join();
     told["switches"] = thread.involuntary_switches();
@@ -196,7 +193,8 @@ Result run_all(const Options& options, const Effort& effort) {
   prepare_peers(cpus.front());
 
   std::vector<Kind> kinds = weir_kinds();
-  for (Kind& kind : peer_kinds()) kinds.push_back(std::move(kind));
+  for (const auto& others : {floor_kinds(), peer_kinds()})
+    kinds.insert(kinds.end(), others.begin(), others.end());
   std::erase_if(kinds, [&](const Kind& kind) {
     return !options.contenders.empty() && std::find(options.contenders.begin(), options.contenders.end(),
                                                     kind.name) == options.contenders.end();
@@ -208,7 +206,7 @@ Result run_all(const Options& options, const Effort& effort) {
     Workload workload(keys);
     std::vector<Turn> turns;
     for (const Kind& kind : kinds)
-      if (kind.dense == dense) turns.push_back({&kind, &workload, options.bytes_per_key, options.repeats});
+      if (kind.dense == dense) turns.push_back({&kind, &workload, options.repeats});
     in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
       for (Result& each : run(turn, round, effort.time())) runs.push_back(std::move(each));
     });
@@ -223,7 +221,7 @@ Result run_all(const Options& options, const Effort& effort) {
       measure_size(keys, false);
   }
   return {{"processors", cpus.size()},
-          {"floor_bytes_per_key", options.bytes_per_key},
+          {"floor_bytes_per_key", floor_bytes_per_key},
           {"node_bytes_per_key", node_bytes},
           {"runs", runs},
           {"left_out", left_out}};
@@ -238,7 +236,7 @@ int main(int argc, char** argv) {
   Program program("bench-decision", "What a decision costs, beside its floor and its peers.",
                   {.rounds = 3, .seconds = 0.25});
   std::vector<std::string> names;
-  for (const auto& kinds : {weir_kinds(), peer_kinds()})
+  for (const auto& kinds : {weir_kinds(), floor_kinds(), peer_kinds()})
     for (const Kind& kind : kinds) names.emplace_back(kind.name);
   program.options()
       .add_option("--keys", options.keys, "numbers of keys, such as 1000,1000000")
@@ -252,10 +250,6 @@ int main(int argc, char** argv) {
       .add_option("--repeats", options.repeats,
                   "of floor and contender, one after the other, in each turn of those that go on")
       ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  program.options()
-      .add_option("--floor-bytes-per-key", options.bytes_per_key, "the floor's lines, for each key")
-      ->check(CLI::Range(1.0, 4096.0))
       ->capture_default_str();
   return program.run(argc, argv, [&] { return run_all(options, program.effort()); });
 }

@@ -7,18 +7,26 @@
 namespace weir::bench {
 namespace {
 
+/// When the lines of bursts to come are asked for.
+enum class Asked : std::uint8_t { in_a_row, between };
+
+template <Asked asked, std::size_t ahead>
 class Lines final : public Contender {
  public:
-  Lines(Workload& workload, double bytes_per_key)
-      : workload_(workload),
-        lines_(static_cast<std::size_t>(static_cast<double>(workload.keys()) * bytes_per_key / sizeof(Line)) +
-               1) {}
+  explicit Lines(Workload& workload)
+      : workload_(workload), lines_(workload.keys() * floor_bytes_per_key / sizeof(Line) + 1) {}
 
   void decide(Drawn drawn, std::size_t at, std::size_t count) override {
     const Stream& stream = workload_.stream(drawn);
     each_burst(at, count, [&](std::size_t from, std::size_t some) {
-      for (const PlainKey& key : stream.part(from + some, some)) __builtin_prefetch(&line_of(key), 1);
-      for (const PlainKey& key : stream.part(from, some)) ++line_of(key).count;
+      const std::span<const PlainKey> keys = stream.part(from, some);
+      const std::span<const PlainKey> next = stream.part(from + ahead * burst, some);
+      if constexpr (asked == Asked::in_a_row)
+        for (const PlainKey& key : next) __builtin_prefetch(&line_of(key), 1);
+      for (std::size_t i = 0; i < some; ++i) {
+        if constexpr (asked == Asked::between) __builtin_prefetch(&line_of(next[i]), 1);
+        ++line_of(keys[i]).count;
+      }
     });
     requests_ += count;
   }
@@ -38,6 +46,12 @@ class Lines final : public Contender {
   HugeArray<Line> lines_;
   std::uint64_t requests_ = 0;
 };
+
+template <Asked asked, std::size_t ahead>
+std::unique_ptr<Contender> lines(Workload& workload) {
+  static_assert(ahead <= Stream::furthest_ahead);
+  return std::make_unique<Lines<asked, ahead>>(workload);
+}
 
 class Array final : public Contender {
  public:
@@ -70,8 +84,13 @@ void expect_counted(std::uint64_t counted, std::uint64_t expected, const char* w
                     " requests");
 }
 
-std::unique_ptr<Contender> make_floor(Workload& workload, double bytes_per_key) {
-  return std::make_unique<Lines>(workload, bytes_per_key);
+std::unique_ptr<Contender> make_floor(Workload& workload) { return lines<Asked::in_a_row, 1>(workload); }
+
+std::vector<Kind> floor_kinds() {
+  const std::vector<Drawn> drawn{Drawn::uniform, Drawn::zipf};
+  return {{"floor_between", drawn, lines<Asked::between, 1>},
+          {"floor_far", drawn, lines<Asked::in_a_row, Stream::furthest_ahead>},
+          {"floor_far_between", drawn, lines<Asked::between, Stream::furthest_ahead>}};
 }
 
 std::unique_ptr<Contender> make_array(Workload&) { return std::make_unique<Array>(); }

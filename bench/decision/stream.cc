@@ -32,9 +32,10 @@ Stream::Stream(std::size_t keys, Drawn drawn) : size_(length(keys, drawn)) {
       drawn == Drawn::once
           ? each_key_once(keys)
           : key_sequence(keys, drawn == Drawn::zipf ? Distribution::zipf : Distribution::uniform, size_);
-  keys_.reserve(size_ + burst);
+  constexpr std::size_t again = furthest_ahead * burst;
+  keys_.reserve(size_ + again);
   for (const std::uint32_t key : sequence) keys_.emplace_back(key);
-  for (std::size_t i = 0; i < burst; ++i) keys_.push_back(keys_[i % size_]);
+  for (std::size_t i = 0; i < again; ++i) keys_.push_back(keys_[i % size_]);
 }
 
 }  // namespace weir::bench

@@ -37,20 +37,23 @@ enum class Drawn : std::uint8_t { uniform, zipf, once };
 inline constexpr std::size_t drawn_kinds = 3;
 const char* name_of(Drawn drawn);
 
-/// Requests one after the other, and the first burst once more after the last one: whoever looks a burst
-/// ahead need not ask where the end is.
+/// Requests one after the other, and the first few bursts once more after the last one: whoever looks ahead
+/// need not ask where the end is.
 class Stream {
  public:
   Stream(std::size_t keys, Drawn drawn);
 
   /// Requests; a multiple of `burst`, but where every key comes once.
   std::size_t size() const noexcept { return size_; }
-  /// Any part up to size() + burst.
+  /// Any part up to size() + furthest_ahead * burst.
   std::span<const PlainKey> part(std::size_t at, std::size_t count) const noexcept {
     return std::span(keys_).subspan(at, count);
   }
   std::span<const PlainKey> all() const noexcept { return keys_; }
   std::size_t bytes() const noexcept { return keys_.size() * sizeof(PlainKey); }
+
+  /// Bursts that anyone looks ahead.
+  static constexpr std::size_t furthest_ahead = 3;
 
   /// So long that most keys come, but neither shorter than any cache nor longer than memory likes.
   static std::size_t length(std::size_t keys, Drawn drawn);

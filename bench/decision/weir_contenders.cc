@@ -113,23 +113,26 @@ class Node : public Contender {
   std::uint64_t requests_ = 0;
 };
 
-/// Keys that the pipeline has at hand; the worker is told of the next burst.
+/// Keys that the pipeline has at hand; the worker is told of the next bursts.
 class KeysAtHand final : public Node {
  public:
-  KeysAtHand(Workload& workload, std::string_view rules, Controller controller)
+  /// @param told  of so many bursts
+  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, std::size_t told)
       : Node(workload, rules, controller),
+        told_(told),
         keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
               keys_of(worker(), workload.stream(Drawn::zipf))} {}
   void decide(Drawn drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
-      worker().admit_keys(keys.subspan(from, few), verdicts_, keys.subspan(from + few, few));
+      worker().admit_keys(keys.subspan(from, few), verdicts_, keys.subspan(from + few, told_ * burst));
       worker().quiescent();
     });
     count(some);
   }
 
  private:
+  const std::size_t told_;
   const std::array<std::vector<Key>, 2> keys_;
   std::array<Verdict, burst> verdicts_;
 };
@@ -256,9 +259,10 @@ class FirstTouches final : public Contender {
   std::array<Verdict, burst> verdicts_;
 };
 
-template <const std::string_view& rules, Controller controller = Controller::at_work>
+template <const std::string_view& rules, Controller controller = Controller::at_work, std::size_t told = 1>
 std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
-  return std::make_unique<KeysAtHand>(workload, rules, controller);
+  static_assert(told <= Stream::furthest_ahead);
+  return std::make_unique<KeysAtHand>(workload, rules, controller, told);
 }
 std::unique_ptr<Contender> dense_key(Workload& workload) {
   return std::make_unique<DenseKey>(workload, dense_rule);
@@ -277,6 +281,7 @@ std::unique_ptr<Contender> first_touches(Workload& workload) {
 std::vector<Kind> weir_kinds() {
   const std::vector<Drawn> drawn{Drawn::uniform, Drawn::zipf};
   return {{"weir_key", drawn, keys_at_hand<user_rule>},
+          {"weir_key_far", drawn, keys_at_hand<user_rule, Controller::at_work, Stream::furthest_ahead>},
           {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
           {"weir_one_rule", drawn, requests<user_rule>},
           {"weir_three_rules", drawn, requests<three_rules>},

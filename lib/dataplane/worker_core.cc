@@ -297,15 +297,32 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
   admit_keys_of_burst(keys, now, verdicts, next);
 }
 
-void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
-                                      const std::span<const Key>& next) noexcept {
-  for (; keys.size() > burst_size; verdicts = verdicts.subspan(burst_size)) {
-    const std::span<const Key> burst = keys.first(burst_size);
-    keys = keys.subspan(burst_size);
-    admit_keys_of_burst(burst, now, verdicts.first(burst_size),
-                        keys.first(std::min(keys.size(), burst_size)));
-  }
-  admit_keys_of_burst(keys, now, verdicts, next);
+// Of the keys to be decided on next, those that a burst asks for.
+std::span<const Key> WorkerCore::furthest_of(std::span<const Key> next) noexcept {
+  if (next.size() <= burst_size) return next;
+  const std::size_t from = (std::min(next.size(), furthest_asked) - 1) / burst_size * burst_size;
+  return next.subspan(from, std::min(burst_size, next.size() - from));
+}
+
+[[gnu::flatten]] void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
+                                                       std::span<Verdict> verdicts,
+                                                       const std::span<const Key>& next) noexcept {
+  const auto whole_bursts = [](std::size_t count) {
+    return (count + burst_size - 1) / burst_size * burst_size;
+  };
+  const auto burst_at = [](std::span<const Key> some, std::size_t from) {
+    from = std::min(from, some.size());
+    return some.subspan(from, std::min(burst_size, some.size() - from));
+  };
+  // As places in the row of both, where the next begin with a burst of their own.
+  const std::size_t next_at = whole_bursts(keys.size());
+  const std::size_t ahead =
+      next.empty() ? furthest_asked : std::min(whole_bursts(next.size()), furthest_asked);
+  // Who tells nothing of the next keys has not told of these.
+  if (next.empty()) prefetch_keys(keys.subspan(burst_size, std::min(ahead, keys.size()) - burst_size));
+  for (std::size_t at = 0, asked = ahead; at < next_at; at += burst_size, asked += burst_size)
+    admit_keys_of_burst(burst_at(keys, at), now, verdicts.subspan(at),
+                        asked < next_at ? burst_at(keys, asked) : burst_at(next, asked - next_at));
 }
 
 /// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
@@ -343,7 +360,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
   else
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   if (keys.empty() || alike_in_front(keys) < keys.size()) [[unlikely]] {
-    prefetch_keys(next);
+    prefetch_keys(furthest_of(next));
     return admit_keys_by_rule(keys, now, verdicts);
   }
   Run run(keys, keys[0].rule_, rule_grants_);
@@ -390,7 +407,7 @@ void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdi
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
   if (!plane_.terms[run.rule].dense) return admit_run_of_keys<stage>(run);
-  if (run.next != nullptr) prefetch_keys(*run.next);
+  if (run.next != nullptr) prefetch_keys(furthest_of(*run.next));
   take_dense<stage>(run);
 }
 
@@ -444,7 +461,9 @@ void WorkerCore::serve(Run& run, auto&& serve) noexcept {
 Hashes WorkerCore::take_next(Run& run) const noexcept {
   const std::span<const Key>* const asked = std::exchange(run.next, nullptr);
   if (asked == nullptr) return Hashes::none();
-  const std::span<const Key>& next = *asked;
+  std::span<const Key> next = *asked;
+  if (next.size() > burst_size) [[unlikely]]
+    next = furthest_of(next);
   if (next.size() == run.count && next.front().rule_ == run.rule && next.back().rule_ == run.rule) [[likely]]
     return {reinterpret_cast<const std::byte*>(&next[0].hash_), sizeof(Key), next.size()};
   prefetch_keys(next);

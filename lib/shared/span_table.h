@@ -222,8 +222,8 @@ class alignas(64) SpanTable {
     line_of(place).ready[lane_of(place)] -= credit;
     entry.drawn -= credit;
     std::uint32_t in_span = entry.lent + lent;
-    // What would not fit has been drawn and admitted, which comes to the same. Not all of it: who counts takes
-    // what is lent together with what he saw used before.
+    // What would not fit has been drawn and admitted, which comes to the same. Not all of it: who counts
+    // takes what is lent together with what he saw used before.
     if (in_span > SpanEntry::most_lent) [[unlikely]]
       entry.drawn += std::exchange(in_span, SpanEntry::most_lent / 2) - SpanEntry::most_lent / 2;
     entry.lent = in_span & SpanEntry::most_lent;

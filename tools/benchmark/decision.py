@@ -11,7 +11,11 @@ DRAWN = {"uniform": "Keys drawn uniformly", "zipf": "Keys drawn by Zipf's law (0
 # Rows of the tables: (contender, how it is called in the report). All are divided by the floor of their own turn.
 FLOOR = "floor: a random line, prefetched"
 STEADY = (
+    ("floor_between", "the same, prefetched one by one between the writes"),
+    ("floor_far", "three bursts ahead"),
+    ("floor_far_between", "three bursts ahead, one by one between the writes"),
     ("weir_key", "**weir**, a key at hand"),
+    ("weir_key_far", "**weir**, a key at hand, told of three bursts ahead"),
     ("weir_one_rule", "**weir**, a request under one rule: matched, hashed"),
     ("weir_three_rules", "**weir**, a request under three rules"),
     ("rte_meter", "rte_meter (an array, no search)"),
@@ -131,10 +135,13 @@ def report(figures, context, aims):
         "controller at work, spans of 100 ms: flips, publications, drains, draws, and each span's first touches are in their "
         "figures. Every contender's turn begins with a floor of its own, on the same requests: a prefetched read-modify-write "
         f"of a random line for each, in {figures['floor_bytes_per_key']:.1f} bytes per key, which is what the lines take that a "
-        "worker's common decision touches. Ratios are to that floor (between two contenders: of their ratios in the same round), "
-        "and medians over the rounds. Every contender's counters were checked against the number of requests. Spans end by "
+        "worker's common decision touches; those of the next burst are asked for in a row. Ratios are to that floor (between "
+        "two contenders: of their ratios in the same round), and medians over the rounds. Every contender's counters were checked against the number of requests. Spans end by "
         "the wall clock: where others take the processor, fewer decisions share a span's first touches, and our figures, not the "
-        "peers', rise with the number of keys. The section on more workers has peers on several threads."
+        "peers', rise with the number of keys. The section on more workers has peers on several threads.",
+        "How soon lines come depends on when they are asked for. So the floor is measured in other ways, too: asked for one by one "
+        "between the writes, as ours asks; and three bursts ahead instead of one, where a worker, too, may be told of them by who "
+        "knows the keys so early (a queue, a batch of requests): that one's like is the floor of as many bursts."
     ]
     for drawn, words in DRAWN.items():
         parts += [f"### {words}", _rows(turns, STEADY, drawn)]

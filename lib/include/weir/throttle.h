@@ -99,15 +99,19 @@ class WEIR_API Worker {
   /// its requests share, which costs no search
   Key key(RuleIndex rule, std::string_view value) const noexcept;
 
-  /// Has the memory that admit_keys() will touch brought near. Where the next burst's keys are known before
-  /// this one is decided on, give them to admit_keys(): between decisions that costs next to nothing.
+  /// Has the memory that admit_keys() will touch brought near. Where keys are known before these are to be
+  /// decided on, give them to admit_keys(): between decisions that costs next to nothing.
   void prefetch(std::span<const Key> keys) const noexcept;
 
   /// Decides for keys that key() made, each for itself, as admit_key() does. The fastest there is: the
   /// common decision touches one cache line. Keys that need more than that (met for the first time in a span,
   /// what was at hand used up, blocked) are decided after the others.
-  /// @param next  keys to be decided on next, as for prefetch(); best a burst's. From some hundred thousand
-  /// keys on that is worth a third of a decision's time
+  /// @param keys  of any number; a burst is 32 of them, as is best where their number changes
+  /// @param next  the keys to be decided on after these, as many as are known, as far as they matter: 96.
+  /// Each burst of `keys` has the memory brought near of the one that comes as many bursts later as `next`
+  /// has, at most three, so tell as many in every call. From some hundred thousand keys on one burst is worth
+  /// a third of a decision's time, and three another third. None: bursts of the same call are brought near,
+  /// but for the first
   /// @pre verdicts.size() >= keys.size(); all keys were made by key() of a worker of this Throttle
   void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts,
                   std::span<const Key> next = {}) noexcept;
