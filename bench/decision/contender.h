@@ -57,8 +57,6 @@ struct Kind {
 std::vector<Kind> weir_kinds();
 std::vector<Kind> peer_kinds();
 
-/// Eight places to a line of 64 bytes, half of them taken: what a worker's table touches in the common case.
-inline constexpr std::size_t floor_bytes_per_key = 64 / 8 * 2;
 /// Prefetched read-modify-writes of the lines that the streams' keys fall on: those of the next burst are
 /// asked for in a row, before this one's are written.
 std::unique_ptr<Contender> make_floor(Workload& workload);

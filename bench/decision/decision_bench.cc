@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "contender.h"
+#include "floor_lines.h"
 #include "peers.h"
 #include "thread/pinned_thread.h"
 
@@ -221,7 +222,7 @@ Result run_all(const Options& options, const Effort& effort) {
       measure_size(keys, false);
   }
   return {{"processors", cpus.size()},
-          {"floor_bytes_per_key", floor_bytes_per_key},
+          {"floor_bytes_per_key", FloorLines::bytes_per_key},
           {"node_bytes_per_key", node_bytes},
           {"runs", runs},
           {"left_out", left_out}};

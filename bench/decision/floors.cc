@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <array>
 
-#include "base/huge_array.h"
 #include "contender.h"
+#include "floor_lines.h"
 
 namespace weir::bench {
 namespace {
@@ -13,8 +13,7 @@ enum class Asked : std::uint8_t { in_a_row, between };
 template <Asked asked, std::size_t ahead>
 class Lines final : public Contender {
  public:
-  explicit Lines(Workload& workload)
-      : workload_(workload), lines_(workload.keys() * floor_bytes_per_key / sizeof(Line) + 1) {}
+  explicit Lines(Workload& workload) : workload_(workload), lines_(workload.keys()) {}
 
   void decide(Drawn drawn, std::size_t at, std::size_t count) override {
     const Stream& stream = workload_.stream(drawn);
@@ -22,28 +21,19 @@ class Lines final : public Contender {
       const std::span<const PlainKey> keys = stream.part(from, some);
       const std::span<const PlainKey> next = stream.part(from + ahead * burst, some);
       if constexpr (asked == Asked::in_a_row)
-        for (const PlainKey& key : next) __builtin_prefetch(&line_of(key), 1);
+        for (const PlainKey& key : next) lines_.ask_for(key);
       for (std::size_t i = 0; i < some; ++i) {
-        if constexpr (asked == Asked::between) __builtin_prefetch(&line_of(next[i]), 1);
-        ++line_of(keys[i]).count;
+        if constexpr (asked == Asked::between) lines_.ask_for(next[i]);
+        lines_.write(keys[i]);
       }
     });
     requests_ += count;
   }
-  void finish(Result&) override {
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < lines_.size(); ++i) sum += lines_[i].count;
-    expect_counted(sum, requests_);
-  }
+  void finish(Result&) override { expect_counted(lines_.counted(), requests_); }
 
  private:
-  struct alignas(64) Line {
-    std::uint64_t count = 0;
-  };
-  Line& line_of(const PlainKey& key) noexcept { return lines_[(key.hash >> 32) * lines_.size() >> 32]; }
-
   Workload& workload_;
-  HugeArray<Line> lines_;
+  FloorLines lines_;
   std::uint64_t requests_ = 0;
 };
 

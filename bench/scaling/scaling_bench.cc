@@ -2,7 +2,8 @@
 // Decisions of 1, 2, … workers that share one rule set and one controller: what another worker adds. Beside
 // them, in the same run and in random order, what others take for several threads: rte_hash with a table for
 // each thread (so that nobody knows a key's sum) and with one for all, TBB's concurrent_hash_map, and what
-// tutorials write, one lock around one map.
+// tutorials write, one lock around one map. And what memory gives to several: the floor of bench-decision, a
+// prefetched read-modify-write of a random line for each request, in each thread's own lines.
 //
 // Workers have a processor each; the controller runs where there is room. Two rates: by the clock on the
 // wall, which on a machine that others use too measures them as well, and by each worker's own processor
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "decision/floor_lines.h"
 #include "decision/peers.h"
 #include "decision/stream.h"
 #include "program/program.h"
@@ -61,6 +63,8 @@ std::size_t start_of(unsigned worker, const Stream& stream) {
 constexpr std::string_view rule =
     "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
 
+/// @tparam told  bursts ahead that a worker is told of
+template <std::size_t told>
 class Weir final : public Decider {
  public:
   Weir(unsigned workers, std::size_t keys, const Stream& stream)
@@ -75,7 +79,7 @@ class Weir final : public Decider {
     std::array<Verdict, burst> verdicts;
     for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);) {
       worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts,
-                        std::span(keys_).subspan(at + burst, burst));
+                        std::span(keys_).subspan(at + burst, told * burst));
       worker.quiescent();
       at = (at + burst) % stream_.size();
       done.add(burst);
@@ -91,6 +95,32 @@ class Weir final : public Decider {
   const Stream& stream_;
   std::unique_ptr<Throttle> throttle_;
   std::vector<Key> keys_;
+};
+
+/// For each thread lines of its own.
+class Lines final : public Decider {
+ public:
+  Lines(unsigned workers, std::size_t keys, const Stream& stream) : stream_(stream) {
+    for (unsigned i = 0; i < workers; ++i) lines_.emplace_back(keys);
+  }
+  void work(unsigned index, const std::atomic<bool>& stop, Done& done) override {
+    FloorLines& lines = lines_[index];
+    for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);
+         at = (at + burst) % stream_.size()) {
+      for (const PlainKey& key : stream_.part(at + burst, burst)) lines.ask_for(key);
+      for (const PlainKey& key : stream_.part(at, burst)) lines.write(key);
+      done.add(burst);
+    }
+  }
+  std::uint64_t counted() override {
+    std::uint64_t sum = 0;
+    for (const FloorLines& lines : lines_) sum += lines.counted();
+    return sum;
+  }
+
+ private:
+  const Stream& stream_;
+  std::deque<FloorLines> lines_;
 };
 
 /// A peer for all threads together, or for each thread one.
@@ -128,7 +158,9 @@ std::unique_ptr<Decider> make(unsigned workers, std::size_t keys, const Stream& 
 }
 
 constexpr Kind kinds[] = {
-    {"weir_key", make<Weir>},
+    {"floor", make<Lines>},
+    {"weir_key", make<Weir<1>>},
+    {"weir_key_far", make<Weir<Stream::furthest_ahead>>},
     {"rte_hash_each", make<Peers<RteHash, true>>},
     {"rte_hash_shared", make<Peers<SharedRteHash, false>>},
 #ifdef WEIR_BENCH_TBB

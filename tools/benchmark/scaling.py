@@ -7,7 +7,9 @@ from plot import bars
 TITLE = "More workers"
 TARGETS = ("bench/scaling/bench-scaling",)
 WORDS = {
+    "floor": "floor: a random line of the thread's own, prefetched",
     "weir_key": "**weir**, a key at hand",
+    "weir_key_far": "**weir**, a key at hand, told of three bursts ahead",
     "rte_hash_each": "rte_hash and counters, a table for each thread: nobody knows a key's sum",
     "rte_hash_shared": "rte_hash, one for all: read without a lock (RW_CONCURRENCY_LF), atomic counters, a lock to add",
     "tbb_map": "TBB concurrent_hash_map",
@@ -64,7 +66,8 @@ def report(figures, context, aims):
         f"weir's workers share one rule set and one controller; keys uniform, all met before. {figures['processors']} processors here: with as many "
         "workers the controller takes its time from one of them. By processor time: what the workers would have decided with "
         "their processors to themselves, which is what tells on a machine that others use; waiting for a lock that sleeps does not show "
-        "in it, so the mutex's figures are those of the wall clock. Ratios are medians over the rounds. Every contender's counters "
+        "in it, so the mutex's figures are those of the wall clock. Of the floor's threads each has lines of its own, as a worker has: "
+        "what two of them do not get from one memory, no two workers will. Ratios are medians over the rounds. Every contender's counters "
         "were added up and compared with the decisions.",
         table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock"), rows),
         context.plot("scaling", svg),
