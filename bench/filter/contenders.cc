@@ -3,13 +3,16 @@
 
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 
 #include <array>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
 #include "filter/burst_filter.h"
 #include "filter/worker_loop.h"
+#include "frame_memory.h"
 #include "weir/config.h"
 #include "weir/throttle.h"
 
@@ -28,7 +31,39 @@ std::string frames_complaint(const Counters& counters) {
   return std::to_string(in) + " frames in, " + std::to_string(out) + " out";
 }
 
+/// Reads a word of each line that a filter has to read, after asking for those of the whole burst. So much
+/// the machine takes for having the bytes at all.
+/// @tparam lines  of each frame, from its first on; known here, for to count them costs as much as to read
+/// them
+template <std::size_t lines>
+class LineReader {
+ public:
+  void read(std::span<rte_mbuf* const> burst) noexcept {
+    for (const rte_mbuf* const mbuf : burst)
+      for (std::size_t line = 0; line < lines; ++line) rte_prefetch0(line_of(mbuf, line));
+    std::uint64_t sum = 0;
+    for (const rte_mbuf* const mbuf : burst)
+      for (std::size_t line = 0; line < lines; ++line) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, line_of(mbuf, line), sizeof word);
+        sum += word;
+      }
+    // Orders nothing. Whoever might read it keeps the compiler from leaving the reading out.
+    sum_.store(sum, std::memory_order_relaxed);
+  }
+
+ private:
+  static const std::byte* line_of(const rte_mbuf* mbuf, std::size_t line) noexcept {
+    return rte_pktmbuf_mtod(mbuf, const std::byte*) + line * RTE_CACHE_LINE_SIZE;
+  }
+  std::atomic<std::uint64_t> sum_{0};
+};
+
+constexpr std::size_t lines_of_frame = (frame_length + RTE_CACHE_LINE_SIZE - 1) / RTE_CACHE_LINE_SIZE;
+
 /// The shape of testpmd's io forwarding: bursts from one port to the other, untouched.
+/// @tparam lines  read of each frame in between
+template <std::size_t lines>
 class IoLoop final : public Contender {
  public:
   explicit IoLoop(const QueueSet& set) : set_(set) {}
@@ -46,6 +81,7 @@ class IoLoop final : public Contender {
     const std::uint16_t count = rte_eth_rx_burst(from, set_.queue, burst.data(), filter::burst_size);
     if (count == 0) return;
     own_counters().received.add(count);
+    if constexpr (lines != 0) reader_.read(std::span{burst}.first(count));
     const std::uint16_t sent = rte_eth_tx_burst(to, set_.queue, burst.data(), count);
     own_counters().transmitted.add(sent);
     if (sent == count) return;
@@ -53,6 +89,7 @@ class IoLoop final : public Contender {
     rte_pktmbuf_free_bulk(burst.data() + sent, static_cast<unsigned>(count - sent));
   }
   const QueueSet& set_;
+  LineReader<lines> reader_;
 };
 
 /// weir-filter's worker, as the program sets it up.
@@ -145,6 +182,8 @@ interval = "1s"
 std::span<const ContenderKind> contender_kinds() {
   static const std::vector<ContenderKind> kinds{
       {"io", Content::get_200, {}},
+      {"first_line_read", Content::no_http, {}, 1},
+      {"frame_read", Content::get_200, {}, lines_of_frame},
       {"no_http", Content::no_http, std::string(request_line_rule)},
       {"no_match", Content::get_200, std::string(no_match_rule)},
       {"request_line", Content::get_200, std::string(request_line_rule)},
@@ -156,8 +195,17 @@ std::span<const ContenderKind> contender_kinds() {
 
 std::unique_ptr<Contender> make_contender(const ContenderKind& kind, const QueueSet& set,
                                           const Wiring& wiring) {
-  if (kind.rules.empty()) return std::make_unique<IoLoop>(set);
-  return std::make_unique<FilterLoop>(kind, set, wiring);
+  if (!kind.rules.empty()) return std::make_unique<FilterLoop>(kind, set, wiring);
+  switch (kind.lines_read) {
+    case 0:
+      return std::make_unique<IoLoop<0>>(set);
+    case 1:
+      return std::make_unique<IoLoop<1>>(set);
+    case lines_of_frame:
+      return std::make_unique<IoLoop<lines_of_frame>>(set);
+    default:
+      throw std::logic_error(kind.name + ": no loop reads so many lines");
+  }
 }
 
 }  // namespace weir::bench

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// What forwards frames between two ports: weir-filter's own worker loop under several sets of rules, and a
-/// loop that only receives and sends, which all others are compared with.
+/// What forwards frames between two ports: weir-filter's own worker loop under several sets of rules, a loop
+/// that only receives and sends, which all others are compared with, and floors: the same loop where it reads
+/// what a filter has to read, and does nothing with it.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,7 +41,8 @@ class Contender {
 struct ContenderKind {
   std::string name;
   Content content = Content::get_200;  ///< of the frames it is given
-  std::string rules;                   ///< TOML; empty: receives and sends, no more
+  std::string rules;                   ///< TOML; empty: without weir
+  std::size_t lines_read = 0;          ///< of each frame, where there are no rules
 };
 
 /// All there are. The first is the loop without rules and without weir.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // weir-filter from end to end, one worker: its own loop between two ports, under several sets of rules,
-// beside a loop that only receives and sends. Every run is checked: frames in = frames out + dropped, by our
-// count and by the ports', and the rules have counted each request.
+// beside a loop that only receives and sends, with and without reading the frames. Every run is checked:
+// frames in = frames out + dropped, by our count and by the ports', and the rules have counted each request.
 //
 // Sources of frames, none of which is a traffic generator on the worker's core:
 //   null-4096, null-16384: net_null that copies nothing, over a FIFO pool of so many mbufs filled beforehand.
@@ -270,7 +270,8 @@ Result run_all(const Options& options) {
 int program(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Forwards frames with weir-filter's own loop, and beside it with one that only receives and sends.");
+      "Forwards frames with weir-filter's own loop, and beside it with one that only receives and sends, or "
+      "reads the frames, too.");
   app.add_option("--sources", options.sources, "where frames come from; all when none is named")
       ->delimiter(',')
       ->check(CLI::IsMember(source_names()));
