@@ -19,6 +19,10 @@ namespace {
 // Most frames of most networks carry no request: acknowledgments, answers, what is no HTTP at all. So the
 // first pass does no more than tell which frames may, by the one line that holds a plain frame's headers and
 // its payload's first byte; what follows is for those alone.
+//
+// There are two such passes. Where hardly any frame is of concern, all are looked at together (burst_look.h),
+// which takes the least work. Where most are, work is not what there is too much of: their other lines, three
+// of each, must have been asked for as early as can be, each as soon as the frame's first line is there.
 
 // A frame's head is searched from its first byte on; what lies further behind the processor sees coming by
 // itself.
@@ -45,6 +49,8 @@ bool wants_endpoints(const Rule& rule) noexcept {
 }  // namespace
 
 struct BurstFilter::Batch {
+  BurstLook look;
+
   // The frames that concern the filter, and where they are in the burst. One that is not plain, in several
   // pieces, or that may be of a closing flow, has no payload here.
   std::array<PlainFrame, burst_size> concerns;
@@ -81,36 +87,38 @@ std::size_t BurstFilter::memory() noexcept {
   return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity);
 }
 
-bool BurstFilter::pass_without_time(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept {
-  if (closing_.idle()) [[likely]]
-    look_through<false>(burst);
-  else
-    look_through<true>(burst);
-  if (batch_->concern_count != 0) {
-    admit_plain();
-    // While a flow is closing it is time that ends this.
-    if (batch_->admitted != all_concerns() || !closing_.idle()) return false;
-  }
-  pass_all(burst, out);
-  return true;
+bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst) noexcept {
+  look_through(burst);
+  if (batch_->concern_count == 0) return true;
+  admit_plain();
+  // While a flow is closing it is time that ends this.
+  return batch_->admitted == all_concerns() && closing_.idle();
 }
 
 /// Finds the frames that may carry a request, or be of a closing flow.
+void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
+  if (!closing_.idle()) [[unlikely]]
+    look_one_by_one<true>(burst);
+  else if (requests_expected_)
+    look_one_by_one<false>(burst);
+  else
+    look_at_all(burst);
+  requests_expected_ = 2 * batch_->concern_count > burst.size();
+}
+
+/// As suits many requests.
 /// @tparam closing  some flow is
 template <bool closing>
-void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
+void BurstFilter::look_one_by_one(std::span<rte_mbuf* const> burst) noexcept {
   Batch& batch = *batch_;
   // A device has written an mbuf's own fields just now; another thread's ring hands on those that it wrote.
 #pragma GCC unroll 4
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(mbuf);
 #pragma GCC unroll 4
   for (const rte_mbuf* const mbuf : burst) rte_prefetch0(data_of(mbuf));
-  const unsigned port = burst.empty() ? 0U : burst[0]->port;
-  unsigned other_ports = 0;  // bits in which some differs
   std::size_t concerns = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
     const rte_mbuf* const mbuf = burst[i];
-    other_ports |= mbuf->port ^ port;
     const std::byte* const bytes = data_of(mbuf);
     const PlainPayload payload = plain_payload({bytes, rte_pktmbuf_data_len(mbuf)});
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
@@ -126,7 +134,27 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
       batch.indices[concerns++] = static_cast<std::uint8_t>(i);
     }
   }
-  one_port_ = !burst.empty() && other_ports == 0;
+  batch.concern_count = concerns;
+}
+
+/// As suits few, or none. @pre no flow is closing
+void BurstFilter::look_at_all(std::span<rte_mbuf* const> burst) noexcept {
+  Batch& batch = *batch_;
+  BurstLook& look = batch.look;
+  look_at_burst_(burst, look);
+  std::size_t concerns = 0;
+  for (std::uint32_t rest = look.opening | look.odd; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(rest));
+    if ((look.opening >> i & 1) != 0) {
+      prefetch_head(look.bytes[i]);
+      batch.concerns[concerns] = {look.bytes[i], look.payloads[i]};
+    } else if (look_closely(burst[i])) {
+      batch.concerns[concerns] = {};
+    } else {
+      continue;
+    }
+    batch.indices[concerns++] = static_cast<std::uint8_t>(i);
+  }
   batch.concern_count = concerns;
 }
 
@@ -144,7 +172,8 @@ void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
   return true;
 }
 
-void BurstFilter::process_rest(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
+bool BurstFilter::passes_in_time(std::span<rte_mbuf* const> burst, MonotonicTime now,
+                                 Outgoing& out) noexcept {
   Batch& batch = *batch_;
   closing_changed_ = false;
   eventful_ = false;
@@ -157,31 +186,14 @@ void BurstFilter::process_rest(std::span<rte_mbuf* const> burst, MonotonicTime n
       classify_closely(batch.indices[i], burst[batch.indices[i]], now);
   }
   decide(now);
-  if (!eventful_) {
-    pass_all(burst, out);
-    return;
-  }
-  out.one_port = false;
+  if (!eventful_) return true;
   for (std::size_t i = 0; i < burst.size(); ++i) {
     if (batch.fates[i].kind == Fate::Kind::pass && !closing_changed_)
       pass(burst[i], out);
     else
       act(i, burst[i], now, out);
   }
-}
-
-void BurstFilter::pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) const noexcept {
-  out.one_port = one_port_;
-  if (!one_port_) [[unlikely]] {
-    for (rte_mbuf* const mbuf : burst) pass(mbuf, out);
-    return;
-  }
-  const std::uint16_t peer = wiring_.ports[burst[0]->port].peer;
-  for (std::size_t i = 0; i < burst.size(); ++i) {
-    burst[i]->port = peer;
-    out.frames[i] = burst[i];
-  }
-  out.count = burst.size();
+  return false;
 }
 
 /// A bit for each. @pre there are some

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 
+#include "filter/burst_look.h"
 #include "filter/closing_flows.h"
 #include "filter/counters.h"
 #include "filter/reply.h"
@@ -26,7 +27,6 @@ namespace weir::filter {
 struct Outgoing {
   std::array<rte_mbuf*, max_outgoing> frames;
   std::size_t count = 0;
-  bool one_port = false;  ///< all leave by the port of the first
 };
 
 /// One worker's filter. One thread at a time. process() neither blocks nor allocates (but mbufs from their
@@ -51,16 +51,20 @@ class BurstFilter {
   /// @param burst  at most burst_size; `mbuf->port` is the port received from
   /// @pre the worker is online, out.count is 0
   void process(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
-    if (!pass_without_time(burst, out)) process_rest(burst, now, out);
+    if (passes_without_time(burst) || passes_in_time(burst, now, out)) pass_all(burst, out);
   }
 
-  /// The first half of process(), which needs no time: to read a clock costs as much as to pass several
-  /// frames on.
-  /// @return true: whatever was to be decided in this burst has been admitted, it is in `out`; false:
-  /// process_rest() must follow, with the same burst
-  bool pass_without_time(std::span<rte_mbuf* const> burst, Outgoing& out) noexcept;
-  /// The second half.
-  void process_rest(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
+  /// process() in its parts, for who has a cheaper way to pass a whole burst on than one by one. The first
+  /// needs no time: to read a clock costs as much as to pass several frames on.
+  /// @return true: all frames of the burst pass, and whatever was to be decided in it has been admitted;
+  /// false: passes_in_time() must follow, with the same burst
+  bool passes_without_time(std::span<rte_mbuf* const> burst) noexcept;
+  /// @return true: as above, and `out` is as it was; false: what becomes of the burst is in `out`
+  bool passes_in_time(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
+  /// Every frame leaves by the port that faces its own.
+  void pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) const noexcept {
+    for (rte_mbuf* const mbuf : burst) pass(mbuf, out);
+  }
 
  private:
   /// Requests decided in one call of admit_burst().
@@ -80,8 +84,10 @@ class BurstFilter {
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
-  template <bool closing>
   void look_through(std::span<rte_mbuf* const> burst) noexcept;
+  template <bool closing>
+  void look_one_by_one(std::span<rte_mbuf* const> burst) noexcept;
+  void look_at_all(std::span<rte_mbuf* const> burst) noexcept;
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
   void admit_plain() noexcept;
@@ -95,7 +101,6 @@ class BurstFilter {
     mbuf->port = wiring_.ports[mbuf->port].peer;
     out.frames[out.count++] = mbuf;
   }
-  void pass_all(std::span<rte_mbuf* const> burst, Outgoing& out) const noexcept;
   void refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, MonotonicTime now,
               Outgoing& out) noexcept;
   void close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, MonotonicTime now, Outgoing& out) noexcept;
@@ -114,10 +119,11 @@ class BurstFilter {
   bool endpoints_wanted_;  // some rule looks at addresses or ports
   const Wiring& wiring_;
   Counters& counters_;
+  LookAtBurst look_at_burst_ = burst_look_of(best_instruction_set());
+  bool requests_expected_ = true;  // the burst before was mostly of concern
   ClosingFlows closing_;
   std::unique_ptr<Batch> batch_;
   // Of the burst.
-  bool one_port_ = false;  // all its frames were received from one port
   bool eventful_ = false;  // some frame of it does not simply pass, so that there are fates
   // Where fewer than one in so many is admitted so, as in a flood of what is refused, the attempt costs more
   // than it saves: it is made again after some bursts.

@@ -154,8 +154,9 @@ void Distributor::run_worker(unsigned index, const WorkerSeat& seat) noexcept {
     if (count != 0) {
       Outgoing out;
       const std::span received = std::span{burst}.first(count);
-      if (!seat.filter.pass_without_time(received, out))
-        seat.filter.process_rest(received, monotonic_now(), out);
+      if (seat.filter.passes_without_time(received) ||
+          seat.filter.passes_in_time(received, monotonic_now(), out))
+        seat.filter.pass_all(received, out);
       std::size_t done = 0;
       for (unsigned attempt = 0; done < out.count && attempt < hand_over_attempts; ++attempt) {
         if (attempt != 0) rte_pause();

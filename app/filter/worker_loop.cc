@@ -9,17 +9,22 @@
 namespace weir::filter {
 namespace {
 
-std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, std::uint16_t port,
+std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, std::uint16_t from, std::uint16_t to,
                             std::uint16_t queue) noexcept {
   std::array<rte_mbuf*, burst_size> burst;
-  const std::uint16_t count = rte_eth_rx_burst(port, queue, burst.data(), burst_size);
+  const std::uint16_t count = rte_eth_rx_burst(from, queue, burst.data(), burst_size);
   if (count == 0) return 0;
   seat.counters.received.add(count);
-  Outgoing out;
   const std::span received = std::span{burst}.first(count);
-  if (!seat.filter.pass_without_time(received, out)) seat.filter.process_rest(received, monotonic_now(), out);
-  if (out.one_port)
-    egress.send_by(out.frames[0]->port, std::span{out.frames}.first(out.count));
+  if (seat.filter.passes_without_time(received)) {
+    egress.send_by(to, received);
+    return count;
+  }
+  // From here on frames are asked for it, and not every driver (net_ring) has said it.
+  for (rte_mbuf* const mbuf : received) mbuf->port = from;
+  Outgoing out;
+  if (seat.filter.passes_in_time(received, monotonic_now(), out))
+    egress.send_by(to, received);
   else
     egress.send(std::span{out.frames}.first(out.count));
   return count;
@@ -34,8 +39,8 @@ void run_to_completion(const WorkerSeat& seat) noexcept {
   while (!seat.stop.load(std::memory_order_relaxed)) {
     unsigned found = 0;
     for (const QueueSet& set : seat.sets) {
-      found += forward_burst(seat, egress, set.ports.first, set.queue);
-      found += forward_burst(seat, egress, set.ports.second, set.queue);
+      found += forward_burst(seat, egress, set.ports.first, set.ports.second, set.queue);
+      found += forward_burst(seat, egress, set.ports.second, set.ports.first, set.queue);
     }
     seat.worker.quiescent();
     if (idle.due(found != 0)) {

@@ -16,7 +16,10 @@ PROGRAMS = {
     "classify": "tests/unit/classify/unit-classify",
     "plain_burst": "tests/unit/node/unit-plain-burst",
     "node": "tests/unit/node/unit-node",
+    "filter": "tests/unit/filter/unit-filter",
 }
+# Not built where the programs are not.
+OPTIONAL = {"filter"}
 
 ENGINE = ["lib/engine/engine.cc"]
 ENGINE_AND_QUOTA = ["lib/engine/engine.cc", "lib/engine/quota.cc"]
@@ -45,6 +48,11 @@ def plain_burst(name, test, old, new, file="lib/dataplane/plain_burst.cc", **mor
 
 def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
+
+
+def burst_look(name, test, old, new, file="app/filter/burst_look_kernel.h", **more):
+    more.setdefault("units", ["app/filter/burst_look_avx2.cc", "app/filter/burst_look_avx512.cc"])
+    return {"name": name, "file": file, "old": old, "new": new, "program": "filter", "test": test, **more}
 
 
 def whole(name, test, old, new, file, **more):
@@ -1189,5 +1197,18 @@ MUTANTS = [
         "if (plain_.rule_count == plain_.rules.size()) return false;",
         "if (plain_.rule_count == plain_.rules.size()) return columns_[rule] = 0, true;",
         file="lib/dataplane/request_burst.cc",
+    ),
+    # The filter's first pass over a burst.
+    burst_look(
+        "of a frame's pieces only so many count as fit into a byte",
+        "BurstLook.AFrameInPiecesIsOddHoweverPlainItsFirstOneIs",
+        "Fields::differs(segment, 0x00010000, 0xffff0000)",
+        "Fields::differs(segment, 0x00010000, 0x00ff0000)",
+    ),
+    burst_look(
+        "the first fragment of a packet is taken for a whole one",
+        "BurstLook.EveryOddityIsSeenInEveryPlace",
+        "Fields::differs(fragment, 0x06000000, 0xff00ff3f)",
+        "Fields::differs(fragment, 0x06000000, 0xff00ff1f)",
     ),
 ]

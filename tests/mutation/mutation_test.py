@@ -24,10 +24,16 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
-from mutants import MUTANTS, PROGRAMS
+import mutants
+from mutants import PROGRAMS
 
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
+MUTANTS = [
+    mutant
+    for mutant in mutants.MUTANTS
+    if mutant["program"] not in mutants.OPTIONAL or (BUILD / PROGRAMS[mutant["program"]]).is_file()
+]
 
 # A mutant may loop for ever; the named tests take milliseconds.
 PATIENCE_S = 60
@@ -108,6 +114,8 @@ def run_test(program, test):
     done = subprocess.run(
         [str(program), f"--gtest_filter={test}", "--gtest_color=no"],
         cwd=BUILD,
+        # A mutant does not lie where a program of the build looks for the library from.
+        env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -124,8 +132,8 @@ def caught(mutant):
         text = mutated(mutant)
         with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
             folder = pathlib.Path(folder)
-            # Includes name "room/file.h": the changed header comes before the room's own.
-            changed = folder / "overlay" / pathlib.Path(mutant["file"]).relative_to("lib")
+            # Includes name "room/file.h", below lib or app: the changed header comes before the room's own.
+            changed = folder.joinpath("overlay", *pathlib.Path(mutant["file"]).parts[1:])
             changed.parent.mkdir(parents=True)
             changed.write_text(text, encoding="utf-8")
             link = list(link_command(mutant["program"]))

@@ -176,8 +176,8 @@ TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
                                frame_in_mbuf(request(1000, "{}"), clients, 40), frame_in_mbuf(tagged),
                                frame_in_mbuf(malformed)};
   release();
-  ASSERT_TRUE(filter_->pass_without_time(burst, out_));
-  EXPECT_TRUE(out_.one_port);
+  ASSERT_TRUE(filter_->passes_without_time(burst));
+  filter_->pass_all(burst, out_);
   ASSERT_EQ(out_.count, burst.size());
   for (std::size_t i = 0; i < burst.size(); ++i) {
     EXPECT_EQ(out_.frames[i], burst[i]);
@@ -189,17 +189,51 @@ TEST_F(BurstFilterTest, FramesThatCannotCarryARequestNeedNoTimeToPass) {
   // Two ports, and a request among the others.
   burst = {frame_in_mbuf(bare), frame_in_mbuf(bare, servers)};
   release();
-  ASSERT_TRUE(filter_->pass_without_time(burst, out_));
-  EXPECT_FALSE(out_.one_port);
+  ASSERT_TRUE(filter_->passes_without_time(burst));
+  filter_->pass_all(burst, out_);
   EXPECT_EQ(out_.frames[0]->port, servers);
   EXPECT_EQ(out_.frames[1]->port, clients);
   burst = {frame_in_mbuf(bare), frame_in_mbuf(request(1000))};
   release();
-  ASSERT_FALSE(filter_->pass_without_time(burst, out_));
+  ASSERT_FALSE(filter_->passes_without_time(burst));
+  ASSERT_TRUE(filter_->passes_in_time(burst, now_, out_));
   EXPECT_EQ(out_.count, 0U);
-  filter_->process_rest(burst, now_, out_);
-  EXPECT_EQ(out_.count, 2U);
+  filter_->pass_all(burst, out_);
   EXPECT_EQ(counters_.requests.read(), 1U);
+}
+
+TEST_F(BurstFilterTest, WhatIsOfConcernIsSoWhateverTheBurstsBeforeWere) {
+  // Bursts are looked at in one way or another, by what was in the one before.
+  for (const char* const before : {"", get.c_str()}) {
+    limit(1, Action::drop, {Dimension{}});
+    process({frame_in_mbuf(request(1, before)), frame_in_mbuf(request(2, before))});
+    const std::uint64_t requests = counters_.requests.read();
+    const std::uint64_t admitted = counters_.admitted.read();
+    const std::uint64_t malformed = counters_.malformed.read();
+    const auto from = [](int client) {
+      FrameBuilder builder;
+      builder.ip("192.0.2." + std::to_string(client), "198.51.100.1").tcp(1000, 80);
+      return builder;
+    };
+    Bytes lying = from(9).payload(get).build();
+    lying[17] = std::byte{255};
+    const std::vector<rte_mbuf*> burst{
+        frame_in_mbuf(from(1).payload("").build()),
+        frame_in_mbuf(from(1).vlan(5).payload(get).build()),
+        frame_in_mbuf(from(1).payload(get).build()),  // the second of one client
+        frame_in_mbuf(from(2).payload(get).build(), clients, 40),
+        frame_in_mbuf(lying),
+        frame_in_mbuf(from(3).payload("\x16\x03\x01").build()),
+        frame_in_mbuf(from(3).payload(get).build()),
+        frame_in_mbuf(from(2).payload(get).build()),  // and of another
+        frame_in_mbuf(from(4).vlan(5).payload("").build()),
+    };
+    process(burst);
+    EXPECT_EQ(counters_.requests.read() - requests, 5U) << before;
+    EXPECT_EQ(counters_.admitted.read() - admitted, 3U) << before;
+    EXPECT_EQ(counters_.malformed.read() - malformed, 1U) << before;
+    EXPECT_EQ(out_.count, burst.size() - 2) << before;
+  }
 }
 
 TEST_F(BurstFilterTest, ARuleSeesTheAddressesAndPortsOfEveryKindOfFrame) {
@@ -241,8 +275,8 @@ TEST_F(BurstFilterTest, FramesOfAClosingFlowAreOfConcernUntilItExpires) {
   // From here on without a look at the time.
   const std::vector<rte_mbuf*> burst{frame_in_mbuf(bare)};
   release();
-  EXPECT_TRUE(filter_->pass_without_time(burst, out_));
-  EXPECT_EQ(out_.count, 1U);
+  EXPECT_TRUE(filter_->passes_without_time(burst));
+  filter_->pass_all(burst, out_);
 }
 
 TEST_F(BurstFilterTest, AFlowThatClosesIsNoConcernOfOtherFlows) {
@@ -259,8 +293,8 @@ TEST_F(BurstFilterTest, AFlowThatClosesIsNoConcernOfOtherFlows) {
   const std::vector<rte_mbuf*> others{frame_in_mbuf(bare), frame_in_mbuf(bare, clients, 40),
                                       frame_in_mbuf(tagged)};
   release();
-  EXPECT_TRUE(filter_->pass_without_time(others, out_));
-  EXPECT_EQ(out_.count, others.size());
+  EXPECT_TRUE(filter_->passes_without_time(others));
+  filter_->pass_all(others, out_);
 
   // Side by side with its own segments, in whatever kind of frame they come.
   const Bytes own = frame_of(1).build();

@@ -190,24 +190,23 @@ enum class RequestByte : std::uint8_t {
   line_end,  ///< of an empty line before the request line, which servers skip
 };
 
-inline RequestByte request_byte(char c) noexcept {
-  constexpr auto make_table = [] {
-    std::array<RequestByte, 256> table{};
-    for (unsigned char i = '0'; i <= '9'; ++i) table[i] = RequestByte::method;
-    for (unsigned char i = 'a'; i <= 'z'; ++i) table[i] = RequestByte::method;
-    for (unsigned char i = 'A'; i <= 'Z'; ++i) table[i] = RequestByte::method;
-    for (const unsigned char i : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
-      table[i] = RequestByte::method;
-    table['\r'] = table['\n'] = RequestByte::line_end;
-    return table;
-  };
-  static constexpr std::array<RequestByte, 256> table = make_table();
-  return table[static_cast<unsigned char>(c)];
-}
+/// By byte value.
+inline constexpr std::array<RequestByte, 256> request_bytes = [] {
+  std::array<RequestByte, 256> table{};
+  for (unsigned char i = '0'; i <= '9'; ++i) table[i] = RequestByte::method;
+  for (unsigned char i = 'a'; i <= 'z'; ++i) table[i] = RequestByte::method;
+  for (unsigned char i = 'A'; i <= 'Z'; ++i) table[i] = RequestByte::method;
+  for (const unsigned char i : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
+    table[i] = RequestByte::method;
+  table['\r'] = table['\n'] = RequestByte::line_end;
+  return table;
+}();
+
+constexpr RequestByte request_byte(char c) noexcept { return request_bytes[static_cast<unsigned char>(c)]; }
 
 /// Whether a payload that begins so can have a request at its front. Most payloads that are no request are
 /// seen through by this.
-inline bool can_begin_request(char first) noexcept { return request_byte(first) != RequestByte::none; }
+constexpr bool can_begin_request(char first) noexcept { return request_byte(first) != RequestByte::none; }
 
 /// A request found in a payload, with room for its chosen headers. `request.headers` points into `headers`:
 /// do not copy or move one and go on using the copy.
