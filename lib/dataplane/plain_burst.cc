@@ -85,18 +85,18 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
   } else {
     // As admit_run() has it.
     const int few = std::popcount(all) / 8;
-    const auto ask_again = [&](auto&& table) {
-      for_each(all & ~taken, [&](std::size_t at) { table.prefetch(of_rule.hashes[at]); });
+    const auto ask_for_others = [&](auto&& ask) {
+      for_each(all & ~taken, [&](std::size_t at) { ask(of_rule.hashes[at]); });
     };
     if (grant.entries_first) {
       taken = take_from_entries(of_rule, all, false);
       grant.entries_first = std::popcount(all & ~taken) <= few;
-      ask_again(grants_);
+      ask_for_others([&](std::uint64_t key) { grants_.prefetch(key); });
       if (taken != all) taken |= take_from_grants(of_rule, all & ~taken);
     } else {
       taken = take_from_grants(of_rule, all);
       grant.entries_first = std::popcount(taken) <= few;
-      ask_again(*table_);
+      ask_for_others([&](std::uint64_t key) { prefetch_beyond_grant(key, rule); });
       if (taken != all) taken |= take_from_entries(of_rule, all & ~taken, true);
     }
   }
@@ -224,7 +224,7 @@ std::uint32_t WorkerCore::find_words(const PlainKeys::OfRule& of_rule, std::uint
     }
     others &= ~column.granted;
     if (others == 0) return ~std::uint32_t{0};
-    for_each(others, [&](std::size_t at) { entries.prefetch(of_rule.hashes[at]); });
+    for_each(others, [&](std::size_t at) { prefetch_beyond_grant(of_rule.hashes[at], of_rule.rule); });
   }
   std::uint32_t found = 0;
   const Chosen chosen(of_rule.hashes, others);

@@ -194,8 +194,8 @@ bool WorkerCore::find_grant(PlannedKey& planned, std::uint64_t weight) const noe
   return true;
 }
 
-// Has all that keys will need beyond their lines on its way, but their entries: where these are comes with
-// it.
+// Has all that keys will need beyond their lines on its way, but their entries and cells: where these are
+// comes with it.
 void WorkerCore::prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept {
   if (publication_ == nullptr) return;
   for (std::size_t i = 0; i < plan.count; ++i) {
@@ -207,11 +207,30 @@ void WorkerCore::prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplie
 
 void WorkerCore::prefetch_entries(const Plan& plan) const noexcept {
   if (publication_ == nullptr) return;
-  for (std::size_t i = 0; i < plan.count; ++i) prefetch_entry(plan.keys[i].place);
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const PlannedKey& planned = plan.keys[i];
+    if (planned.grant == GrantTable::nowhere) prefetch_entry(planned.key, planned.place, planned.rule);
+  }
 }
 
-void WorkerCore::prefetch_entry(SpanTable::Place place) const noexcept {
-  if (place != SpanTable::nowhere) table_->prefetch_entry(place);
+// And of a key that this span has not met yet the cell, which it is about to draw from. (Others may be
+// blocked: then no worker is to take the cell from the others for each of its requests.)
+void WorkerCore::prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept {
+  if (place != SpanTable::nowhere) {
+    table_->prefetch_entry(place);
+    if (table_->is_open(place)) return;
+  }
+  windows_[plane_.terms[rule].window].running->prefetch_cell(key);
+}
+
+// Has all that a key whose grant is not enough may need on its way, as far as its hash says where that is. It
+// has lain idle since the span before, as a rule, so that each of these comes from afar; and were each to be
+// asked for when the one before has come, they would make a burst several times as long.
+void WorkerCore::prefetch_beyond_grant(std::uint64_t key, RuleIndex rule) const noexcept {
+  table_->prefetch(key);
+  table_->prefetch_number_of(key);
+  grants_.prefetch_holder(key);
+  windows_[plane_.terms[rule].window].running->prefetch_to_look(key);
 }
 
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
@@ -401,7 +420,9 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
 
 void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
   if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
-  if (run.left > 0) look_closely(run, now(), verdicts);
+  if (run.left == 0) return;
+  prefetch_beyond_lines(run);
+  look_closely(run, now(), verdicts);  // the clock is read while they come
 }
 
 template <WorkerCore::Stage stage>
@@ -425,7 +446,9 @@ void WorkerCore::admit_run_of_keys(Run& run) noexcept {
   } else {
     use_grants<stage>(run);
     grant.entries_first = run.admitted() <= few;
-    if (run.left > 0) take_from_entries<Stage::second>(run);
+    if (run.left == 0) return;
+    prefetch_beyond_grants(run);
+    take_from_entries<Stage::second>(run);
   }
 }
 
@@ -623,13 +646,21 @@ void WorkerCore::take_each_dense(Run& run) noexcept {
   run.left = left;
 }
 
+[[gnu::flatten]] void WorkerCore::prefetch_beyond_grants(const Run& run) const noexcept {
+  for (std::size_t i = 0; i < run.left; ++i) prefetch_beyond_grant(run.keys[run.at[i]].hash_, run.rule);
+}
+
+[[gnu::flatten]] void WorkerCore::prefetch_beyond_lines(const Run& run) const noexcept {
+  const auto key = [&](std::size_t i) { return run.keys[run.at[i]].hash_; };
+  const auto place = [&](std::size_t i) { return run.place[run.at[i]]; };
+  for (std::size_t i = 0; i < run.left; ++i) prefetch_beyond_line(key(i), place(i), run.rule);
+  for (std::size_t i = 0; i < run.left; ++i) prefetch_entry(key(i), place(i), run.rule);
+}
+
 // Flattened: of some twenty calls each by itself is too large to be inlined, and to make them costs as much
 // as half of what they do. Each key that has used up its grant comes by here once in a span.
 [[gnu::flatten]] void WorkerCore::look_closely(const Run& run, MonotonicTime now,
                                                std::span<Verdict> verdicts) noexcept {
-  for (std::size_t i = 0; i < run.left; ++i)
-    prefetch_beyond_line(run.keys[run.at[i]].hash_, run.place[run.at[i]], run.rule);
-  for (std::size_t i = 0; i < run.left; ++i) prefetch_entry(run.place[run.at[i]]);
   for (std::size_t i = 0; i < run.left; ++i) {
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];

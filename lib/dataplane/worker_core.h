@@ -219,10 +219,11 @@ class alignas(64) WorkerCore {
   bool has_column(RuleIndex rule) noexcept;
   void decide_each(std::span<const Request> requests, std::uint32_t left, MonotonicTime now,
                    std::span<Decision> decisions, Detail detail) noexcept;
+  void prefetch_beyond_grant(std::uint64_t key, RuleIndex rule) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept;
   void prefetch_entries(const Plan& plan) const noexcept;
-  void prefetch_entry(SpanTable::Place place) const noexcept;
+  void prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void look_up(Plan& plan, std::uint64_t multiplier) const noexcept;
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
@@ -274,6 +275,9 @@ class alignas(64) WorkerCore {
   void take_dense(Run& run) noexcept;
   template <Stage stage>
   [[gnu::noinline]] void take_each_dense(Run& run) noexcept;
+  // By themselves: the common burst's code is not to grow by what it does not need.
+  [[gnu::noinline]] void prefetch_beyond_grants(const Run& run) const noexcept;
+  [[gnu::noinline]] void prefetch_beyond_lines(const Run& run) const noexcept;
   [[gnu::noinline]] void look_closely(const Run& run, MonotonicTime now,
                                       std::span<Verdict> verdicts) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;

@@ -108,9 +108,13 @@ class AllowancePool {
   /// The key's cell, claimed if it has none. Any worker, any time. Bounded: one probe of probe_length words.
   /// @param by  the caller's number: no two claim at once under the same one
   Place claim(std::uint64_t key, unsigned by) noexcept {
-    const std::size_t first = home(key);
-    const Word number = number_if_of(index_[first].load(std::memory_order_relaxed), key);
-    return names_cell(number) ? Place{&cells_[number - 1], true} : claim_from(first, key, by);
+    AllowanceCell* const cell = at_first_look(key);
+    return cell != nullptr ? Place{cell, true} : claim_from(home(key), key, by);
+  }
+  /// The key's own cell where the first of its words says which, as nearly always; else nullptr. Claims none.
+  AllowanceCell* at_first_look(std::uint64_t key) noexcept {
+    const Word number = number_if_of(index_[home(key)].load(std::memory_order_relaxed), key);
+    return names_cell(number) ? &cells_[number - 1] : nullptr;
   }
   /// The key's own cell, or nullptr.
   AllowanceCell* find(std::uint64_t key) noexcept;
@@ -128,6 +132,12 @@ class AllowancePool {
   }
   /// The key's word of the index, which says where its cell is.
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&index_[home(key)]); }
+  /// The same where the key may not need it in the end: who has it keeps it.
+  void prefetch_to_look(std::uint64_t key) const noexcept { prefetch_to_read(&index_[home(key)]); }
+  /// The cell, once its word has come.
+  void prefetch_cell(std::uint64_t key) noexcept {
+    if (const AllowanceCell* cell = at_first_look(key); cell != nullptr) prefetch_to_write(cell);
+  }
 
   /// Whether so many cells are taken that keys may soon find none. Any thread.
   bool crowded() const noexcept { return used() > keys_ / 4 * 3; }

@@ -117,6 +117,11 @@ class alignas(64) GrantTable {
   bool holds(Place place, std::uint64_t key) const noexcept {
     return holders_[index_of(place)].key_high == key >> 32;
   }
+  /// What holds() will read of the key, if it is in its home line, as nearly always.
+  void prefetch_holder(std::uint64_t key) const noexcept {
+    static_assert(keys_per_line * sizeof(Holder) == 64);  // a line's holders come together
+    prefetch_to_read(&holders_[home_of(key, homes_) * keys_per_line]);
+  }
   /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
   Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   /// locate(), and insert() where that is nowhere, in one search.

@@ -129,6 +129,11 @@ class alignas(64) SpanTable {
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes_)]); }
   /// Where the place's entry is, which prefetch_entry() needs to know.
   void prefetch_number(Place place) const noexcept { prefetch_to_read(&numbers_[place]); }
+  /// The same of a key whose line has not come yet, if it is in its home line, as nearly always.
+  void prefetch_number_of(std::uint64_t key) const noexcept {
+    static_assert(64 % (lanes_per_line * sizeof(numbers_[0])) == 0);  // a line's numbers come together
+    prefetch_number(place_at(home_of(key, homes_), 0));
+  }
   void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read

@@ -345,6 +345,14 @@ MUTANTS = [
         file="lib/shared/span_table.h",
         units=["tests/unit/shared/span_table_test.cc"],
     ),
+    shared(
+        "a key that shares its cell is taken to have one of its own",
+        "Pool.AtFirstLookAKeyHasTheCellItClaimedAndNoOthers",
+        "return number - 1 < shared - 1;",
+        "return number - 1 < shared;",
+        file="lib/shared/allowance_pool.h",
+        units=["tests/unit/shared/allowance_pool_test.cc"],
+    ),
     worker(
         "a key kept from an earlier span is blocked for what others took of a shared cell",
         "Keys.KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem",

@@ -71,6 +71,26 @@ TEST(Pool, AKeyKeepsItsCell) {
   EXPECT_EQ(pool.find(43), nullptr);
 }
 
+TEST(Pool, AtFirstLookAKeyHasTheCellItClaimedAndNoOthers) {
+  std::mt19937_64 random(9);
+  AllowancePool pool(1000, 1);
+  EXPECT_EQ(pool.at_first_look(42), nullptr);
+  EXPECT_EQ(pool.used(), 0U) << "to look is not to claim";
+  AllowanceCell* const cell = pool.claim(42, 0).cell;
+  EXPECT_EQ(pool.at_first_look(42), cell);
+  EXPECT_EQ(pool.at_first_look(43), nullptr);
+  std::size_t shared = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const std::uint64_t key = random() | 1;
+    if (pool.claim(key, 0).own) continue;
+    ++shared;
+    EXPECT_EQ(pool.at_first_look(key), nullptr);
+  }
+  EXPECT_GT(shared, 0U);
+  pool.clear();
+  EXPECT_EQ(pool.at_first_look(42), nullptr);
+}
+
 TEST(Pool, DifferentKeysHaveDifferentCells) {
   std::mt19937_64 random(1);
   AllowancePool pool(1000, 1);
