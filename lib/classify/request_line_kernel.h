@@ -48,6 +48,26 @@ class RequestLines {
   static constexpr std::size_t rest_of_line = 11;  // " HTTP/1.1" and its end
   alignas(64) static constexpr char zeros[64] = {};
 
+  /// What a byte may be to a request line, a bit each: of the two halves of a byte each tells which ones are
+  /// possible, and what both allow it is. None of this is beyond ASCII.
+  enum Class : unsigned char {
+    control = 1,
+    space = 2,
+    del = 4,
+    hash = 8,
+    question = 16,
+    percent = 32,
+    slash = 64,
+    dot = 128,
+  };
+  alignas(16) static constexpr unsigned char by_lower_half[16] = {
+      control | space, control,           control,       control | hash,
+      control,         control | percent, control,       control,
+      control,         control,           control,       control,
+      control,         control,           control | dot, control | del | question | slash};
+  alignas(16) static constexpr unsigned char by_upper_half[16] = {
+      control, control, space | hash | percent | slash | dot, question, 0, 0, 0, del};
+
   RequestLines() noexcept {}
 
   static __m512i all_of(std::uint64_t word) noexcept {
@@ -58,10 +78,6 @@ class RequestLines {
   }
   static __m512i without(__m512i masks, __m512i others) noexcept {
     return _mm512_andnot_si512(others, masks);
-  }
-  /// A byte 64 times: loaded, as GCC would build it anew for each use.
-  static __m512i each_of(char byte) noexcept {
-    return _mm512_set1_epi32(static_cast<int>(byte_four_times[static_cast<unsigned char>(byte)]));
   }
   /// The lower half of each word.
   static void store(void* to, __m512i words) noexcept {
@@ -105,21 +121,25 @@ class RequestLines {
   template <typename Next>
   [[gnu::always_inline]] void compare_windows(std::size_t count, Next& all_ahead) noexcept {
     Next ahead = all_ahead;
-    const __m512i space = each_of(' ');
-    const __m512i del = each_of(0x7f);
-    const __m512i question = each_of('?');
-    const __m512i hash = each_of('#');
-    const __m512i percent = each_of('%');
-    const __m512i slash = each_of('/');
-    const __m512i dot = each_of('.');
+    const auto table = [](const unsigned char* classes) {
+      return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(classes)));
+    };
+    const auto each = [](int classes) { return _mm512_set1_epi8(static_cast<char>(classes)); };
+    const __m512i lower = table(by_lower_half);
+    const __m512i upper = table(by_upper_half);
+    const __m512i half = _mm512_set1_epi8(0x0f);
     for (std::size_t i = 0; i < count; ++i) {
       const __m512i window = _mm512_maskz_loadu_epi8(windows_[i], from_[i]);
       _mm_storel_epi64(reinterpret_cast<__m128i*>(&firsts_[i]), _mm512_castsi512_si128(window));
-      stops_[i] = _kor_mask64(_mm512_cmple_epu8_mask(window, space), _mm512_cmpeq_epi8_mask(window, del));
-      marks_[i] = _kor_mask64(_mm512_cmpeq_epi8_mask(window, question), _mm512_cmpeq_epi8_mask(window, hash));
-      percents_[i] = _mm512_cmpeq_epi8_mask(window, percent);
-      slashes_[i] = _mm512_cmpeq_epi8_mask(window, slash);
-      dots_[i] = _mm512_cmpeq_epi8_mask(window, dot);
+      // Of a byte beyond ASCII there is nothing in the first table.
+      const __m512i upper_halves = _mm512_and_si512(_mm512_srli_epi16(window, 4), half);
+      const __m512i classes =
+          _mm512_and_si512(_mm512_shuffle_epi8(lower, window), _mm512_shuffle_epi8(upper, upper_halves));
+      stops_[i] = _mm512_test_epi8_mask(classes, each(control | space | del));
+      marks_[i] = _mm512_test_epi8_mask(classes, each(question | hash));
+      percents_[i] = _mm512_test_epi8_mask(classes, each(percent));
+      slashes_[i] = _mm512_test_epi8_mask(classes, each(slash));
+      dots_[i] = _mm512_test_epi8_mask(classes, each(dot));
       ahead.step();
     }
     all_ahead = ahead;
