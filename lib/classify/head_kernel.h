@@ -40,6 +40,7 @@
 #include "base/key_bytes.h"
 #include "base/key_hash.h"
 #include "classify/head_scan.h"
+#include "classify/without_rare.h"
 
 namespace weir {
 namespace {
@@ -865,7 +866,9 @@ template <typename Set, typename Next>
                                                                  const SoughtFields& sought,
                                                                  PlainHeads& heads, Next ahead) noexcept {
   std::uint32_t line_ends[burst_frames];
-  const std::uint32_t requests = find_request_lines<Set>(frames, count, heads, line_ends, ahead);
+  const auto every = static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
+  const std::uint32_t requests =
+      without_rare(every, every & ~find_request_lines<Set>(frames, count, heads, line_ends, ahead));
   if (sought.field_count == 0) {
     const std::uint32_t bare = find_bare_requests<Set>(heads, requests, line_ends, ahead);
     ahead.finish();

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "classify/without_rare.h"
+
 namespace weir {
 namespace {
 
@@ -131,8 +133,9 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
     if (rule.parts.empty()) continue;
     if (!rule.texts.empty()) {
       if (rule.keys)
-        keys.requests &= ~scans_.hash_texts(keys.heads, keys.rules[i].requests, *rule.keys, hash.words(),
-                                            keys.rules[i].hashes.data());
+        keys.requests =
+            without_rare(keys.requests, scans_.hash_texts(keys.heads, keys.rules[i].requests, *rule.keys,
+                                                          hash.words(), keys.rules[i].hashes.data()));
       else if (rule.texts.size() < KeyHash::most_of_few)
         hash_texts<true>(rule, hash, i, keys);
       else

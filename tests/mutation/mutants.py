@@ -1146,6 +1146,12 @@ MUTANTS = [
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc"],
     ),
     classify(
+        "a key that is too long is hashed as it is",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+        "without_rare(keys.requests, scans_",
+        "without_rare(keys.requests, 0 & scans_",
+    ),
+    classify(
         "a plain path may be percent-encoded",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;",
