@@ -30,6 +30,8 @@
 ///                             in the windows of 64 bytes from data on that begin before last_window, or in
 ///                             that one, each with one byte more. It may be said of other control
 ///                             characters and of bytes beyond ASCII, too
+///   Set::Fields               if the set can do so faster: looks for the fields of several requests at once,
+///                             up to Fields::most of them, see fields_kernel.h
 ///   Set::RequestLines         if the set can do so faster: what find_request_line() does, of several
 ///                             requests at once, see request_line_kernel.h
 ///   Set::Short(data, size)    as a Part, of Short::least to Short::most bytes, with equal() and
@@ -686,19 +688,23 @@ template <typename Set>
 }
 
 /// Asks for the frames that come next between the work on those of this burst, each at once and one every so
-/// many steps: in a row a processor takes only so many wishes before it waits, and memory that lies side by
+/// much work: in a row a processor takes only so many wishes before it waits, and memory that lies side by
 /// side comes faster together. Passes work on copies, whose members are in registers.
 class Ahead {
  public:
-  /// @param steps  about as many as there will be
-  Ahead(const PlainFrame* next, std::size_t count, std::size_t steps) noexcept
+  /// The work on a request in one pass, where nothing better is known.
+  static constexpr std::int32_t of_pass = 3;
+
+  /// @param work  about as much as there will be done
+  Ahead(const PlainFrame* next, std::size_t count, std::size_t work) noexcept
       : next_(next), end_(next + count) {
-    if (steps > count && count != 0) every_ = static_cast<std::uint32_t>(steps / count);
+    if (work > count && count != 0) every_ = static_cast<std::int32_t>(work / count);
     left_ = every_;
   }
-  [[gnu::always_inline]] void step() noexcept {
-    if (--left_ != 0) return;
-    left_ = every_;
+  [[gnu::always_inline]] void step(std::int32_t work) noexcept {
+    left_ -= work;
+    if (left_ > 0) return;
+    left_ += every_;
     if (next_ != end_) ask_for(*next_++);
   }
   void finish() noexcept {
@@ -726,13 +732,13 @@ class Ahead {
 
   const PlainFrame* next_;
   const PlainFrame* end_;
-  std::uint32_t every_ = 1;
-  std::uint32_t left_;
+  std::int32_t every_ = 1;
+  std::int32_t left_;
 };
 
 /// The same where nobody knows what comes next.
 struct NothingAhead {
-  void step() const noexcept {}
+  void step(std::int32_t) const noexcept {}
   void finish() const noexcept {}
 };
 
@@ -761,7 +767,7 @@ template <typename Set, typename Next>
       heads.payloads[i] = reinterpret_cast<const char*>(frames[i].bytes) + frames[i].payload.offset;
       heads.sizes[i] = frames[i].payload.length;
       look_at(i);
-      ahead.step();
+      ahead.step(Ahead::of_pass);
     }
   }
   all_ahead = ahead;
@@ -781,7 +787,7 @@ template <typename Set, typename Next>
       lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
     else
       others |= std::uint32_t{1} << lines->frame;
-    ahead.step();
+    ahead.step(Ahead::of_pass);
   }
   all_ahead = ahead;
   return others;
@@ -796,7 +802,7 @@ template <typename Set, typename Next>
   for (std::size_t i = 0; i < count; ++i) {
     if (!find_names<Set>(lines[i], sought)) [[unlikely]]
       others |= std::uint32_t{1} << lines[i].frame;
-    ahead.step();
+    ahead.step(Ahead::of_pass);
   }
   all_ahead = ahead;
   return others;
@@ -852,9 +858,35 @@ template <typename Set, typename Next>
     const unsigned i = lowest(rest);
     if (!is_one_head<Set>(heads.payloads[i], line_ends[i], heads.sizes[i], empty_lines)) [[unlikely]]
       others |= std::uint32_t{1} << i;
-    ahead.step();
+    ahead.step(Ahead::of_pass);
   }
   all_ahead = ahead;
+  return requests & ~others;
+}
+
+/// Where fields are looked for. @param requests  with a plain request line
+/// @return those that are plain
+template <typename Set, typename Next>
+[[gnu::noinline]] std::uint32_t find_requests_with_fields(std::uint32_t requests,
+                                                          const std::uint32_t* line_ends,
+                                                          const SoughtFields& sought, PlainHeads& heads,
+                                                          Next& all_ahead) noexcept {
+  HeadLines lines[burst_frames];
+  std::size_t found = 0;
+  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1, ++found) {
+    const unsigned i = lowest(rest);
+    HeadLines& one = lines[found];
+    one.data = heads.payloads[i];
+    one.size = heads.sizes[i];
+    one.frame = i;
+    one.request_line_end = line_ends[i];
+  }
+  std::uint32_t others = find_all_lines<Set>(lines, found, all_ahead);
+  others |= find_all_names<Set>(lines, found, sought, all_ahead);
+  for (std::size_t i = 0; i < sought.field_count; ++i)
+    others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
+                  ? find_values<Set, true>(lines, found, sought, i, heads)
+                  : find_values<Set, false>(lines, found, sought, i, heads);
   return requests & ~others;
 }
 
@@ -874,24 +906,15 @@ template <typename Set, typename Next>
     ahead.finish();
     return bare;
   }
-  HeadLines lines[burst_frames];
-  std::size_t found = 0;
-  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1, ++found) {
-    const unsigned i = lowest(rest);
-    HeadLines& one = lines[found];
-    one.data = heads.payloads[i];
-    one.size = heads.sizes[i];
-    one.frame = i;
-    one.request_line_end = line_ends[i];
+  std::uint32_t others = requests;
+  std::uint32_t plain = 0;
+  if constexpr (requires { typename Set::Fields; }) {
+    if (sought.field_count <= Set::Fields::most)
+      plain = Set::Fields::template find<Set>(heads, count, requests, line_ends, sought, others, ahead);
   }
-  std::uint32_t others = find_all_lines<Set>(lines, found, ahead);
-  others |= find_all_names<Set>(lines, found, sought, ahead);
-  for (std::size_t i = 0; i < sought.field_count; ++i)
-    others |= (sought.fields[i].roles & SoughtFields::is_host) != 0
-                  ? find_values<Set, true>(lines, found, sought, i, heads)
-                  : find_values<Set, false>(lines, found, sought, i, heads);
+  if (others != 0) plain |= find_requests_with_fields<Set>(others, line_ends, sought, heads, ahead);
   ahead.finish();
-  return requests & ~others;
+  return plain;
 }
 
 template <typename Set>
@@ -899,8 +922,12 @@ std::uint32_t find_plain(const PlainFrame* frames, std::size_t count, const Soug
                          PlainHeads& heads, const PlainFrame* next, std::size_t next_count) noexcept {
   if (next_count == 0) return find_plain_in_passes<Set>(frames, count, sought, heads, NothingAhead());
   // Where fields are sought, the passes for their values are not among these: they need all registers.
-  const std::size_t passes = sought.field_count == 0 ? 2 : 3;
-  return find_plain_in_passes<Set>(frames, count, sought, heads, Ahead(next, next_count, passes * count));
+  std::size_t work = (sought.field_count == 0 ? 2 : 3) * Ahead::of_pass;
+  if constexpr (requires { typename Set::Fields; }) {
+    if (count != 0 && sought.field_count != 0 && sought.field_count <= Set::Fields::most)
+      work = Ahead::of_pass + Set::Fields::work(frames[0].payload.length, sought.field_count);
+  }
+  return find_plain_in_passes<Set>(frames, count, sought, heads, Ahead(next, next_count, work * count));
 }
 
 /// The path of a target, window by window.

@@ -30,6 +30,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt")
 #endif
 
+#include "classify/fields_kernel.h"
 #include "classify/head_kernel.h"
 #include "classify/head_kernel_bits.h"
 #include "classify/request_line_kernel.h"
@@ -298,23 +299,14 @@ struct Append {
       return InBits::append(to, at, mask);
     } else {
       constexpr int most = 16;
-      const __m128i bits =
-          _mm512_castsi512_si128(_mm512_maskz_compress_epi8(mask, _mm512_load_si512(numbers)));
-      _mm256_storeu_si256(
-          reinterpret_cast<__m256i*>(to),
-          _mm256_add_epi16(_mm256_cvtepu8_epi16(bits), _mm256_set1_epi16(static_cast<short>(at))));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                          _mm256_add_epi16(numbers_of_bits(mask), _mm256_set1_epi16(static_cast<short>(at))));
       const auto count = static_cast<int>(_mm_popcnt_u64(mask));
       if (count > most) [[unlikely]]
         InBits::append(to + most, at, mask & ~_pdep_u64(bits_below(most), mask));
       return to + count;
     }
   }
-
- private:
-  alignas(64) static constexpr unsigned char numbers[64] = {
-      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 };
 
 struct Avx512 : InBits, TextHash {
@@ -332,6 +324,7 @@ struct Avx512 : InBits, TextHash {
   using Front = Bytes;
   using Byte = char;
   using EmptyLines = weir::EmptyLines;
+  using Fields = weir::Fields;
   using RequestLines = weir::RequestLines;
 };
 

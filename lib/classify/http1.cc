@@ -177,6 +177,10 @@ constexpr void seek(SoughtFields& sought, std::string_view name, SoughtFields::R
   if (name.size() >= word) added.last = word_of(name, name.size() + 1 - word);
   for (std::size_t at = word; at + word <= name.size(); at += word)
     added.between[added.between_count++] = word_of(name, at);
+  std::copy_n(name.begin(), name.size(), added.front.begin());
+  constexpr std::string_view behind_name = ": ";
+  if (name.size() + behind_name.size() <= added.front.size())
+    std::copy_n(behind_name.begin(), behind_name.size(), added.front.begin() + name.size());
   std::uint8_t at = 0;
   while (at != sought.field_count &&
          !(sought.want[at] == first.want && sought.care[at] == first.care &&

@@ -140,7 +140,7 @@ class RequestLines {
       percents_[i] = _mm512_test_epi8_mask(classes, each(percent));
       slashes_[i] = _mm512_test_epi8_mask(classes, each(slash));
       dots_[i] = _mm512_test_epi8_mask(classes, each(dot));
-      ahead.step();
+      ahead.step(Ahead::of_pass);
     }
     all_ahead = ahead;
   }

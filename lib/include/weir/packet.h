@@ -133,6 +133,9 @@ struct SoughtFields {
     /// Of a name of eight bytes or more the eight that end with its colon; else it equals everything.
     Word last;
     std::array<Word, max_name / 8> between{};  ///< the words at the bytes 8, 16 and so on before these
+    /// As lines nearly always begin with it: the name, its colon, a space and a character, the least of those
+    /// that can begin a value; as much of it as there is room for.
+    std::array<char, max_name> front{};
     std::uint8_t between_count = 0;
     std::uint8_t length = 0;
     std::uint8_t roles = 0;

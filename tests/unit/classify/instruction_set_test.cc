@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <random>
@@ -583,10 +584,12 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
     EXPECT_FALSE(is_plain(classifier, "G[T /a HTTP/1.1\r\nA: 12345678\r\n\r\n"));
     EXPECT_FALSE(is_plain(classifier, "G@T /a HTTP/1.1\r\nA: 12345678\r\n\r\n"));
     // However many lines end in one window.
-    for (std::size_t lines = 1; lines < 70; ++lines) {
-      std::string dense = "GET /a HTTP/1.1\r\n";
-      for (std::size_t i = 0; i < lines; ++i) dense += "x\n";
-      EXPECT_EQ(is_plain(classifier, dense + "X-Api-Key: c\r\n\r\n"), lines < 62) << lines;
+    for (const char* const line : {"x\n", "xxxxx\n"}) {
+      for (std::size_t lines = 1; lines < 200; ++lines) {
+        std::string dense = "GET /a HTTP/1.1\r\n";
+        for (std::size_t i = 0; i < lines; ++i) dense += line;
+        EXPECT_EQ(is_plain(classifier, dense + "X-Api-Key: c\r\n\r\n"), lines < 62) << lines;
+      }
     }
     for (const std::size_t size : {0xffff, 0x10000}) {
       const std::string head = "GET /a HTTP/1.1\r\nA: ";
@@ -598,6 +601,18 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
     EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: A\r\n\r\n"));
     EXPECT_TRUE(
         is_plain(classifier, "GET /a HTTP/1.1\r\nX-Api-Kit: a\r\nX-Api-Ke: b\r\nX-Api-Key: c\r\n\r\n"));
+    // A request line is no field, whatever is sought.
+    const std::vector<Rule> odd = [] {
+      std::vector<Rule> of_one(1);
+      of_one[0].key = {{Kind::header, 32, 64, "et /ab"}};
+      return of_one;
+    }();
+    const Classifier of_odd(odd, set);
+    const FrameOf as_field(
+        fenced, "GET /ab: HTTP/1.1\r\nHost: h.example\r\nAccept: text/html\r\nA: 12345678\r\n\r\n", random);
+    of_odd.plain().classify({&as_field.frame(), 1}, hash, keys);
+    ASSERT_EQ(keys.requests, 1U);
+    expect_same_keys(of_odd, odd, hash, as_field, keys, 0);
     EXPECT_TRUE(is_plain(classifier, "GET /a?%61 HTTP/1.0\r\nHost:\r\nhost: b\r\nX-API-KEY:\t\r\n\r\n"));
   }
 }
@@ -694,6 +709,97 @@ TEST(InstructionSets, FindTheSameKeysWhereverInABurstARequestStands) {
         }
       }
     }
+  }
+}
+
+/// A line of a header section, mostly of the usual spelling.
+std::string field_line(const std::string& name, Random& random) {
+  const auto any_of = [&](std::initializer_list<const char*> texts) {
+    return std::string(texts.begin()[random() % texts.size()]);
+  };
+  const auto seldom = [&] { return random() % 16 == 0; };
+  std::string line = name;
+  for (char& c : line)
+    if (c >= 'a' && c <= 'z' && random() % 4 == 0) c = static_cast<char>(c - 'a' + 'A');
+  line += seldom() ? any_of({":", ":\t", ":  ", ": \t", " : ", ""}) : ": ";
+  std::string value(random() % 70, 'v');
+  if (seldom()) value = any_of({"", ":80", ".", ".:80", "h.:80", "H", "[::1]", "u@h", "!", "\x1f", "\x80"});
+  if (seldom()) value.append(random() % 300, 'w');
+  line += value + (seldom() ? any_of({".", ":8080", ".:80"}) : "");
+  line += seldom() ? any_of({" ", "\t", " \r", "\r"}) : "";
+  return line + (seldom() ? "\n" : "\r\n");
+}
+
+// Fields are looked for in several requests at once, and several lines of each: wherever one stands among the
+// lines, whichever begin as it does, and however many are sought.
+TEST(InstructionSets, FindTheSameFieldsHoweverTheyAreSpelt) {
+  using Kind = Dimension::Kind;
+  const std::vector<std::string> chosen = {"a",
+                                           "x-api-key",
+                                           "x-forwarded-for",
+                                           "x-forwarded-host",
+                                           std::string(61, 'n'),
+                                           std::string(62, 'n'),
+                                           std::string(64, 'n'),
+                                           "c"};
+  const std::vector<std::string> others = {
+      "x-forwarded-proto", "x-api-kez", "x-api-ke", "accept", "b", "\tc", " x"};
+  const KeyHash hash({1, 2});
+  Random random(seed());
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  std::vector<Fenced> fenced(PlainKeys::most_frames);
+  PlainKeys keys;
+  for (std::size_t sought = 0; sought <= chosen.size(); ++sought) {
+    std::vector<Rule> rules(2);
+    rules[0].key = {{Kind::host, 32, 64, {}}};
+    rules[1].key = {{Kind::path, 32, 64, {}}};
+    for (std::size_t i = 0; i < sought; ++i) rules[i % 2].key.push_back({Kind::header, 32, 64, chosen[i]});
+    const Classifier portable(rules, InstructionSet::portable);
+    std::vector<Classifier> own;
+    for (const InstructionSet set : vector_sets()) own.emplace_back(rules, set);
+    std::uint64_t plain = 0;
+    std::uint64_t all = 0;
+    for (std::uint64_t repeat = 0; repeat < 20 + heads() / 5000; ++repeat) {
+      std::vector<FrameOf> frames;
+      std::vector<PlainFrame> burst;
+      const std::size_t count = 1 + random() % PlainKeys::most_frames;
+      for (std::size_t at = 0; at < count; ++at) {
+        std::string text = "GET /" + std::string(random() % 30, 'p') + " HTTP/1.1\r\n";
+        for (std::size_t lines = random() % 12; lines != 0; --lines) {
+          const std::size_t which = random() % (chosen.size() + 2);
+          text += which == 0   ? field_line(others[random() % others.size()], random)
+                  : which == 1 ? field_line("host", random)
+                               : field_line(chosen[which - 2], random);
+        }
+        if (random() % 16 == 0)
+          for (std::size_t lines = random() % 70; lines != 0; --lines) text += "x\n";
+        if (random() % 16 == 0) text += "\r\n" + field_line("b", random);
+        // As much of a name as is compared, and nothing behind it.
+        if (random() % 16 == 0) text += random() % 2 == 0 ? "X-Forwar\r\n" : "nnnnnnnn\r\n";
+        text += "\r\n";
+        burst.push_back(frames.emplace_back(fenced[at], text, random).frame());
+      }
+      std::optional<std::uint32_t> found;
+      for (const Classifier& classifier : own) {
+        // What the set before has found must not help this one.
+        std::memset(static_cast<void*>(&keys), 0xa5, sizeof keys);
+        classifier.plain().classify(burst, hash, keys);
+        // Keys near the most that is hashed are those of one of the sets only.
+        if (&classifier > &own.front() + 1) {
+          ASSERT_EQ(keys.requests, *found);
+        }
+        found = keys.requests;
+        all += count;
+        for (std::size_t at = 0; at < count; ++at) {
+          if ((keys.requests >> at & 1) == 0) continue;
+          ++plain;
+          SCOPED_TRACE(printable(frames[at].payload()));
+          expect_same_keys(portable, rules, hash, frames[at], keys, at);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+    EXPECT_GT(plain, all / 4) << "too few of the payloads are plain";
   }
 }
 
