@@ -87,8 +87,8 @@ std::size_t BurstFilter::memory() noexcept {
   return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity);
 }
 
-bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst) noexcept {
-  look_through(burst);
+bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst, Side from) noexcept {
+  look_through(burst, requests_expected_[static_cast<std::size_t>(from)]);
   if (batch_->concern_count == 0) return true;
   admit_plain();
   // While a flow is closing it is time that ends this.
@@ -96,14 +96,14 @@ bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst) noexcept
 }
 
 /// Finds the frames that may carry a request, or be of a closing flow.
-void BurstFilter::look_through(std::span<rte_mbuf* const> burst) noexcept {
+void BurstFilter::look_through(std::span<rte_mbuf* const> burst, bool& requests_expected) noexcept {
   if (!closing_.idle()) [[unlikely]]
     look_one_by_one<true>(burst);
-  else if (requests_expected_)
+  else if (requests_expected)
     look_one_by_one<false>(burst);
   else
     look_at_all(burst);
-  requests_expected_ = 2 * batch_->concern_count > burst.size();
+  requests_expected = 2 * batch_->concern_count > burst.size();
 }
 
 /// As suits many requests.

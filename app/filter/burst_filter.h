@@ -29,6 +29,9 @@ struct Outgoing {
   std::size_t count = 0;
 };
 
+/// From which of two ports a burst has come. One of them faces the clients, as a rule.
+enum class Side : std::uint8_t { first, second };
+
 /// One worker's filter. One thread at a time. process() neither blocks nor allocates (but mbufs from their
 /// pools).
 class BurstFilter {
@@ -58,7 +61,9 @@ class BurstFilter {
   /// needs no time: to read a clock costs as much as to pass several frames on.
   /// @return true: all frames of the burst pass, and whatever was to be decided in it has been admitted;
   /// false: passes_in_time() must follow, with the same burst
-  bool passes_without_time(std::span<rte_mbuf* const> burst) noexcept;
+  /// @param from  bursts of one side are alike: which way to look at this one, its last one tells
+  /// @pre as for process(), but that mbufs' ports may be unknown
+  bool passes_without_time(std::span<rte_mbuf* const> burst, Side from = Side::first) noexcept;
   /// @return true: as above, and `out` is as it was; false: what becomes of the burst is in `out`
   bool passes_in_time(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
   /// Every frame leaves by the port that faces its own.
@@ -84,7 +89,7 @@ class BurstFilter {
   /// Memory of a burst's requests; too large for the stack.
   struct Batch;
 
-  void look_through(std::span<rte_mbuf* const> burst) noexcept;
+  void look_through(std::span<rte_mbuf* const> burst, bool& requests_expected) noexcept;
   template <bool closing>
   void look_one_by_one(std::span<rte_mbuf* const> burst) noexcept;
   void look_at_all(std::span<rte_mbuf* const> burst) noexcept;
@@ -120,7 +125,7 @@ class BurstFilter {
   const Wiring& wiring_;
   Counters& counters_;
   LookAtBurst look_at_burst_ = burst_look_of(best_instruction_set());
-  bool requests_expected_ = true;  // the burst before was mostly of concern
+  std::array<bool, 2> requests_expected_{true, true};  // by side: its last burst was mostly of concern
   ClosingFlows closing_;
   std::unique_ptr<Batch> batch_;
   // Of the burst.

@@ -54,6 +54,7 @@ class Distributor::InputOutput {
     if (count == 0) return 0;
     counters_.received.add(count);
     for (rte_mbuf* const mbuf : std::span{burst}.first(count)) {
+      mbuf->port = port;  // not every driver (net_ring) has said it
       Staged& staged = staged_[worker_of(mbuf)];
       staged.frames[staged.count++] = mbuf;
     }

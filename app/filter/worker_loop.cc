@@ -9,14 +9,14 @@
 namespace weir::filter {
 namespace {
 
-std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, std::uint16_t from, std::uint16_t to,
-                            std::uint16_t queue) noexcept {
+std::uint16_t forward_burst(const WorkerSeat& seat, Egress& egress, const QueueSet& set, Side side) noexcept {
+  const auto [from, to] = side == Side::first ? set.ports : PortPair{set.ports.second, set.ports.first};
   std::array<rte_mbuf*, burst_size> burst;
-  const std::uint16_t count = rte_eth_rx_burst(from, queue, burst.data(), burst_size);
+  const std::uint16_t count = rte_eth_rx_burst(from, set.queue, burst.data(), burst_size);
   if (count == 0) return 0;
   seat.counters.received.add(count);
   const std::span received = std::span{burst}.first(count);
-  if (seat.filter.passes_without_time(received)) {
+  if (seat.filter.passes_without_time(received, side)) {
     egress.send_by(to, received);
     return count;
   }
@@ -39,8 +39,8 @@ void run_to_completion(const WorkerSeat& seat) noexcept {
   while (!seat.stop.load(std::memory_order_relaxed)) {
     unsigned found = 0;
     for (const QueueSet& set : seat.sets) {
-      found += forward_burst(seat, egress, set.ports.first, set.ports.second, set.queue);
-      found += forward_burst(seat, egress, set.ports.second, set.ports.first, set.queue);
+      found += forward_burst(seat, egress, set, Side::first);
+      found += forward_burst(seat, egress, set, Side::second);
     }
     seat.worker.quiescent();
     if (idle.due(found != 0)) {

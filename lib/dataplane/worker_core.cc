@@ -27,6 +27,7 @@ MonotonicTime blocked_by(const KeyState* state) noexcept {
 
 /// Where a grant is less, filling it up again would save hardly any look at the entry.
 constexpr std::uint32_t least_lent = 8;
+static_assert(SpanEntry::kept_lent >= GrantTable::most, "all of a grant may have been seen used before");
 
 /// So few of a burst's keys may be looked at twice. Each costs as much as ten others save, as none of them is
 /// foreseen.
@@ -316,11 +317,10 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
   admit_keys_of_burst(keys, now, verdicts, next);
 }
 
-// Of the keys to be decided on next, those that a burst asks for.
-std::span<const Key> WorkerCore::furthest_of(std::span<const Key> next) noexcept {
+// Of the keys to be decided on next, those that a burst of so many asks for.
+std::span<const Key> WorkerCore::furthest_of(std::span<const Key> next, std::size_t count) noexcept {
   if (next.size() <= burst_size) return next;
-  const std::size_t from = (std::min(next.size(), furthest_asked) - 1) / burst_size * burst_size;
-  return next.subspan(from, std::min(burst_size, next.size() - from));
+  return next.first(std::min(next.size(), furthest_asked)).last(count);
 }
 
 [[gnu::flatten]] void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
@@ -379,7 +379,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
   else
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   if (keys.empty() || alike_in_front(keys) < keys.size()) [[unlikely]] {
-    prefetch_keys(furthest_of(next));
+    prefetch_keys(furthest_of(next, keys.size()));
     return admit_keys_by_rule(keys, now, verdicts);
   }
   Run run(keys, keys[0].rule_, rule_grants_);
@@ -428,7 +428,7 @@ void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdi
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run(Run& run) noexcept {
   if (!plane_.terms[run.rule].dense) return admit_run_of_keys<stage>(run);
-  if (run.next != nullptr) prefetch_keys(furthest_of(*run.next));
+  if (run.next != nullptr) prefetch_keys(furthest_of(*run.next, run.count));
   take_dense<stage>(run);
 }
 
@@ -486,7 +486,7 @@ Hashes WorkerCore::take_next(Run& run) const noexcept {
   if (asked == nullptr) return Hashes::none();
   std::span<const Key> next = *asked;
   if (next.size() > burst_size) [[unlikely]]
-    next = furthest_of(next);
+    next = furthest_of(next, run.count);
   if (next.size() == run.count && next.front().rule_ == run.rule && next.back().rule_ == run.rule) [[likely]]
     return {reinterpret_cast<const std::byte*>(&next[0].hash_), sizeof(Key), next.size()};
   prefetch_keys(next);

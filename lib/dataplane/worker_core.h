@@ -112,9 +112,9 @@ class alignas(64) WorkerCore {
 
  private:
   static constexpr std::size_t burst_size = 32;
-  /// Each burst asks for the lines of the one that comes as many bursts later as are known, so that every key
-  /// is asked for once, in whatever call; but no later than so many keys. Three bursts take as long as a line
-  /// from memory does: more would only push others out of the nearest cache.
+  /// Each burst asks for the lines of as many keys as it has, the last of those that it has been told of: so
+  /// every key is asked for once, if always as many are told of. No more than so many: three bursts take as
+  /// long as a line from memory does, and more would only push others out of the nearest cache.
   static constexpr std::size_t furthest_asked = 3 * burst_size;
 
   /// One rule that applies to a request.
@@ -237,7 +237,7 @@ class alignas(64) WorkerCore {
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
-  static std::span<const Key> furthest_of(std::span<const Key> next) noexcept;
+  static std::span<const Key> furthest_of(std::span<const Key> next, std::size_t count) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
                            const std::span<const Key>& next) noexcept;
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,

@@ -76,6 +76,7 @@ struct alignas(64) SpanEntry {
                                 ///< where that is too much for it, the rest is among what is drawn
 
   static constexpr std::uint32_t most_lent = (std::uint32_t{1} << 22) - 1;
+  static constexpr std::uint32_t kept_lent = most_lent / 2;  // at least a grant
 };
 static_assert(sizeof(SpanEntry) == 64);
 static_assert(max_rules <= std::size_t{1} << 10);
@@ -229,12 +230,14 @@ class alignas(64) SpanTable {
     std::uint32_t in_span = entry.lent + lent;
     // What would not fit has been drawn and admitted, which comes to the same. Not all of it: who counts
     // takes what is lent together with what he saw used before.
-    if (in_span > SpanEntry::most_lent) [[unlikely]]
-      entry.drawn += std::exchange(in_span, SpanEntry::most_lent / 2) - SpanEntry::most_lent / 2;
+    if (in_span > SpanEntry::most_lent) [[unlikely]] {
+      entry.drawn += in_span - SpanEntry::kept_lent;
+      in_span = SpanEntry::kept_lent;
+    }
     entry.lent = in_span & SpanEntry::most_lent;
   }
   std::uint32_t ready(Place place) const noexcept { return line_of(place).ready[lane_of(place)]; }
-  /// But for what was lent.
+  /// But for what `lent` says.
   std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Any bytes as a frame, and what follows from it: as a worker does with what comes off the wire.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "filter/burst_look.h"
@@ -13,6 +15,7 @@ namespace {
 /// Whoever looks at it says of it what plain_payload() says.
 void require_looks_to_agree(std::span<const std::byte> bytes) {
   using namespace weir;
+  bytes = bytes.first(std::min<std::size_t>(bytes.size(), std::numeric_limits<std::uint16_t>::max()));
   rte_mbuf mbuf{};
   mbuf.buf_addr = const_cast<std::byte*>(bytes.data());
   mbuf.data_len = static_cast<std::uint16_t>(bytes.size());

@@ -546,8 +546,16 @@ MUTANTS = [
     worker(
         "what an entry has no field for is lent and not counted",
         "Grant.IsFilledUpHoweverMuchASpanHasLent",
-        "entry.drawn += std::exchange(in_span, SpanEntry::most_lent / 2) - SpanEntry::most_lent / 2;",
-        "in_span = SpanEntry::most_lent / 2;",
+        "entry.drawn += in_span - SpanEntry::kept_lent;\n",
+        "",
+        file="lib/shared/span_table.h",
+        units=WORKER + ["lib/shared/span_table.cc"],
+    ),
+    worker(
+        "all that an entry has lent is taken for drawn once it is too much",
+        "Grant.WhatTheSpanBeforeUsedIsNotCountedTwiceWhereASpanHasLentMoreThanItsFieldHolds",
+        "entry.drawn += in_span - SpanEntry::kept_lent;\n      in_span = SpanEntry::kept_lent;",
+        "entry.drawn += in_span;\n      in_span = 0;",
         file="lib/shared/span_table.h",
         units=WORKER + ["lib/shared/span_table.cc"],
     ),

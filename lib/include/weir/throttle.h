@@ -106,12 +106,12 @@ class WEIR_API Worker {
   /// Decides for keys that key() made, each for itself, as admit_key() does. The fastest there is: the
   /// common decision touches one cache line. Keys that need more than that (met for the first time in a span,
   /// what was at hand used up, blocked) are decided after the others.
-  /// @param keys  of any number; a burst is 32 of them, as is best where their number changes
-  /// @param next  the keys to be decided on after these, as many as are known, as far as they matter: 96.
-  /// Each burst of `keys` has the memory brought near of the one that comes as many bursts later as `next`
-  /// has, at most three, so tell as many in every call. From some hundred thousand keys on one burst is worth
-  /// a third of a decision's time, and three another third. None: bursts of the same call are brought near,
-  /// but for the first
+  /// @param keys  any number; decided on in bursts of 32
+  /// @param next  the keys to be decided on after these, if known; always about as many of them, however many
+  /// `keys` are. Of the first 96, as many as there are keys, the last ones, have their memory brought near
+  /// meanwhile: those before them were in the calls before. From some hundred thousand keys on 32 are worth a
+  /// third of a decision's time, and 96 another third. Where none are given, keys of this call are brought
+  /// near, but for the first
   /// @pre verdicts.size() >= keys.size(); all keys were made by key() of a worker of this Throttle
   void admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts,
                   std::span<const Key> next = {}) noexcept;

@@ -773,6 +773,10 @@ TEST(InstructionSets, FindTheSameFieldsHoweverTheyAreSpelt) {
         }
         if (random() % 16 == 0)
           for (std::size_t lines = random() % 70; lines != 0; --lines) text += "x\n";
+        // About as many line ends as are looked at in one window.
+        if (random() % 8 == 0)
+          for (std::size_t lines = 10 + random() % 12; lines != 0; --lines)
+            text += random() % 2 == 0 ? "a:b\n" : "a\r\n";
         if (random() % 16 == 0) text += "\r\n" + field_line("b", random);
         // As much of a name as is compared, and nothing behind it.
         if (random() % 16 == 0) text += random() % 2 == 0 ? "X-Forwar\r\n" : "nnnnnnnn\r\n";

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weir {
@@ -1099,6 +1100,26 @@ TEST(Grant, IsFilledUpHoweverMuchASpanHasLent) {
   EXPECT_LT(found_elsewhere, bursts / 32);
   const std::optional<CountedKey> entry = plane.tables[0].find(plane.key_of("ann"));
   EXPECT_EQ(plane.harvest(0, 0) + entry->admitted, 1 + bursts * 32);
+}
+
+// Who counts takes what is lent together with what he saw used before, of which less may be left.
+TEST(Grant, WhatTheSpanBeforeUsedIsNotCountedTwiceWhereASpanHasLentMoreThanItsFieldHolds) {
+  Lent plane(2001, std::uint64_t{1} << 40, GrantTable::most);
+  plane.publish(1);
+  std::uint64_t counted = plane.harvest(0, 0);
+  ASSERT_EQ(counted, 2001U);
+  const std::vector<Key> keys(32, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  std::uint64_t admitted = 2001;
+  for (std::uint32_t lent = 0, before = 0; lent >= before;) {
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    admitted += 32;
+    const std::optional<CountedKey> entry = plane.tables[1].find(plane.key_of("ann"));
+    before = std::exchange(lent, entry ? entry->lent : 0);
+  }
+  plane.publish(0);
+  counted += plane.harvest(0, 1) + plane.tables[1].find(plane.key_of("ann"))->admitted;
+  EXPECT_EQ(counted, admitted);
 }
 
 TEST(Grant, TellsWhatRemainsWhereverItIsKept) {
