@@ -136,7 +136,8 @@ def report(figures, context, aims):
         "figures. Every contender's turn begins with a floor of its own, on the same requests: a prefetched read-modify-write "
         f"of a random line for each, in {figures['floor_bytes_per_key']:.1f} bytes per key, which is what the lines take that a "
         "worker's common decision touches; those of the next burst are asked for in a row. Ratios are to that floor (between "
-        "two contenders: of their ratios in the same round), and medians over the rounds. Every contender's counters were checked against the number of requests. Spans end by "
+        "two contenders: of their ratios in the same round), and medians over the rounds. Every contender's counters were checked "
+        "against the number of requests. Spans end by "
         "the wall clock: where others take the processor, fewer decisions share a span's first touches, and our figures, not the "
         "peers', rise with the number of keys. The section on more workers has peers on several threads.",
         "How soon lines come depends on when they are asked for. So the floor is measured in other ways, too: asked for one by one "

@@ -145,8 +145,8 @@ def report(runs, context, aims):
         f"each request. Frames: {sum(each['frames'] for each in ours):,}; dropped: {sum(each['dropped'] for each in ours):,}. "
         "A, F and E: the worker's own processor time.",
         "The floors ask for the lines of a whole burst at once and read a word of each: without HTTP weir-filter reads the first line of a "
-        "frame, of a request all. What is between io and a floor is memory's, which no filter that looks at the bytes is without; "
-        "what is between a floor and weir-filter is work.",
+        "frame, of a request all. What is between io and a floor is hardly more than memory's, and no filter that looks at the bytes is "
+        "without it; what is between a floor and weir-filter is work.",
         "dpdk-testpmd makes its own mbufs: in a pool of the same size and kind on the same device, but without requests "
         "in them (it reads none), and in DPDK's memory, which lies on small pages when DPDK has no huge ones. So the row "
         "io, a loop of testpmd's shape on our mbufs, is what all are divided by. testpmd's macswap touches a frame's first line; it writes to it, "
