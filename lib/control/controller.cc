@@ -281,13 +281,21 @@ void Controller::harvest(std::size_t index) {
   std::uint32_t active = 0;
   if (!table.grant_turns.empty()) {
     workers_[index].turns_used = table.grant_turns;
+    NameLog& ended = grants.names(workers_[index].table ^ 1);
+    NameLog& running = grants.names(workers_[index].table);
+    learn_new(ended);
+    ended.empty();
     std::array<SpanCount, harvested_together> counts;
     std::size_t count = 0;
-    const auto take_some = [&] { parts_.engine.count(std::span(counts).first(std::exchange(count, 0))); };
+    const auto take_some = [&] {
+      // Keys that have come since the flip are among them.
+      learn_new(running);
+      parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
+    };
     active = grants.harvest(grant_windows_, [&](const GrantUse& use) {
       counts[count++] = {.rule = use.rule,
                          .key = use.key,
-                         .key_bytes = use.name,
+                         .learned = true,
                          .began = table.began.wall,
                          .offered = use.admitted,
                          .admitted = use.admitted};
@@ -296,7 +304,17 @@ void Controller::harvest(std::size_t index) {
     take_some();
   }
   forget_idle_grants(workers_[index], grants, active);
-  grants.provide_for_names();
+}
+
+void Controller::learn_new(NameLog& names) {
+  std::array<LearnedKey, harvested_together> keys;
+  std::size_t count = 0;
+  const auto learn_some = [&] { parts_.engine.learn(std::span(keys).first(std::exchange(count, 0))); };
+  names.read_new([&](const NewName& name) {
+    keys[count++] = {.rule = name.rule, .key = name.key, .key_bytes = name.bytes};
+    if (count == keys.size()) learn_some();
+  });
+  learn_some();
 }
 
 void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {
@@ -307,11 +325,11 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std
     turns_of_rules_.clear();
     for (std::size_t rule = 0; rule < grants_.size(); ++rule)
       turns_of_rules_.push_back(worker.turns_used[parts_.window_of_rule[rule]]);
-    grants.forget_idle(turns_of_rules_);
+    grants.forget_idle(turns_of_rules_, [&](std::uint64_t key) { parts_.engine.unlearn(key); });
     ++worker.grant_turn;
     worker.drains_since_forgetting = 0;
     worker.forgot_in_window = slowest_window();
-  } else if (grants.crowded() && active < grants.held() / 2 &&
+  } else if ((grants.crowded() || parts_.engine.learned_crowded()) && active < grants.held() / 2 &&
              worker.drains_since_forgetting >= drains_between_forgetting &&
              slowest_window() >= worker.forgot_in_window + windows_between_forgetting) {
     ++worker.grant_turn;

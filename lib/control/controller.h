@@ -113,6 +113,7 @@ class Controller {
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
   void harvest(std::size_t worker);
+  void learn_new(NameLog& names);
   void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
   std::uint64_t slowest_window() const noexcept;
   void note_heavy(const CountedKey& counted);

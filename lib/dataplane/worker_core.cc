@@ -108,6 +108,7 @@ void WorkerCore::take_up(const Publication* published) noexcept {
   if (assigned != table_ || assigned->empty()) {
     // Drained meanwhile, the same table is another one.
     const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
+    grants_.write_names_to(published->table_of_worker[index_]);
     table_->began = published->began;
     windows_ = published->windows;
     table_->grant_turns.clear();

@@ -75,7 +75,11 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   if (index != Ledger::none) return &ledger_[index];
   if (ledger_.full()) return nullptr;
   const RuleState& rule = rules_[count.rule];
-  make_key_name(name_, rule.name, count.key_bytes);
+  if (count.learned) {
+    if (ledger_.learned_name(count.key).empty()) return nullptr;
+  } else {
+    make_key_name(name_, rule.name, count.key_bytes);
+  }
   index = ledger_.insert(count.key, name_, cluster_.nodes);
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
@@ -119,7 +123,12 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   KeySlot* found = known ? &ledger_[likely] : slot_for(count, ordinal);
   if (found == nullptr) {
     ++strays_;
-    write_stray(rule, count.key, key_name(rule.name, count.key_bytes), ordinal, units);
+    std::string name =
+        count.learned ? std::string(ledger_.learned_name(count.key)) : key_name(rule.name, count.key_bytes);
+    if (name.empty())
+      write_stray(rule, 0, rule.overflow_name, ordinal, units);
+    else
+      write_stray(rule, count.key, std::move(name), ordinal, units);
     return;
   }
   KeySlot& slot = *found;
@@ -182,6 +191,15 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
       slot.refusal_due = true;
       refusals_.push_back(index);
     }
+  }
+}
+
+void Engine::learn(std::span<const LearnedKey> keys) {
+  // Keys come in no order.
+  for (const LearnedKey& key : keys) ledger_.prefetch_learned(key.key);
+  for (const LearnedKey& key : keys) {
+    make_key_name(name_, rules_[key.rule].name, key.key_bytes);
+    ledger_.learn(key.key, name_);
   }
 }
 

@@ -31,12 +31,20 @@ namespace weir {
 /// What one worker counted of one key in one span. Units of weight.
 struct SpanCount {
   RuleIndex rule = no_rule;
-  std::uint64_t key = 0;                 ///< keyed hash; names the key within this node
-  std::span<const std::byte> key_bytes;  ///< see base/key_bytes.h
-  WallTime began{};                      ///< when the span began: names the ordinal
+  std::uint64_t key = 0;                   ///< keyed hash; names the key within this node
+  std::span<const std::byte> key_bytes{};  ///< see base/key_bytes.h; where it has not been learned
+  bool learned = false;                    ///< Engine::learn() has been told who the key is
+  WallTime began{};                        ///< when the span began: names the ordinal
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance, if any
+};
+
+/// A key of which a worker will tell by its hash alone.
+struct LearnedKey {
+  RuleIndex rule = no_rule;
+  std::uint64_t key = 0;
+  std::span<const std::byte> key_bytes;  ///< see base/key_bytes.h
 };
 
 /// What a counter of the store counts, as the replies tell it apart.
@@ -93,6 +101,15 @@ class Engine {
   void count(const SpanCount& count) { this->count(count, Ledger::none); }
   /// The same for many at once, which is faster.
   void count(std::span<const SpanCount> counts);
+
+  /// One worker more holds each of these keys, whose counts may come without their names from now on: until
+  /// as many workers do not any more as have been told of. There is room for as many keys as the engine is
+  /// for: counts of others are written under the rule's own "rule|~".
+  void learn(std::span<const LearnedKey> keys);
+  /// One worker less holds the key.
+  void unlearn(std::uint64_t key) { ledger_.unlearn(key); }
+  /// Whether new keys may soon find no room among the learned ones.
+  bool learned_crowded() const noexcept { return ledger_.learned_crowded(); }
 
   /// Adds counts whose keys found no room in a worker's table: they are written under the rule's own
   /// "rule|~", so that none is lost, and block nothing.
@@ -168,6 +185,8 @@ class Engine {
   std::uint32_t keys() const noexcept { return ledger_.size(); }
   /// Keys that may be known at once.
   std::uint32_t capacity() const noexcept { return ledger_.capacity(); }
+  /// Keys of which workers may tell by their hash alone.
+  std::uint32_t learned() const noexcept { return ledger_.learned(); }
   /// Counts that found the ledger full: written to the store, but not limited across nodes.
   std::uint64_t strays() const noexcept { return strays_; }
   std::size_t memory() const noexcept { return ledger_.memory(); }

@@ -11,7 +11,11 @@ namespace weir {
 static_assert(sizeof(KeySlot) + sizeof(KeyPast) + 3 * sizeof(std::uint64_t) / 2 <= 128);
 
 Ledger::Ledger(std::uint32_t capacity)
-    : capacity_(capacity), slots_(capacity), pasts_(capacity), index_(entries_of(capacity)) {}
+    : capacity_(capacity),
+      slots_(capacity),
+      pasts_(capacity),
+      index_(entries_of(capacity)),
+      learned_(capacity) {}
 
 SlotIndex Ledger::find(std::uint64_t key) const noexcept {
   for (std::size_t i = home(key); !index_[i].is_free(); i = next(i))
@@ -44,8 +48,10 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   while (!index_[i].is_free()) i = next(i);
   index_[i] = {slot + 1, tag_of(key)};
   slots_[slot].key = key;
-  pasts_[slot].first_nodes = nodes & 0x1fffff;
-  pasts_[slot].name = names_.add(name);
+  pasts_[slot].first_nodes = nodes & 0xfffff;
+  const LearnedNames::Learned* const learned = learned_.find(key);
+  pasts_[slot].has_learned_name = learned != nullptr;
+  pasts_[slot].name = learned != nullptr ? learned->name : names_.add(name);
   ++size_;
   return slot;
 }
@@ -65,7 +71,7 @@ void Ledger::erase(SlotIndex slot) {
 
   KeySlot& erased = slots_[slot];
   if (erased.detail != no_index) free_detail(erased.detail);
-  erased_names_.push_back(pasts_[slot].name);
+  if (!pasts_[slot].has_learned_name) erased_names_.push_back(pasts_[slot].name);
   pasts_[slot] = KeyPast();
   erased = KeySlot();
   pasts_[slot].name = free_;
@@ -76,6 +82,25 @@ void Ledger::erase(SlotIndex slot) {
 void Ledger::release_names() noexcept {
   for (const NamePool::Name name : erased_names_) names_.remove(name);
   erased_names_.clear();
+}
+
+void Ledger::learn(std::uint64_t key, std::string_view name) {
+  if (LearnedNames::Learned* const known = learned_.find(key); known != nullptr)
+    ++known->holders;
+  else if (!learned_.full())
+    learned_.add(key, names_.add(name));
+}
+
+void Ledger::unlearn(std::uint64_t key) {
+  LearnedNames::Learned* const learned = learned_.find(key);
+  if (learned == nullptr || --learned->holders > 0) return;
+  // A slot that has this name keeps it, as its own.
+  const SlotIndex slot = find(key);
+  if (slot != none && pasts_[slot].has_learned_name)
+    pasts_[slot].has_learned_name = false;
+  else
+    erased_names_.push_back(learned->name);
+  learned_.remove(*learned);
 }
 
 KeyDetail& Ledger::make_detail(KeySlot& slot) {
@@ -110,7 +135,7 @@ void Ledger::drop_detail(KeySlot& slot) noexcept {
 
 std::size_t Ledger::memory() const noexcept {
   return std::size_t{capacity_} * (sizeof(KeySlot) + sizeof(KeyPast)) + index_.size() * sizeof(Entry) +
-         names_.memory() + details_.size() * chunk * sizeof(KeyDetail);
+         names_.memory() + learned_.memory() + details_.size() * chunk * sizeof(KeyDetail);
 }
 
 }  // namespace weir

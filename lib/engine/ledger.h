@@ -25,6 +25,7 @@
 #include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "engine/demand.h"
+#include "engine/learned_names.h"
 #include "engine/lease.h"
 #include "engine/name_pool.h"
 #include "limit/cooldown.h"
@@ -99,9 +100,10 @@ struct KeyPast {
   /// Without detail: what the store has applied of this interval, and of the one before; nobody else had
   /// counted anything.
   std::array<std::uint64_t, 2> alone{};
-  std::uint64_t held = 0;                  ///< kept back of an interval that has ended, …
-  std::uint32_t held_age : 8 = 0;          ///< …so many before `current`
-  std::uint32_t first_nodes : 21 = 1;      ///< that were alive when the key was first seen
+  std::uint64_t held = 0;                      ///< kept back of an interval that has ended, …
+  std::uint32_t held_age : 8 = 0;              ///< …so many before `current`
+  std::uint32_t first_nodes : 20 = 1;          ///< that were alive when the key was first seen
+  std::uint32_t has_learned_name : 1 = false;  ///< `name` is a learned one
   std::uint32_t looks_back : 1 = false;    ///< asked what others counted in the first interval, and nothing
                                            ///< told yet
   std::uint32_t asked_before : 1 = false;  ///< it has been, of the interval before the first
@@ -181,7 +183,8 @@ struct KeyView {
 };
 
 /// A fixed number of slots, found by the key's hash. Slots and index are reserved once, on huge pages; they,
-/// names and details take memory as keys come, and keep it for later ones.
+/// names and details take memory as keys come, and keep it for later ones. Beside them the names of keys that
+/// have none: of those that workers will tell of by their hash alone.
 class Ledger {
  public:
   static constexpr SlotIndex none = no_index;
@@ -209,7 +212,23 @@ class Ledger {
   }
   void prefetch_past(SlotIndex slot) const noexcept { prefetch_to_write(&pasts_[slot]); }
 
+  /// One worker more holds a key of which it tells by its hash alone from now on. As many keys as there are
+  /// slots may be learned; what comes beyond them is not.
+  void learn(std::uint64_t key, std::string_view name);
+  /// One worker less does.
+  void unlearn(std::uint64_t key);
+  /// Of a key that a worker holds; empty where it has not been learned. Valid until learn() or unlearn().
+  std::string_view learned_name(std::uint64_t key) const noexcept {
+    const LearnedNames::Learned* const learned = learned_.find(key);
+    return learned == nullptr ? std::string_view() : names_.text(learned->name);
+  }
+  void prefetch_learned(std::uint64_t key) const noexcept { learned_.prefetch(key); }
+  std::uint32_t learned() const noexcept { return learned_.size(); }
+  /// Whether new keys may soon not be learned.
+  bool learned_crowded() const noexcept { return learned_.crowded(); }
+
   /// A fresh slot for a key that has none, or `none` when all are taken. @pre key != 0
+  /// @param name  of a key that has not been learned
   SlotIndex insert(std::uint64_t key, std::string_view name, std::uint32_t nodes);
   /// The key is forgotten. Its name can still be read until release_names(): writes may be under way with it.
   void erase(SlotIndex slot);
@@ -284,6 +303,7 @@ class Ledger {
   HugeArray<KeyPast> pasts_;
   HugeArray<Entry> index_;  // linear probing, two thirds full at most
   NamePool names_;
+  LearnedNames learned_;
   std::vector<NamePool::Name> erased_names_;
   std::vector<std::unique_ptr<KeyDetail[]>> details_;
   KeyDetail blank_;

@@ -220,4 +220,9 @@ std::size_t NodeCore::memory() const {
   return bytes;
 }
 
+std::uint32_t NodeCore::learned() const {
+  const std::lock_guard lock(control_mutex_);
+  return engine_.learned();
+}
+
 }  // namespace weir

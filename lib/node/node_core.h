@@ -46,6 +46,8 @@ class NodeCore {
   Figures figures() const;
   std::vector<KeyFigures> top(std::size_t count) const;
   std::size_t memory() const;
+  /// Keys that workers hold and tell of by their hash alone.
+  std::uint32_t learned() const;
 
  private:
   void end_thread();

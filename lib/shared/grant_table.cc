@@ -2,18 +2,13 @@
 #include "shared/grant_table.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
-#include <utility>
 
 namespace weir {
 namespace {
 
-/// Lines that are the home of some key: half full with as many keys as were asked for. Were they 62 % full a
-/// decision would take a tenth longer, because more keys are not in their home line, for 9 bytes a key less.
+/// Lines that are the home of some key: 62 % full with as many keys as were asked for.
 std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
-  return std::max<std::size_t>((std::size_t{keys} * 2 + keys_per_line - 1) / keys_per_line, 1);
+  return std::max<std::size_t>((std::size_t{keys} * 8 / 5 + keys_per_line - 1) / keys_per_line, 1);
 }
 
 }  // namespace
@@ -27,33 +22,18 @@ GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)
     : homes_(home_lines(keys, keys_per_line)),
       search_(lane_search_of(set)),
       lines_(homes_ + probed_lines - 1),
-      holders_(lines_.size() * keys_per_line),
-      labels_(holders_.size()),
+      key_highs_(lines_.size() * keys_per_line),
+      rules_(key_highs_.size()),
       in_use_((lines_.size() + 63) / 64),
-      seen_(holders_.size()),
-      names_{FillingBytes(std::size_t{keys} * name_bytes_per_key),
-             FillingBytes(std::size_t{keys} * name_bytes_per_key)} {
-  names_[1].release();
-}
+      seen_(key_highs_.size()),
+      names_{NameLog(keys), NameLog(keys)} {}
 
 void GrantTable::touch_pages() noexcept {
   lines_.touch_pages();
-  holders_.touch_pages();
-  labels_.touch_pages();
+  key_highs_.touch_pages();
+  rules_.touch_pages();
   in_use_.touch_pages();
-  for (FillingBytes& names : names_) names.prefer_this_node();
-  names_[naming_].begin_surely(first_names);
-}
-
-// Of names, twice as many as have come since it was last called; but no more than the keys to come will need
-// if theirs are a quarter longer.
-void GrantTable::provide_for_names() noexcept {
-  if (held() == 0) return;
-  const std::size_t used = names().used();
-  const std::size_t came = used - std::min(used, std::exchange(names_used_before_, used));
-  const std::size_t keys = names().size() / name_bytes_per_key;
-  const std::size_t to_come = keys - std::min<std::size_t>(keys, held());
-  names_[naming_].provide_ahead(std::max(std::min(2 * came, to_come * used / held() * 5 / 4), first_names));
+  for (NameLog& names : names_) names.touch_pages();
 }
 
 GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
@@ -66,35 +46,17 @@ GrantTable::Place GrantTable::insert(std::uint64_t key, RuleIndex rule,
 // @pre the line is not full
 GrantTable::Place GrantTable::insert_into(std::size_t at, std::uint64_t key, RuleIndex rule,
                                           std::span<const std::byte> name) noexcept {
-  FillingBytes& names = names_[naming_];
-  if (!names.has_room_for(bytes_of(name.size())) || name.size() > UINT16_MAX) return nowhere;
+  if (!names_[written_].has_room_for(name)) return nowhere;
   Line& line = lines_[at];
   const Place place = place_at(at, free_lane(line));
-  holders_[index_of(place)] = {static_cast<std::uint32_t>(key >> 32), record(name, names)};
-  labels_[index_of(place)] = Label(rule, name.size());
-  // Release: who sees the tag sees whose it is.
+  key_highs_[index_of(place)] = static_cast<std::uint32_t>(key >> 32);
+  rules_[index_of(place)] = rule;
+  names_[written_].add(key, rule, name);
+  // Release: who sees the tag sees whose it is, and finds its name.
   line.tags[place % words_per_line].store(tag_of(key), std::memory_order_release);
   // What follows only says where to look, and how much room there is: relaxed.
   note_held(at);
   return place;
-}
-
-// Room that a name takes.
-std::size_t GrantTable::bytes_of(std::size_t length) noexcept {
-  return length + (length < Label::long_name ? 0 : sizeof(NameLength));
-}
-
-// @pre there is room
-FillingBytes::Offset GrantTable::record(std::span<const std::byte> name, FillingBytes& names) noexcept {
-  const FillingBytes::Offset offset = names.take(bytes_of(name.size()));
-  std::byte* at = names.at(offset);
-  if (name.size() >= Label::long_name) {
-    const auto length = static_cast<NameLength>(name.size());
-    std::memcpy(at, &length, sizeof length);
-    at += sizeof length;
-  }
-  if (!name.empty()) std::memcpy(at, name.data(), name.size());
-  return offset;
 }
 
 void GrantTable::note_held(std::size_t line) noexcept {
@@ -121,52 +83,36 @@ std::uint32_t GrantTable::take_lent(std::uint64_t key, std::uint32_t lent,
   return 0;
 }
 
-// Line after line is emptied, and the keys that stay are put where they would be if they had come now: into
-// the line where they were or one before it, which have room by then.
-void GrantTable::forget_idle(std::span<const std::uint32_t> turns) noexcept {
-  FillingBytes& kept = names_[naming_ ^ 1];
-  kept.begin(names().used());
-  if (!kept.has_room_for(names().used())) return kept.release();  // there is no memory now
-  // Nobody else looks: relaxed.
-  held_.store(0, std::memory_order_relaxed);
-  for (std::size_t group = 0; group < in_use_.size(); ++group) {
-    std::uint64_t lines = in_use_[group].load(std::memory_order_relaxed);
-    in_use_[group].store(0, std::memory_order_relaxed);
-    for (; lines != 0; lines &= lines - 1)
-      empty_line(group * 64 + static_cast<unsigned>(std::countr_zero(lines)), turns, kept);
-  }
-  names_[naming_].release();
-  naming_ ^= 1;
-}
-
-void GrantTable::empty_line(std::size_t at, std::span<const std::uint32_t> turns,
-                            FillingBytes& names) noexcept {
+// @return how many keys it held
+std::size_t GrantTable::empty_line(std::size_t at, std::array<Moving, keys_per_line>& held) noexcept {
   Line& line = lines_[at];
-  std::array<Moving, keys_per_line> staying;
   std::size_t count = 0;
+  // Nobody else looks: relaxed.
   for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
     const std::size_t index = at * keys_per_line + lane;
     const std::uint32_t tag = line.tags[lane].load(std::memory_order_relaxed);
     if (tag == 0) break;
-    const Halves used = halves(line, lane);
-    const GrantWindow running(turns[labels_[index].rule()]);
-    const GrantWindow next(turns[labels_[index].rule()] + 1);
-    if (used_in(used[running.half], running) != 0 || used_in(used[next.half], next) != 0)
-      staying[count++] = {tag, used, seen_[index], holders_[index], labels_[index]};
+    held[count++] = {tag, halves(line, lane), seen_[index], key_highs_[index], rules_[index]};
     line.tags[lane].store(0, std::memory_order_relaxed);
     for (std::atomic<std::uint16_t>& half : line.used[lane]) half.store(0, std::memory_order_relaxed);
     seen_[index] = {};
   }
-  for (const Moving& key : std::span(staying).first(count)) settle(key, at, names);
+  return count;
 }
 
-void GrantTable::settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept {
-  std::size_t at = home_of(std::uint64_t{key.holder.key_high} << 32 | key.tag, homes_);
+bool GrantTable::is_idle(const Moving& key, std::uint32_t turn) noexcept {
+  const GrantWindow running(turn);
+  const GrantWindow next(turn + 1);
+  return used_in(key.used[running.half], running) == 0 && used_in(key.used[next.half], next) == 0;
+}
+
+void GrantTable::settle(const Moving& key, std::size_t last) noexcept {
+  std::size_t at = home_of(key_of(key), homes_);
   while (at < last && is_full(lines_[at])) ++at;
   const std::size_t lane = free_lane(lines_[at]);
   const std::size_t index = at * keys_per_line + lane;
-  holders_[index] = {key.holder.key_high, record(name_of(key.holder, key.label), names)};
-  labels_[index] = key.label;
+  key_highs_[index] = key.key_high;
+  rules_[index] = key.rule;
   seen_[index] = key.seen;
   for (std::size_t half = 0; half < key.used.size(); ++half)
     lines_[at].used[lane][half].store(key.used[half], std::memory_order_relaxed);
@@ -175,7 +121,7 @@ void GrantTable::settle(const Moving& key, std::size_t last, FillingBytes& names
 }
 
 std::size_t GrantTable::memory() const noexcept {
-  return lines_.bytes() + holders_.bytes() + labels_.bytes() + names_[0].memory() + names_[1].memory() +
+  return lines_.bytes() + key_highs_.bytes() + rules_.bytes() + names_[0].memory() + names_[1].memory() +
          in_use_.bytes() + seen_.bytes();
 }
 

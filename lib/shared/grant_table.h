@@ -24,13 +24,13 @@
 /// forgotten for the other's. Among a million keys there is such a pair in a thousand runs, and nobody who
 /// does not know the hash's key can make one.
 ///
-/// Protocol. The worker alone writes lines, holders and names, at any time; the controller reads them at any
-/// time. A lane is taken once, by a release store of its tag after its holder is written, and given up by
-/// nobody: only the controller makes the whole table anew, without the keys that were idle, while the worker
-/// is known not to use it. What is used is one word, its order relaxed: it is all there is to see. The
-/// controller keeps what it has seen and counts differences; it takes a window's differences after the worker
-/// has reported that it left the span, so that they are complete when the window is over. It also has pages
-/// for further names provided (shared/filling_array.h).
+/// Protocol. The worker alone writes lines and whose their lanes are, at any time; the controller reads them
+/// at any time. A lane is taken once, by a release store of its tag after whose it is has been written, and
+/// the key's name (shared/name_log.h); and given up by nobody: only the controller makes the whole table
+/// anew, without the keys that were idle, while the worker is known not to use it. What is used is one word,
+/// its order relaxed: it is all there is to see. The controller keeps what it has seen and counts
+/// differences; it takes a window's differences after the worker has reported that it left the span, so that
+/// they are complete when the window is over.
 ///
 /// A key that has used up its grant draws from its cell, and has an entry for that (shared/span_table.h). So
 /// that its requests are found at the first look all the same, a part of what it has drawn goes back to its
@@ -40,9 +40,9 @@
 /// What is lent stays with its worker until the window ends, no more than a grant is: so what workers may
 /// strand of a key that others ask for now is as much as ever, together a 64th of the limit.
 ///
-/// Bytes of a key where there are as many as the table is for, half of the places taken: its share of the
-/// lines 16, its hash's other half and where its name is 16, rule and length 4, what has been seen 8; and its
-/// name.
+/// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
+/// lines 13, the other half of its hash and its rule 10, what has been seen 6. Its name is not kept: whoever
+/// is told of its uses remembers that, once for all workers (engine/learned_names.h).
 #pragma once
 
 #include <algorithm>
@@ -51,16 +51,15 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
-#include "shared/filling_array.h"
 #include "shared/grant_window.h"
 #include "shared/key_filter.h"
 #include "shared/lane_search.h"
 #include "shared/lanes.h"
+#include "shared/name_log.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -82,7 +81,6 @@ std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept
 struct GrantUse {
   std::uint64_t key = 0;
   RuleIndex rule = no_rule;
-  std::span<const std::byte> name;
   std::uint32_t admitted = 0;  ///< since the harvest before
 };
 
@@ -100,8 +98,7 @@ class alignas(64) GrantTable {
 
   // The worker:
 
-  /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used; of
-  /// names, that of the first keys'.
+  /// Has the kernel provide the memory, on the NUMA node of the calling thread, before it is first used.
   void touch_pages() noexcept;
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes_)]); }
 
@@ -115,13 +112,16 @@ class alignas(64) GrantTable {
   Place locate(std::uint64_t key) const noexcept;
   /// Whether the place is this key's. Touches more than its line.
   bool holds(Place place, std::uint64_t key) const noexcept {
-    return holders_[index_of(place)].key_high == key >> 32;
+    return key_highs_[index_of(place)] == key >> 32;
   }
   /// What holds() will read of the key, if it is in its home line, as nearly always.
   void prefetch_holder(std::uint64_t key) const noexcept {
-    static_assert(keys_per_line * sizeof(Holder) == 64);  // a line's holders come together
-    prefetch_to_read(&holders_[home_of(key, homes_) * keys_per_line]);
+    static_assert(64 % (keys_per_line * sizeof(key_highs_[0])) == 0);  // a line's come together
+    prefetch_to_read(&key_highs_[home_of(key, homes_) * keys_per_line]);
   }
+  /// Which of the logs the names of new keys go to.
+  /// @param turn  of its span tables
+  void write_names_to(std::size_t turn) noexcept { written_ = turn; }
   /// A place for the key, or nowhere: there is no room. @pre locate() is nowhere
   Place insert(std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   /// locate(), and insert() where that is nowhere, in one search.
@@ -173,6 +173,9 @@ class alignas(64) GrantTable {
 
   // The controller:
 
+  /// The names of keys that have come while the worker counted in one of its span tables: before the tags of
+  /// these.
+  NameLog& names(std::size_t turn) noexcept { return names_[turn]; }
   /// For a key that has been lent to: what has been used since the harvest before, as far as it is not what
   /// the worker has lent since.
   /// @param lent  by the entry of the span that has been handed over
@@ -190,30 +193,24 @@ class alignas(64) GrantTable {
   template <typename Visitor>
   std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept;
   /// Whether new keys may soon find no room.
-  bool crowded() const noexcept {
-    return held_.load(std::memory_order_relaxed) > places() / 4 * 3 ||
-           names().used() > names().size() / 8 * 7;
-  }
-  /// Has pages provided for the names of a span's new keys. While the worker counts; once it has been online.
-  void provide_for_names() noexcept;
+  bool crowded() const noexcept { return held_.load(std::memory_order_relaxed) > places() / 4 * 3; }
   /// Places taken. Any thread.
   std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
   /// Forgets the keys of which nothing has been used in their rule's turn, or in the one after it: whatever
   /// they used before has been harvested, in windows that are over. What the others have used stays. While
   /// the worker is known not to use the table.
-  /// @param turns  by rule
-  void forget_idle(std::span<const std::uint32_t> turns) noexcept;
+  /// @param turns      by rule
+  /// @param forgotten  called with each key that has been
+  template <typename Forgotten>
+  void forget_idle(std::span<const std::uint32_t> turns, Forgotten&& forgotten) noexcept;
 
-  /// Of names, what has been provided so far.
+  /// Of names under way, what has been provided so far.
   std::size_t memory() const noexcept;
 
  private:
   static constexpr std::size_t keys_per_line = Lanes::per_line;
   // Were three of four places taken, one key in 20,000 would find all of these full.
   static constexpr std::size_t probed_lines = 12;
-  static constexpr std::size_t name_bytes_per_key = 40;
-  // What is provided in any case: of some thousand addresses.
-  static constexpr std::size_t first_names = std::size_t{32} << 10;
   static constexpr std::uint32_t closed = 0x800;
   static_assert(closed > most);
   // Numbers of a line's places, which are so the numbers of its words; the second eight are no places.
@@ -224,27 +221,6 @@ class alignas(64) GrantTable {
     std::atomic<std::uint16_t> used[keys_per_line][2];
   };
   static_assert(sizeof(Line) == TableLines::line_bytes && offsetof(Line, used) == TableLines::words_at);
-  /// Written once, before the tag.
-  struct Holder {
-    std::uint32_t key_high;
-    FillingBytes::Offset name;
-  };
-  /// And so is this: its rule, and its name's length; that of a long one lies before the name.
-  class Label {
-   public:
-    static constexpr std::size_t long_name = 63;
-    Label() noexcept = default;
-    Label(RuleIndex rule, std::size_t length) noexcept
-        : bits_(static_cast<std::uint16_t>(rule | std::min(length, long_name) << rule_bits)) {}
-    RuleIndex rule() const noexcept { return bits_ & ((1U << rule_bits) - 1); }
-    std::size_t length() const noexcept { return bits_ >> rule_bits; }
-
-   private:
-    static constexpr unsigned rule_bits = 10;
-    static_assert(max_rules <= std::size_t{1} << rule_bits);
-    std::uint16_t bits_ = 0;
-  };
-  using NameLength = std::uint16_t;
   /// What is used in both windows of a lane.
   using Halves = std::array<std::uint16_t, 2>;
   /// A key on its way to another place.
@@ -252,8 +228,8 @@ class alignas(64) GrantTable {
     std::uint32_t tag;
     Halves used;
     Halves seen;
-    Holder holder;
-    Label label;
+    std::uint32_t key_high;
+    RuleIndex rule;
   };
 
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
@@ -291,44 +267,33 @@ class alignas(64) GrantTable {
     for (std::uint16_t& half : halves) half &= static_cast<std::uint16_t>(~closed);
     return halves;
   }
-  std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(holders_.size()); }
-  /// @param index  index_of() the place
-  std::span<const std::byte> name_at(std::size_t index) const noexcept {
-    return name_of(holders_[index], labels_[index]);
-  }
-  std::span<const std::byte> name_of(const Holder& holder, Label label) const noexcept {
-    const std::byte* const name = names().at(holder.name);
-    if (label.length() < Label::long_name) return {name, label.length()};
-    NameLength length;
-    std::memcpy(&length, name, sizeof length);
-    return {name + sizeof length, length};
-  }
-  const FillingBytes& names() const noexcept { return names_[naming_]; }
+  std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(key_highs_.size()); }
   Place insert_into(std::size_t line, std::uint64_t key, RuleIndex rule,
                     std::span<const std::byte> name) noexcept;
-  static std::size_t bytes_of(std::size_t length) noexcept;
-  static FillingBytes::Offset record(std::span<const std::byte> name, FillingBytes& names) noexcept;
   static std::size_t free_lane(const Line& line) noexcept {
     std::size_t lane = 0;
     while (line.tags[lane].load(std::memory_order_relaxed) != 0) ++lane;
     return lane;
   }
   void note_held(std::size_t line) noexcept;
-  void empty_line(std::size_t at, std::span<const std::uint32_t> turns, FillingBytes& names) noexcept;
-  void settle(const Moving& key, std::size_t last, FillingBytes& names) noexcept;
+  std::size_t empty_line(std::size_t at, std::array<Moving, keys_per_line>& held) noexcept;
+  static bool is_idle(const Moving& key, std::uint32_t turn) noexcept;
+  static std::uint64_t key_of(const Moving& key) noexcept {
+    return std::uint64_t{key.key_high} << 32 | key.tag;
+  }
+  void settle(const Moving& key, std::size_t last) noexcept;
 
   std::size_t homes_;
   const LaneSearch& search_;
   HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end
-  HugeArray<Holder> holders_;
-  HugeArray<Label> labels_;
+  // Written once, before the tag.
+  HugeArray<std::uint32_t> key_highs_;
+  HugeArray<RuleIndex> rules_;
   HugeArray<std::atomic<std::uint64_t>> in_use_;  // a bit for each line that holds a key. The worker writes
   HugeArray<Halves> seen_;                        // of what is used. The controller's
-  // One of them is in use; the other one takes the names of the keys that stay when idle ones are forgotten.
-  FillingBytes names_[2];
-  unsigned naming_ = 0;
-  std::size_t names_used_before_ = 0;  // the controller's: when it last had some provided
-  alignas(64) std::atomic<std::uint32_t> held_{0};
+  std::array<NameLog, 2> names_;                  // in turns with the worker's span tables
+  alignas(64) std::size_t written_ = 0;           // which of them the worker writes to
+  std::atomic<std::uint32_t> held_{0};
 };
 
 class GrantTable::Lines {
@@ -403,6 +368,27 @@ inline GrantTable::Lines GrantTable::lines() const noexcept {
 
 inline GrantTable::Place GrantTable::locate(std::uint64_t key) const noexcept { return lines().locate(key); }
 
+// Line after line is emptied, and the keys that stay are put where they would be if they had come now: into
+// the line where they were or one before it, which have room by then.
+template <typename Forgotten>
+void GrantTable::forget_idle(std::span<const std::uint32_t> turns, Forgotten&& forgotten) noexcept {
+  // Nobody else looks: relaxed.
+  held_.store(0, std::memory_order_relaxed);
+  for (std::size_t group = 0; group < in_use_.size(); ++group) {
+    std::uint64_t lines = in_use_[group].load(std::memory_order_relaxed);
+    in_use_[group].store(0, std::memory_order_relaxed);
+    for (; lines != 0; lines &= lines - 1) {
+      const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(lines));
+      std::array<Moving, keys_per_line> held;
+      for (const Moving& key : std::span(held).first(empty_line(at, held)))
+        if (is_idle(key, turns[key.rule]))
+          forgotten(key_of(key));
+        else
+          settle(key, at);
+    }
+  }
+}
+
 template <typename Visitor>
 std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept {
   std::uint32_t visited = 0;
@@ -419,7 +405,7 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
-        const RuleIndex rule = labels_[index].rule();
+        const RuleIndex rule = rules_[index];
         const GrantWindow& window = windows[rule];
         const std::uint16_t half = now[window.half];
         if (!window.runs(half)) continue;
@@ -429,10 +415,8 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
         seen[window.half] = half;
         if (count == before) continue;
         ++visited;
-        visit(GrantUse{.key = std::uint64_t{holders_[index].key_high} << 32 | tag,
-                       .rule = rule,
-                       .name = name_at(index),
-                       .admitted = count - before});
+        visit(GrantUse{
+            .key = std::uint64_t{key_highs_[index]} << 32 | tag, .rule = rule, .admitted = count - before});
       }
     }
   }

@@ -631,5 +631,68 @@ TEST(Grants, KeysWithLongNamesFindRoomAsTheyCome) {
   EXPECT_GT(node.node().memory(), at_first);
 }
 
+// Workers tell of keys by their hash alone: whose it is the node remembers.
+
+TEST(Grants, AKeyThatComesBetweenTheFlipAndItsHarvestIsCountedUnderItsName) {
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, 6400)}, 2);
+  for (int span = 0; span < 5; ++span) {
+    node.now = node.now + 100ms;
+    node.round();
+    for (unsigned i = 0; i < node.workers(); ++i) {
+      node.report(i);
+      // In the next span by now, while the one before has not been drained.
+      for (int each = 0; each < 100; ++each)
+        EXPECT_TRUE(node.admit(i, 0, std::to_string(span) + " " + std::to_string(each)));
+    }
+    node.round();
+  }
+  node.stop();
+  node.expect_sound();
+  EXPECT_EQ(node.stored("user|~"), 0U);
+  EXPECT_EQ(node.stored("user|4 99"), 2U);
+}
+
+TEST(Grants, AKeyThatTheNodeHasForgottenMeanwhileIsCountedUnderItsNameWhenItComesBack) {
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, 6400)}, 2);
+  node.pass_second();
+  EXPECT_EQ(node.ask(0, 0, "ann", 3), 3U);
+  EXPECT_EQ(node.ask(1, 0, "ann", 2), 2U);
+  node.pass(100ms);
+  EXPECT_EQ(node.node().figures().keys, 1U);
+  for (int i = 0; i < 40; ++i) node.pass_second();
+  EXPECT_EQ(node.node().figures().keys, 0U);
+  EXPECT_EQ(node.ask(1, 0, "ann", 4), 4U);
+  node.pass(100ms);
+  EXPECT_EQ(node.stored("user|ann"), 4U);
+  node.stop();
+  node.expect_sound();
+}
+
+// Idle keys are forgotten by each worker in its time, and come back to any of them.
+TEST(Grants, NamesAreKnownHoweverOftenIdleKeysAreForgotten) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  std::mt19937_64 random(seed());
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, 6400)}, 2, 64);
+  int forgotten = 0;
+  std::uint32_t before = 0;
+  std::uint64_t first = 0;
+  for (int window = 0; window < 400; ++window) {
+    // Others than before, or the same again.
+    if (window % 14 == 0) first = random() % 3 * 30;
+    for (int span = 0; span < 3; ++span) {
+      for (int i = 0; i < 60; ++i)
+        node.ask(static_cast<unsigned>(random() % 2), 0, std::to_string(first + random() % 40), 1);
+      node.pass(100ms);
+    }
+    forgotten += node.node().learned() < before;
+    before = node.node().learned();
+    node.pass_second();
+  }
+  EXPECT_GT(forgotten, 3);
+  node.stop();
+  node.expect_sound();
+  EXPECT_EQ(node.node().figures().overflowed, 0U);
+}
+
 }  // namespace
 }  // namespace weir

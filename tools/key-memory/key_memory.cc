@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "control/window_pools.h"
+#include "engine/learned_names.h"
 #include "engine/ledger.h"
 #include "shared/grant_table.h"
 #include "shared/log_pool.h"
@@ -87,25 +88,32 @@ class WorkerTables {
   /// All keys come, one in `beyond` is asked for more than a grant; 0: none.
   WorkerMemory fill(std::uint32_t beyond) {
     std::mt19937_64 random(1);
-    const std::array<GrantWindow, 1> windows{GrantWindow(1)};
     for (std::uint32_t i = 0; i < count_; ++i) {
       const std::uint64_t key = random() | 1;
       const auto place = grants_->insert(key, 0, name_of(i));
-      if (place != GrantTable::nowhere) grants_->use(place, 1, windows[0]);
+      if (place != GrantTable::nowhere) grants_->use(place, 1, GrantWindow(1));
       // Whoever stays beyond is met in both tables.
       for (SpanTable& table : spans_)
         if (beyond != 0 && i % beyond == 0)
           if (const auto entry = table.insert(key, 0, name_of(i)); entry != SpanTable::nowhere)
             table.open(entry);
-      if ((i + 1) % (count_ / drains) != 0) continue;
-      grants_->harvest(windows, [](const GrantUse&) {});
-      grants_->provide_for_names();
-      for (SpanTable& table : spans_) table.close();
+      if ((i + 1) % (count_ / drains) == 0) drain();
     }
+    // Until none is new any more.
+    for (std::uint32_t i = 0; i < 4; ++i) drain();
     return {weir::resident() - before_, memory(), reserved_};
   }
 
  private:
+  void drain() {
+    const std::array<GrantWindow, 1> windows{GrantWindow(1)};
+    grants_->harvest(windows, [](const GrantUse&) {});
+    for (std::size_t turn = 0; turn < tables_per_worker; ++turn) {
+      grants_->names(turn).read_new([](const NewName&) {});
+      grants_->names(turn).empty();
+    }
+    for (SpanTable& table : spans_) table.close();
+  }
   std::size_t memory() const {
     std::size_t bytes = grants_->memory();
     for (const SpanTable& table : spans_) bytes += table.memory();
@@ -135,6 +143,14 @@ std::size_t cells(bool beyond) {
   return per_key(pools.memory());
 }
 
+/// Where the names of keys are found that workers tell of by their hash alone.
+std::size_t learned() {
+  LearnedNames names(keys);
+  std::mt19937_64 random(1);
+  for (std::uint32_t i = 0; i < keys; ++i) names.add(random() | 1, NamePool::none);
+  return per_key(names.memory());
+}
+
 /// What a worker's keys may be like.
 struct State {
   const char* name;
@@ -158,6 +174,7 @@ int main() {
   const std::size_t cells_within = cells(false);
   const std::size_t cells_beyond = cells(true);
   const std::size_t ledger = per_key(Ledger(keys).memory());
+  const std::size_t ledger_granted = ledger + learned();
   for (const Algorithm algorithm :
        {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
         Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::shed, Algorithm::strict}) {
@@ -169,7 +186,7 @@ int main() {
                      .worker_beyond = per_key(memory_in[grants ? 2 : 3].provided),
                      .cells = grants ? cells_within : cells_beyond,
                      .cells_beyond = cells_beyond,
-                     .ledger = ledger};
+                     .ledger = grants ? ledger_granted : ledger};
     // What keys of these rules have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::sliding_window)
       memory.ledger += sizeof(KeyDetail) + rule_spans * sizeof(SpanCounts);

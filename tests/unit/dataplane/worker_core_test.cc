@@ -1207,6 +1207,22 @@ TEST(Grant, OfAWindowThatTheClockComesBackToIsNotGivenTwice) {
   EXPECT_EQ(plane.harvest(0, 0), 0U);
 }
 
+TEST(Grant, ItsNameGoesToTheLogOfTheTableThatTheWorkerCountsIn) {
+  Granted plane({window_of(1000)}, 8);
+  const auto told = [&](std::size_t table) {
+    std::vector<std::uint64_t> keys;
+    plane.grants[0]->names(table).read_new([&](const NewName& name) { keys.push_back(name.key); });
+    return keys;
+  };
+  EXPECT_TRUE(plane.admits(0, "ann"));
+  EXPECT_TRUE(plane.admits(0, "bob"));
+  plane.publish(1);
+  EXPECT_TRUE(plane.admits(0, "ann"));
+  EXPECT_TRUE(plane.admits(0, "cid"));
+  EXPECT_EQ(told(0), (std::vector{plane.key_of("ann"), plane.key_of("bob")}));
+  EXPECT_EQ(told(1), (std::vector{plane.key_of("cid")}));
+}
+
 TEST(Grant, IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards) {
   Granted plane({window_of(1000)}, 8);
   EXPECT_TRUE(plane.admits());
@@ -1215,7 +1231,7 @@ TEST(Grant, IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards) {
   EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.harvest(0, 0), 1U);
   EXPECT_EQ(plane.tables[1].size(), 1U);
-  plane.grants[0]->forget_idle(std::array{plane.tables[0].grant_turns[0]});
+  plane.grants[0]->forget_idle(std::array{plane.tables[0].grant_turns[0]}, [](std::uint64_t) {});
   EXPECT_EQ(plane.grants[0]->held(), 1U);
   plane.tables[1].close();
   plane.published.back()->grant_turn_of_worker = {2};

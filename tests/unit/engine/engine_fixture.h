@@ -56,6 +56,24 @@ class EngineNode {
   }
   void count(Duration began, std::uint64_t admitted) { count(began, admitted, admitted); }
 
+  /// The same of a worker that tells of the key by its hash alone.
+  void count_learned(Duration began, std::uint64_t admitted, const std::string& value) {
+    engine.count({.rule = 0,
+                  .key = key_of(value),
+                  .learned = true,
+                  .began = at(began).wall,
+                  .offered = admitted,
+                  .admitted = admitted});
+  }
+  void learn(const std::string& value) {
+    KeyBytes key;
+    key.clear();
+    key.add_text(value);
+    const LearnedKey learned{.rule = 0, .key = key_of(value), .key_bytes = key.bytes()};
+    engine.learn({&learned, 1});
+  }
+  void unlearn(const std::string& value) { engine.unlearn(key_of(value)); }
+
   static std::uint64_t key_of(const std::string& value = "a", RuleIndex rule = 0) {
     return std::hash<std::string>{}(value)*31 + rule + 1;
   }

@@ -473,6 +473,25 @@ TEST(Bounds, CountsThatOverflowedAWorkersTableAreWrittenUnderTheRule) {
   EXPECT_EQ(node.step(100ms), (Written{{{"login|~", first_ordinal}, 7}}));
 }
 
+TEST(Learned, ACountWithoutANameIsWrittenUnderTheNameThatWasLearned) {
+  EngineNode node({rule_of(100)}, 1);
+  const auto written = [](const char* name, std::uint64_t count) {
+    return std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>>{{{name, 1000}, count}};
+  };
+  node.learn("a");
+  node.count_learned(0ms, 3, "a");
+  EXPECT_EQ(node.step(100ms), written("login|a", 3));
+  // There is no room for another key, but its name is known. There is for no third one's.
+  node.learn("b");
+  node.count_learned(100ms, 2, "b");
+  EXPECT_EQ(node.step(200ms), written("login|~", 2));
+  node.unlearn("a");
+  node.learn("b");
+  node.count_learned(200ms, 5, "b");
+  EXPECT_EQ(node.step(300ms), written("login|b", 5));
+  EXPECT_EQ(node.engine.strays(), 2U);
+}
+
 TEST(Bounds, IdleKeysAreForgottenAndBlockedOnesAreNot) {
   Rule rule = rule_of(100);
   rule.cooldown = 1h;

@@ -57,6 +57,108 @@ TEST(Ledger, FindsEveryKeyItHoldsAndNoOtherWhateverComesAndGoes) {
   }
 }
 
+TEST(Ledger, KnowsTheNameOfAKeyAsLongAsAWorkerHoldsIt) {
+  Ledger ledger(100);
+  EXPECT_EQ(ledger.learned_name(7), "");
+  ledger.learn(7, "ann");
+  ledger.learn(7, "ann");
+  EXPECT_EQ(ledger.learned_name(7), "ann");
+  const SlotIndex slot = ledger.insert(7, "not asked for", 1);
+  EXPECT_EQ(ledger.name(ledger[slot]), "ann");
+  ledger.erase(slot);
+  ledger.release_names();
+  EXPECT_EQ(ledger.learned_name(7), "ann");
+  ledger.unlearn(7);
+  EXPECT_EQ(ledger.learned_name(7), "ann");
+  ledger.unlearn(7);
+  EXPECT_EQ(ledger.learned_name(7), "");
+  ledger.unlearn(7);
+}
+
+TEST(Ledger, AKeyThatNoWorkerHoldsAnyMoreKeepsItsNameUntilItIsErased) {
+  Ledger ledger(100);
+  ledger.learn(7, "ann");
+  const SlotIndex slot = ledger.insert(7, "", 1);
+  ledger.unlearn(7);
+  ledger.release_names();
+  ledger.learn(9, "bob");
+  EXPECT_EQ(ledger.name(ledger[slot]), "ann");
+  ledger.erase(slot);
+  EXPECT_EQ(ledger.learned_name(9), "bob");
+}
+
+TEST(Ledger, ANameCanBeReadUntilNamesAreReleasedThoughNobodyHoldsTheKey) {
+  Ledger ledger(100);
+  ledger.learn(7, "ann");
+  const SlotIndex slot = ledger.insert(7, "", 1);
+  const std::string_view name = ledger.name(ledger[slot]);
+  ledger.erase(slot);
+  ledger.unlearn(7);
+  ledger.insert(9, "bob", 1);
+  EXPECT_EQ(name, "ann");
+}
+
+TEST(Ledger, LearnsNoMoreKeysThanItIsFor) {
+  Ledger ledger(100);
+  for (std::uint64_t key = 1; key <= 75; ++key) ledger.learn(key << 32 | 1, "name");
+  EXPECT_FALSE(ledger.learned_crowded());
+  for (std::uint64_t key = 76; key <= 200; ++key) ledger.learn(key << 32 | 1, "name");
+  EXPECT_TRUE(ledger.learned_crowded());
+  EXPECT_EQ(ledger.learned_name(std::uint64_t{100} << 32 | 1), "name");
+  EXPECT_EQ(ledger.learned_name(std::uint64_t{101} << 32 | 1), "");
+  ledger.unlearn(std::uint64_t{50} << 32 | 1);
+  ledger.learn(std::uint64_t{101} << 32 | 1, "name");
+  EXPECT_EQ(ledger.learned_name(std::uint64_t{101} << 32 | 1), "name");
+}
+
+TEST(Ledger, NamesAreRightAndNoneIsLeftOverWhateverIsLearnedAndForgotten) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  std::mt19937_64 random(seed());
+  constexpr std::uint32_t capacity = 4000;
+  Ledger ledger(capacity);
+  struct Known {
+    std::string name;
+    unsigned holders = 0;
+    bool has_slot = false;
+  };
+  std::map<std::uint64_t, Known> wanted;
+  const auto name_of = [](std::uint64_t key) { return std::string(key % 50 + 1, 'n') + std::to_string(key); };
+  std::size_t memory = 0;
+  for (int step = 0; step < 200'000; ++step) {
+    // Few homes, and many that lie beside the last.
+    const std::uint64_t key = (random() % 40 == 0 ? 0xff : random() % 32) << 56 | random() % 97 << 20 | 1;
+    Known& known = wanted[key];
+    switch (random() % 5) {
+      case 0:
+        ledger.learn(key, name_of(key));
+        ++known.holders;
+        break;
+      case 1:
+      case 2:
+        ledger.unlearn(key);
+        if (known.holders > 0) --known.holders;
+        break;
+      case 3:
+        if (!known.has_slot) ledger.insert(key, name_of(key), 1);
+        known.has_slot = true;
+        break;
+      default:
+        if (known.has_slot) ledger.erase(ledger.find(key));
+        known.has_slot = false;
+        break;
+    }
+    if (random() % 16 == 0) ledger.release_names();
+    ASSERT_EQ(ledger.learned_name(key), known.holders > 0 ? name_of(key) : "");
+    if (const SlotIndex slot = ledger.find(key); slot != Ledger::none) {
+      ASSERT_EQ(ledger.name(ledger[slot]), name_of(key));
+    }
+    if (step == 100'000) memory = ledger.memory();
+  }
+  for (const auto& [key, known] : wanted)
+    ASSERT_EQ(ledger.learned_name(key), known.holders > 0 ? name_of(key) : "");
+  EXPECT_EQ(ledger.memory(), memory) << "names that nobody holds have not been given back";
+}
+
 TEST(Ledger, ADetailIsTheKeysOwnAndBeginsBlankAlsoWhereAnotherKeyHadItBefore) {
   Ledger ledger(1000);
   for (std::uint64_t key = 1; key <= 1000; ++key) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,18 +15,18 @@ namespace {
 
 std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// What a harvest of one rule's keys in one turn tells, by name.
-std::map<std::string, std::uint32_t> harvest(GrantTable& table, std::uint32_t turn) {
-  std::map<std::string, std::uint32_t> found;
+using Found = std::map<std::uint64_t, std::uint32_t>;
+
+/// What a harvest of one rule's keys in one turn tells.
+Found harvest(GrantTable& table, std::uint32_t turn) {
+  Found found;
   const std::vector<GrantWindow> windows(4, GrantWindow(turn));
   table.harvest(windows, [&](const GrantUse& use) {
-    const std::string name(reinterpret_cast<const char*>(use.name.data()), use.name.size());
-    EXPECT_EQ(found.count(name), 0U) << name;
-    found[name] = use.admitted;
+    EXPECT_EQ(found.count(use.key), 0U) << use.key;
+    found[use.key] = use.admitted;
   });
   return found;
 }
-using Found = std::map<std::string, std::uint32_t>;
 
 TEST(GrantTable, FindsTheKeysItHoldsAndNoOthers) {
   std::mt19937_64 random(11);
@@ -68,7 +69,7 @@ TEST(GrantTable, AClosedPlaceHasNothingLeftInItsTurn) {
   EXPECT_EQ(table.close(place, GrantWindow(4)), 5U);
   EXPECT_GT(table.used(place, GrantWindow(4)), GrantTable::most);
   EXPECT_EQ(table.used(place, GrantWindow(5)), 0U);
-  EXPECT_EQ(harvest(table, 4), (Found{{"a", 5}}));
+  EXPECT_EQ(harvest(table, 4), (Found{{7, 5}}));
 }
 
 TEST(GrantTable, TheCommonDecisionUsesTheGrantUpAndNoMore) {
@@ -116,14 +117,14 @@ TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
   const GrantTable::Place b = table.insert(9, 2, bytes(""));
   table.insert(11, 0, bytes("never used"));
   table.use(a, 5, GrantWindow(1));
-  EXPECT_EQ(harvest(table, 1), (Found{{"a", 5}}));
+  EXPECT_EQ(harvest(table, 1), (Found{{7, 5}}));
   EXPECT_EQ(harvest(table, 1), Found{});
   table.use(a, 1, GrantWindow(1));
   table.use(b, 2, GrantWindow(1));
   table.use(b, 4, GrantWindow(2));  // by now the worker is in its next turn
-  EXPECT_EQ(harvest(table, 1), (Found{{"a", 1}, {"", 2}}));
+  EXPECT_EQ(harvest(table, 1), (Found{{7, 1}, {9, 2}}));
   table.use(a, 3, GrantWindow(2));
-  EXPECT_EQ(harvest(table, 2), (Found{{"a", 3}, {"", 4}}));
+  EXPECT_EQ(harvest(table, 2), (Found{{7, 3}, {9, 4}}));
 }
 
 TEST(GrantTable, WhatHasBeenLentIsCountedAsUsed) {
@@ -158,7 +159,7 @@ TEST(GrantTable, WhatIsLentBeforeTheSpansCountIsTakenIsCountedWithTheNext) {
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
   const GrantWindow window(1);
   table.use(place, 8, window);
-  EXPECT_EQ(harvest(table, 1), (Found{{"a", 8}}));
+  EXPECT_EQ(harvest(table, 1), (Found{{7, 8}}));
   table.use(place, 2, window);
   table.fill(place, 0, window);  // 10, in the span that runs
   EXPECT_EQ(harvest(table, 1), Found{});
@@ -193,7 +194,7 @@ TEST(GrantTable, AHalfUsedAgainIsCountedAnew) {
     if (turn % 3 == 0) continue;
     const std::uint32_t before = table.used(place, GrantWindow(turn)) & GrantTable::most;
     table.use(place, turn % 5 + 1, GrantWindow(turn));
-    EXPECT_EQ(harvest(table, turn), (Found{{"a", turn % 5 + 1}})) << turn << " after " << before;
+    EXPECT_EQ(harvest(table, turn), (Found{{7, turn % 5 + 1}})) << turn << " after " << before;
   }
 }
 
@@ -201,56 +202,94 @@ TEST(GrantTable, AKeyAsOldAsTheStampsIsGrantedLessAndCountedOnce) {
   GrantTable table(8);
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
   table.use(place, 5, GrantWindow(3));
-  EXPECT_EQ(harvest(table, 3), (Found{{"a", 5}}));
+  EXPECT_EQ(harvest(table, 3), (Found{{7, 5}}));
   EXPECT_EQ(harvest(table, 35), Found{});
   EXPECT_EQ(table.used(place, GrantWindow(35)), 5U);
   table.use(place, 1, GrantWindow(35));
-  EXPECT_EQ(harvest(table, 35), (Found{{"a", 1}}));
+  EXPECT_EQ(harvest(table, 35), (Found{{7, 1}}));
 }
 
 TEST(GrantTable, WithoutRoomThereIsNoPlaceAndNobodyLosesHis) {
   GrantTable table(64);
   std::mt19937_64 random(3);
-  std::map<std::uint64_t, std::string> held;
+  std::vector<std::uint64_t> held;
   std::size_t refused = 0;
   for (int i = 0; i < 1000; ++i) {
     const std::uint64_t key = random() | 1;
-    const std::string name = "a name of some length: " + std::to_string(key);
-    const GrantTable::Place place = table.insert(key, 0, bytes(name));
+    const GrantTable::Place place = table.insert(key, 0, bytes("a name of some length"));
     if (place == GrantTable::nowhere) {
       ++refused;
       continue;
     }
     table.use(place, 2, GrantWindow(1));
-    held[key] = name;
+    held.push_back(key);
   }
   EXPECT_GT(refused, 800U);
   EXPECT_GE(held.size(), 50U);
   EXPECT_TRUE(table.crowded());
   const Found found = harvest(table, 1);
   EXPECT_EQ(found.size(), held.size());
-  for (const auto& [key, name] : held) EXPECT_EQ(found.count(name), 1U);
+  for (const std::uint64_t key : held) EXPECT_EQ(found.count(key), 1U);
 }
 
-TEST(GrantTable, TellsNamesOfAnyLengthAndRulesOfAnyNumber) {
+TEST(GrantTable, TellsRulesOfAnyNumber) {
   GrantTable table(64);
-  const std::size_t lengths[] = {0, 1, 62, 63, 64, 300};
   const std::vector<GrantWindow> windows(max_rules, GrantWindow(1));
-  std::map<std::string, RuleIndex> held;
-  for (std::uint64_t i = 0; i < std::size(lengths); ++i) {
-    const std::string name(lengths[i], static_cast<char>('a' + i));
-    held[name] = static_cast<RuleIndex>(i % 2 == 0 ? i : max_rules - 1 - i);
-    table.use(table.insert(i << 60 | (i + 1), held[name], bytes(name)), 1, GrantWindow(1));
+  std::map<std::uint64_t, RuleIndex> held;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const std::uint64_t key = i << 60 | (i + 1);
+    held[key] = static_cast<RuleIndex>(i % 2 == 0 ? i : max_rules - 1 - i);
+    table.use(table.insert(key, held[key], bytes("a")), 1, GrantWindow(1));
   }
-  std::size_t told = 0;
-  table.harvest(windows, [&](const GrantUse& use) {
-    const std::string name(reinterpret_cast<const char*>(use.name.data()), use.name.size());
-    ASSERT_EQ(held.count(name), 1U) << name;
-    EXPECT_EQ(use.rule, held[name]) << name;
-    EXPECT_EQ(use.key >> 60, (use.key & 0xff) - 1);
-    ++told;
+  std::map<std::uint64_t, RuleIndex> told;
+  table.harvest(windows, [&](const GrantUse& use) { told[use.key] = use.rule; });
+  EXPECT_EQ(told, held);
+}
+
+/// What a log tells that it has not told before, by key.
+std::map<std::uint64_t, std::string> told_by(NameLog& log) {
+  std::map<std::uint64_t, std::string> names;
+  log.read_new([&](const NewName& name) {
+    EXPECT_EQ(names.count(name.key), 0U);
+    names[name.key] = std::to_string(name.rule) + "|" +
+                      std::string(reinterpret_cast<const char*>(name.bytes.data()), name.bytes.size());
   });
-  EXPECT_EQ(told, held.size());
+  return names;
+}
+using Told = std::map<std::uint64_t, std::string>;
+
+TEST(GrantTable, TellsAKeysNameOnceWhereTheWorkerCounts) {
+  GrantTable table(64);
+  table.insert(7, 1, bytes("ann"));
+  const auto bob = [&] { return table.locate_or_insert(9, 2, [] { return bytes("bob"); }); };
+  bob();
+  EXPECT_EQ(told_by(table.names(0)), (Told{{7, "1|ann"}, {9, "2|bob"}}));
+  EXPECT_EQ(told_by(table.names(0)), Told{});
+  table.write_names_to(1);
+  bob();
+  table.insert(11, 0, bytes(""));
+  EXPECT_EQ(told_by(table.names(0)), Told{});
+  table.names(0).empty();
+  EXPECT_EQ(told_by(table.names(1)), (Told{{11, "0|"}}));
+  table.insert(13, 0, bytes("cid"));
+  EXPECT_EQ(told_by(table.names(1)), (Told{{13, "0|cid"}}));
+  table.write_names_to(0);
+  table.insert(15, 0, bytes("dan"));
+  EXPECT_EQ(told_by(table.names(0)), (Told{{15, "0|dan"}}));
+}
+
+TEST(GrantTable, AKeyWhoseNameFindsNoRoomFindsNoPlace) {
+  GrantTable table(64);
+  EXPECT_EQ(table.insert(7, 0, bytes(std::string(70'000, 'n'))), GrantTable::nowhere);
+  std::uint64_t key = 1;
+  const std::string name(1000, 'n');
+  while (table.insert(key << 32 | key, 0, bytes(name)) != GrantTable::nowhere) ++key;
+  EXPECT_LT(key, 40U);
+  EXPECT_EQ(table.locate(key << 32 | key), GrantTable::nowhere);
+  EXPECT_EQ(table.held(), key - 1);
+  EXPECT_EQ(told_by(table.names(0)).size(), key - 1);
+  table.names(0).empty();
+  EXPECT_NE(table.insert(key << 32 | key, 0, bytes(name)), GrantTable::nowhere);
 }
 
 TEST(GrantTable, OfAsManyKeysAsItWasMadeForNearlyAllFindAPlace) {
@@ -265,37 +304,27 @@ TEST(GrantTable, OfAsManyKeysAsItWasMadeForNearlyAllFindAPlace) {
   }
 }
 
-TEST(GrantTable, RoomForNamesIsProvidedAheadOfTheWorker) {
-  std::mt19937_64 random(19);
-  constexpr std::uint32_t keys = 1'000'000;
-  GrantTable table(keys);
-  table.touch_pages();
-  const std::size_t at_first = table.memory();
-  std::uint32_t without = 0;
-  // As many as may ever be here, with names as long as a node is made for.
-  for (std::uint32_t span = 0; span < 10; ++span) {
-    for (std::uint32_t i = 0; i < keys / 10; ++i)
-      without += table.insert(random() | 1, 0, bytes(std::string(38, 'n'))) == GrantTable::nowhere;
-    table.provide_for_names();
-  }
-  EXPECT_LE(without, keys / 1000);
-  if (can_provide_pages()) {
-    EXPECT_GT(table.memory(), at_first);
-  }
-}
-
-TEST(GrantTable, ShortNamesTakeLittleMemory) {
+TEST(GrantTable, AKeyTakesLittleMemoryHoweverLongItsName) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   std::mt19937_64 random(23);
   constexpr std::uint32_t keys = 1'000'000;
   GrantTable table(keys);
   table.touch_pages();
+  std::uint32_t without = 0;
   for (std::uint32_t i = 0; i < keys; ++i) {
-    table.insert(random() | 1, 0, bytes("203.0.113.7"));
-    if (i % 100'000 == 0) table.provide_for_names();
+    without += table.insert(random() | 1, 0, bytes(std::string(38, 'n'))) == GrantTable::nowhere;
+    if (i % 50'000 != 0) continue;
+    table.names(0).read_new([](const NewName&) {});
+    table.names(0).empty();
   }
-  // All but the names is 44 bytes of each, and the names 11.
-  EXPECT_LE(table.memory(), std::size_t{58} * keys);
+  EXPECT_LE(without, keys / 1000);
+  // And what the last ones' names take until they have been read.
+  EXPECT_LE(table.memory(), std::size_t{29} * keys + 50'000 * 60 * 5);
+  for (int times = 0; times < 3; ++times) {
+    table.names(0).read_new([](const NewName&) {});
+    table.names(0).empty();
+  }
+  EXPECT_LE(table.memory(), std::size_t{29} * keys + (std::size_t{128} << 10));
 }
 
 TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
@@ -306,25 +335,23 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
     struct Used {
       std::uint32_t turn, count, harvested;
       RuleIndex rule;
-      std::string name;
     };
     std::map<std::uint64_t, Used> staying;
-    std::vector<std::uint64_t> idle;
+    std::set<std::uint64_t> idle;
     // More than the table is for: so that there are full lines.
     for (std::uint32_t i = 0; i < keys + keys / 4; ++i) {
       const std::uint64_t key = random() | 1;
       const auto rule = static_cast<RuleIndex>(random() % 3);
-      const std::string name(random() % 10 == 0 ? 70 : 5, static_cast<char>('a' + i % 26));
-      const GrantTable::Place place = table.insert(key, rule, bytes(name + std::to_string(i)));
+      const GrantTable::Place place = table.insert(key, rule, bytes("a"));
       if (place == GrantTable::nowhere) continue;
       // Of the window before, of the one that runs, of the one that begins; or of none.
       const std::uint32_t turn = turns[rule] - 1 + random() % 3;
       const auto count = static_cast<std::uint32_t>(random() % 4);
       if (count > 0) table.use(place, count, GrantWindow(turn));
       if (count > 0 && turn >= turns[rule])
-        staying[key] = {turn, count, 0, rule, name + std::to_string(i)};
+        staying[key] = {turn, count, 0, rule};
       else
-        idle.push_back(key);
+        idle.insert(key);
     }
     const auto harvest_of = [&](std::uint32_t ahead) {
       std::vector<GrantWindow> windows;
@@ -335,13 +362,13 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
         const auto expected = staying.find(use.key);
         ASSERT_NE(expected, staying.end());
         EXPECT_EQ(use.rule, expected->second.rule);
-        EXPECT_EQ(std::string(reinterpret_cast<const char*>(use.name.data()), use.name.size()),
-                  expected->second.name);
       });
       return found;
     };
     const auto before = harvest_of(0);
-    table.forget_idle(turns);
+    std::set<std::uint64_t> forgotten;
+    table.forget_idle(turns, [&](std::uint64_t key) { EXPECT_TRUE(forgotten.insert(key).second); });
+    EXPECT_EQ(forgotten, idle);
     EXPECT_EQ(table.held(), staying.size());
     for (const std::uint64_t key : idle) EXPECT_EQ(table.locate(key), GrantTable::nowhere);
     for (const auto& [key, used] : staying) {
@@ -356,7 +383,9 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
     const auto after = harvest_of(1);
     for (const auto& [key, used] : staying)
       EXPECT_EQ((used.turn == turns[used.rule] ? before : after).at(key), used.count);
-    // There is room again, also for names.
+    // There is room again.
+    told_by(table.names(0));
+    table.names(0).empty();
     for (const std::uint64_t key : idle) {
       const GrantTable::Place place = table.insert(key, 0, bytes("back"));
       if (place != GrantTable::nowhere) {
@@ -373,15 +402,18 @@ TEST(GrantTable, OnceAllAreIdleItIsAsNewTimeAndAgain) {
     for (std::uint64_t key = 1; key <= 64; ++key)
       table.use(table.insert(key << 58 | key, 0, bytes(std::to_string(key))), 1, GrantWindow(turn));
     EXPECT_EQ(harvest(table, turn).size(), 64U);
-    table.forget_idle(std::vector<std::uint32_t>{turn + 1});
+    std::size_t forgotten = 0;
+    table.forget_idle(std::vector<std::uint32_t>{turn + 1}, [&](std::uint64_t) { ++forgotten; });
+    EXPECT_EQ(forgotten, 64U);
     EXPECT_EQ(table.held(), 0U);
     EXPECT_FALSE(table.crowded());
     EXPECT_EQ(harvest(table, turn), Found{});
-    table.provide_for_names();
+    EXPECT_EQ(told_by(table.names(0)).size(), 64U);
+    table.names(0).empty();
   }
   const GrantTable::Place place = table.insert(1ULL << 58 | 1, 0, bytes("new"));
   table.use(place, 1, GrantWindow(1));
-  EXPECT_EQ(harvest(table, 1), (Found{{"new", 1}}));
+  EXPECT_EQ(harvest(table, 1), (Found{{1ULL << 58 | 1, 1}}));
 }
 
 TEST(GrantTable, WithoutGrantsThereIsRoomForNobody) {
