@@ -87,6 +87,32 @@ TEST_P(GrantsUnderThreads, NoKeyIsAdmittedMoreThanItsLimitAndNothingIsLost) {
   EXPECT_GT(stored, 0U);
 }
 
+TEST(GrantsUnderThreads, KeysThatAreAllNewAreCountedUnderTheirNames) {
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  Config config = fast_config(64 * workers);
+  config.rules[0].algorithm = Algorithm::fixed_window;
+  config.node.keys = 1 << 16;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  const Users users(12'000);
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned index) {
+    for (std::size_t i = 0; i < 4000; ++i) {
+      Decision decision;
+      worker.admit_burst({&users[i * workers + index], 1}, monotonic_now(), {&decision, 1});
+      EXPECT_EQ(decision.verdict, Verdict::admit);
+      if (i % 8 == 0) worker.quiescent();
+    }
+  });
+  ASSERT_TRUE(node.stop(1s));
+  std::uint64_t named = 0;
+  for (const auto& [counter, total] : recorded.totals) {
+    EXPECT_NE(counter.first, "user|~");
+    if (counter.first.starts_with("user|") && !counter.first.ends_with("|~refused")) named += total;
+  }
+  EXPECT_EQ(named, 12'000U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Loads, GrantsUnderThreads,
                          ::testing::Values(GrantedLoad{Algorithm::fixed_window, 64 * workers, 4096, 200},
                                            GrantedLoad{Algorithm::fixed_window, 3 * 64 * workers, 64, 600},
