@@ -79,6 +79,11 @@ class HugeArray {
   void use_small_pages() noexcept {
     if (mapped_ >= huge_page) ::madvise(data_, mapped_, MADV_NOHUGEPAGE);
   }
+  /// The opposite: for who touches all of it at once.
+  void use_huge_pages() noexcept {
+    // Only advice, as above.
+    if (mapped_ >= huge_page) ::madvise(data_, mapped_, MADV_HUGEPAGE);
+  }
   /// Gives the memory back: all elements are zero bytes again. While nobody else uses them.
   void release() noexcept {
     if (data_ != nullptr) ::madvise(data_, mapped_, MADV_DONTNEED);

@@ -51,7 +51,10 @@ class FillingArray {
   void begin(std::size_t ahead) noexcept {
     if (size() == 0) return;
     tell(size(), size());
-    if (!can_provide_pages()) return elements_.touch_pages();
+    if (!can_provide_pages()) {
+      elements_.use_huge_pages();
+      return elements_.touch_pages();
+    }
     tell(0, size());
     provide_ahead(ahead);
   }
@@ -63,6 +66,9 @@ class FillingArray {
     elements_.touch_pages(0, first);
     tell(first, size());
   }
+  /// Provides the last ones, from `from` on, too: for who uses those out of order. memory() does not know of
+  /// them.
+  void begin_last(std::size_t from) noexcept { elements_.touch_pages(from, size()); }
   /// Forgets all and gives the memory back, until begin(). While nobody else uses it.
   void release() noexcept {
     keep(0);

@@ -8,16 +8,17 @@ namespace weir {
 namespace {
 
 /// Lines that are the home of some key: 62 % full with as many keys as were asked for.
-std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
-  return std::max<std::size_t>((std::size_t{keys} * 8 / 5 + keys_per_line - 1) / keys_per_line, 8);
+std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
+  return std::max<std::size_t>((keys * 8 / 5 + keys_per_line - 1) / keys_per_line, 8);
 }
 
 }  // namespace
 
-SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
-    : homes_(home_lines(keys, keys_per_line)),
+SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_keys, InstructionSet set)
+    : most_homes_(home_lines(keys, keys_per_line)),
+      rules_line_(lines_of(most_homes_)),
       search_(lane_search_of(set)),
-      lines_(homes_ + probed_lines - 1 + (rules + keys_per_line - 1) / keys_per_line),
+      lines_(rules_line_ + (rules + keys_per_line - 1) / keys_per_line),
       numbers_(lines_.size() * lanes_per_line),
       entries_(lines_.size() * keys_per_line),
       places_(entries_.size()),
@@ -26,6 +27,9 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
       names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
       names_(names_of_a_span_ + names_of_a_span_ / 2),
       overflow_(rules) {
+  homes_.add(std::min(home_lines(first_keys, keys_per_line), most_homes_));
+  lines_.take(lines_of(homes()));
+  numbers_.take(lines_.used() * lanes_per_line);
   // What the controller writes while it owns the table; it allocates nothing then.
   heavy_.reserve(keys / keys_per_heavy + rules);
   kept_.reserve(heavy_.capacity());
@@ -34,12 +38,16 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set)
 }
 
 void SpanTable::touch_pages() noexcept {
-  lines_.touch_pages();
-  numbers_.touch_pages();
+  lines_.prefer_this_node();
+  numbers_.prefer_this_node();
   entries_.prefer_this_node();
   places_.prefer_this_node();
   open_.prefer_this_node();
   names_.prefer_this_node();
+  lines_.begin_surely(0);
+  lines_.begin_last(rules_line_);
+  numbers_.begin_surely(0);
+  numbers_.begin_last(rules_line_ * lanes_per_line);
   entries_.begin_surely(always_ahead);
   places_.begin_surely(always_ahead);
   names_.begin_surely(always_ahead * usual_name_bytes);
@@ -52,7 +60,7 @@ bool SpanTable::has_room_for(std::span<const std::byte> name) const noexcept {
 // In the home line and the few after it, the first free place; or else a closed key's.
 SpanTable::Place SpanTable::place_for(std::uint64_t key) const noexcept {
   Place closed = nowhere;
-  for (std::size_t at = home_of(key, homes_), last = at + probed_lines; at < last; ++at) {
+  for (std::size_t at = home_of(key, homes()), last = at + probed_lines; at < last; ++at) {
     const Line& line = lines_[at];
     std::size_t taken = 0;
     while (taken < keys_per_line && line.tags[taken] != 0) ++taken;
@@ -67,7 +75,10 @@ SpanTable::Place SpanTable::insert(std::uint64_t key, RuleIndex rule,
                                    std::span<const std::byte> name) noexcept {
   if (!has_room_for(name)) return nowhere;
   const Place place = place_for(key);
-  if (place != nowhere) settle_in(place, key, rule, name);
+  if (place != nowhere)
+    settle_in(place, key, rule, name);
+  else if (has_room_for_entry())
+    ++without_place_;
   return place;
 }
 
@@ -164,7 +175,8 @@ bool SpanTable::begin_weighing() noexcept {
     wary_ = wary_drains;
   else if (wary_ > 0)
     --wary_;
-  const bool weighs = wary_ > 0 || opened_ <= always_weighed;
+  // A single span may bring more keys than few lines have places, and they are weighed the sooner.
+  const bool weighs = wary_ > 0 || opened_ <= always_weighed || homes() < most_homes_;
   const std::size_t weighed = std::min<std::size_t>(opened_, heavy_.capacity());
   if (weighs && weighed > weighed_.read()) weighed_.add(weighed - weighed_.read());
   return weighs;
@@ -210,6 +222,9 @@ void SpanTable::forget_light() noexcept {
 void SpanTable::renew() noexcept {
   const bool places_short = held() > entries_.size() / 4 * 3;
   const std::uint32_t new_keys = held() - std::min(held(), held_before_);
+  // As many new ones may come twice over; and of those that found no place nobody knows how many they were.
+  wanted_ = std::max<std::size_t>(held() + 2 * std::size_t{new_keys}, 2 * std::size_t{held()});
+  if (without_place_ > 0) wanted_ = std::max(wanted_, 4 * keys_of(homes()));
   if (names_are_short() || places_short)
     forget_light();
   else
@@ -217,6 +232,68 @@ void SpanTable::renew() noexcept {
   // (A worker that has not been online yet may come right now: at first it is the one who provides.)
   if (held() > 0) provide_for(new_keys);
   held_before_ = held();
+}
+
+void SpanTable::grow(std::uint32_t expected) noexcept {
+  const std::size_t wanted = std::max<std::size_t>(std::exchange(wanted_, 0), expected);
+  if (wanted <= keys_of(homes())) return;
+  const std::size_t homes =
+      std::min(std::max(home_lines(wanted, keys_per_line), 2 * this->homes()), most_homes_);
+  if (homes > this->homes() && provide_lines(homes)) place_anew(homes);
+}
+
+// @return false: the kernel has no memory now
+bool SpanTable::provide_lines(std::size_t homes) noexcept {
+  const std::size_t more = homes - this->homes();
+  lines_.provide_ahead(more);
+  numbers_.provide_ahead(more * lanes_per_line);
+  if (!lines_.has_room_for(more) || !numbers_.has_room_for(more * lanes_per_line)) return false;
+  lines_.gather();
+  numbers_.gather();
+  return true;
+}
+
+// All entries are closed, so what only the lines know of their keys they keep meanwhile. A key that finds its
+// lines full of others, though there are more lines, is forgotten or takes the place of a light one, as when
+// it comes for the first time: nothing is counted of either.
+void SpanTable::place_anew(std::size_t homes) noexcept {
+  const std::uint32_t count = held();
+  for (std::uint32_t number = 0; number < count; ++number) {
+    if (number + drain_ahead < count)
+      prefetch_to_read(&lines_[places_[number + drain_ahead] / lanes_per_line]);
+    const Place place = places_[number];
+    entries_[number].aside = line_of(place).tags[lane_of(place)];
+    entries_[number].refused = line_of(place).heavy & bit(place);
+  }
+  empty_lines();
+  const std::size_t more = homes - this->homes();
+  homes_.add(more);
+  lines_.take(more);
+  numbers_.take(more * lanes_per_line);
+  entries_.keep(0);
+  places_.keep(0);
+  heavy_.clear();
+  const auto key_of = [](const SpanEntry& entry) {
+    return std::uint64_t{entry.key_high} << 32 | entry.aside;
+  };
+  for (std::uint32_t number = 0; number < count; ++number) {
+    if (number + drain_ahead < count) {
+      prefetch(key_of(entries_[number + drain_ahead]));
+      prefetch_number_of(key_of(entries_[number + drain_ahead]));
+    }
+    const SpanEntry entry = entries_[number];
+    const Place place = is_of_rule(places_[number]) ? places_[number] : place_for(key_of(entry));
+    if (place == nowhere) continue;
+    hold(place, key_of(entry), entry.rule, entry.name_offset);
+    if (entry.refused != 0) mark_heavy(numbers_[place]);
+  }
+}
+
+// Those that have been used: others may not have any pages.
+void SpanTable::empty_lines() noexcept {
+  std::memset(static_cast<void*>(lines_.data()), 0, lines_.used() * sizeof(Line));
+  std::memset(static_cast<void*>(lines_.data() + rules_line_), 0,
+              (lines_.size() - rules_line_) * sizeof(Line));
 }
 
 // Its line is closed with the first of its keys: nothing is asked of it any more but what each has ready.
@@ -236,6 +313,7 @@ void SpanTable::forget_counts() noexcept {
   const std::size_t words = (held() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits;
   std::memset(open_.data(), 0, words * sizeof(OpenBits));
   opened_ = 0;
+  without_place_ = 0;
   grant_turns.clear();
   counted_beside = false;
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
@@ -254,7 +332,7 @@ void SpanTable::provide_for(std::size_t new_keys) noexcept {
 }
 
 void SpanTable::clear() noexcept {
-  std::memset(static_cast<void*>(lines_.data()), 0, lines_.bytes());
+  empty_lines();
   forget_counts();
   entries_.keep(0);
   places_.keep(0);
@@ -275,8 +353,11 @@ std::optional<CountedKey> SpanTable::find(std::uint64_t key) const noexcept {
 std::size_t SpanTable::memory() const noexcept {
   const std::size_t weighed =
       entries_.provided() < entries_.size() ? weighed_.read() : heavy_.capacity();  // as the entries have it
-  return lines_.bytes() + numbers_.bytes() + entries_.memory() + places_.memory() + entries_.provided() / 8 +
-         names_.memory() + overflow_.size() * sizeof(OverflowCount) +
+  const std::size_t rules_lines = lines_.provided() < lines_.size() ? lines_.size() - rules_line_ : 0;
+  return lines_.memory() + numbers_.memory() +
+         rules_lines * (sizeof(Line) + lanes_per_line * sizeof(numbers_[0])) + entries_.memory() +
+         places_.memory() + entries_.provided() / 8 + names_.memory() +
+         overflow_.size() * sizeof(OverflowCount) +
          weighed * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
 }
 

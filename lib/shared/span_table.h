@@ -13,8 +13,14 @@
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
-/// in that order. Lines are there for all keys from the beginning: were there to be more of them as keys
-/// come, a controller that is late would be later still because of that.
+/// in that order.
+///
+/// So do lines, where most keys are expected to need none: there are few at first. Once the keys held are
+/// more than half of what the lines are for, the controller makes them at least twice as many and has every
+/// key placed anew, while it owns the table and after all that others wait for (grow()). A span that brings
+/// more keys than there are places for counts the others under their rule meanwhile, and the table it comes
+/// back to is larger; no decision depends on that. The lines of the rules' own keys lie behind all that there
+/// will ever be and stay there.
 ///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
 /// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
@@ -31,6 +37,7 @@
 /// memory. Rules whose keys have no dimensions need no search: each has a place of its own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -112,9 +119,17 @@ class alignas(64) SpanTable {
   /// Keys that a drain hands over at once, at most.
   static constexpr std::size_t drained_together = 32;
 
+  /// Keys to have lines for at first, of so many, where most are expected to need none.
+  static constexpr std::uint32_t few_of(std::uint32_t keys) noexcept {
+    return std::min(keys, std::max(std::uint32_t{8192}, keys / 16));
+  }
   /// Reserves addresses for all there will ever be.
-  /// @param keys to hold
-  SpanTable(std::uint32_t keys, std::size_t rules, InstructionSet set = best_instruction_set());
+  /// @param keys        to hold
+  /// @param first_keys  that there are lines for at first
+  SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_keys,
+            InstructionSet set = best_instruction_set());
+  /// With lines for all from the beginning.
+  SpanTable(std::uint32_t keys, std::size_t rules) : SpanTable(keys, rules, keys) {}
 
   /// When the worker began to count here; names the ordinals. Worker, on taking the table up.
   Instant began{};
@@ -127,13 +142,13 @@ class alignas(64) SpanTable {
   /// further pages come with each drain. The worker, before it first counts here.
   void touch_pages() noexcept;
 
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes_)]); }
+  void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines_[home_of(key, homes())]); }
   /// Where the place's entry is, which prefetch_entry() needs to know.
   void prefetch_number(Place place) const noexcept { prefetch_to_read(&numbers_[place]); }
   /// The same of a key whose line has not come yet, if it is in its home line, as nearly always.
   void prefetch_number_of(std::uint64_t key) const noexcept {
     static_assert(64 % (lanes_per_line * sizeof(numbers_[0])) == 0);  // a line's numbers come together
-    prefetch_number(place_at(home_of(key, homes_), 0));
+    prefetch_number(place_at(home_of(key, homes()), 0));
   }
   void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
 
@@ -146,9 +161,9 @@ class alignas(64) SpanTable {
   /// nowhere.
   /// @param key  here as everywhere: a hash whose low 32 bits are not 0
   Place locate(std::uint64_t key) const noexcept;
-  /// Where the one key of a rule without dimensions is, once it is inserted.
+  /// Where the one key of a rule without dimensions is, once it is inserted. Always the same.
   Place place_of_rule(RuleIndex rule) const noexcept {
-    return place_at(homes_ + probed_lines - 1 + rule / keys_per_line, rule % keys_per_line);
+    return place_at(rules_line_ + rule / keys_per_line, rule % keys_per_line);
   }
   /// Whether the place is this key's. Touches the entry.
   bool holds(Place place, std::uint64_t key) const noexcept {
@@ -251,7 +266,7 @@ class alignas(64) SpanTable {
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
-  /// The drain, in two steps. First: calls take(std::span<const CountedKey>) with what was counted in open
+  /// The drain, in three steps. First: calls take(std::span<const CountedKey>) with what was counted in open
   /// entries, in the order in which their keys first came, few at once, and closes them.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
   /// @param take    that it throws ends the program: half of the table would be counted twice
@@ -260,12 +275,17 @@ class alignas(64) SpanTable {
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
   /// provided what the keys to come are likely to need. @pre drain()
   void renew() noexcept;
-  /// Both, where nobody asks what was counted.
+  /// Third, which takes its time (tens of milliseconds where there are a million keys): more lines, if those
+  /// that there are may soon be too few. Once the worker has been online. @pre renew(), nothing counted since
+  /// @param expected  keys that may need a place in one span, whether they have been here before or not
+  void grow(std::uint32_t expected = 0) noexcept;
+  /// All, where nobody asks what was counted.
   void close(std::span<const std::uint64_t> limits = {}) noexcept {
     drain(limits, [](std::span<const CountedKey>) {});
     renew();
+    grow();
   }
-  /// Forgets all.
+  /// Forgets all; there remain as many lines.
   void clear() noexcept;
 
   /// The key's counts, if it is open.
@@ -321,6 +341,10 @@ class alignas(64) SpanTable {
   const Line& line_of(Place place) const noexcept { return lines_[place / lanes_per_line]; }
   static std::size_t lane_of(Place place) noexcept { return place % lanes_per_line; }
   static unsigned bit(Place place) noexcept { return 1U << lane_of(place); }
+  std::size_t homes() const noexcept { return homes_.read(); }
+  static std::size_t lines_of(std::size_t homes) noexcept { return homes + probed_lines - 1; }
+  /// How many keys so many lines are for.
+  static std::size_t keys_of(std::size_t homes) noexcept { return homes * keys_per_line * 5 / 8; }
   static Place place_at(std::size_t line, std::size_t lane) noexcept {
     return static_cast<Place>(line * lanes_per_line + lane);
   }
@@ -335,6 +359,9 @@ class alignas(64) SpanTable {
   /// Whether a span's new keys, as many as the table was made for, might find no room for theirs.
   bool names_are_short() const noexcept { return names_.size() - names_.used() < names_of_a_span_; }
   Place place_for(std::uint64_t key) const noexcept;
+  bool provide_lines(std::size_t homes) noexcept;
+  void empty_lines() noexcept;
+  void place_anew(std::size_t homes) noexcept;
   void provide_for(std::size_t new_keys) noexcept;
   void close_entry(std::uint32_t number) noexcept;
   void forget_counts() noexcept;
@@ -350,19 +377,27 @@ class alignas(64) SpanTable {
   void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
   void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   CountedKey counted(std::uint32_t number) const noexcept;
-  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= homes_ + probed_lines - 1; }
+  bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= rules_line_; }
   std::uint32_t keep_name(std::uint32_t offset) noexcept;
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
 
-  std::size_t homes_;
+  // Lines that are the home of some key. The owner's; a worker that is offline reads it, too, and asks for
+  // lines that it does not look at then.
+  SingleWriterCounter homes_;
+  std::size_t most_homes_;
+  std::size_t rules_line_;  // the first of the rules' own
   const LaneSearch& search_;
-  HugeArray<Line> lines_;  // a few more than homes, for those that begin near the end; and the rules' own
-  HugeArray<std::uint32_t> numbers_;  // of entries, by place
+  // A few more than homes are used, for those that begin near the end; and the last, which are the rules'
+  // own.
+  FillingArray<Line> lines_;
+  FillingArray<std::uint32_t> numbers_;  // of entries, by place
   FillingArray<SpanEntry> entries_;
   FillingArray<Place> places_;  // by number of their entry
   HugeArray<OpenBits> open_;    // a bit for each entry
   std::uint32_t opened_ = 0;
   std::uint32_t held_before_ = 0;     // at the last drain
+  std::uint64_t without_place_ = 0;   // how often a key found no place in its lines since then
+  std::size_t wanted_ = 0;            // keys that there should be lines for, as far as the last drain tells
   unsigned wary_ = 0;                 // drains to come in which keys are weighed
   std::vector<std::uint32_t> heavy_;  // entries' numbers
   Heaviest<std::uint32_t> heaviest_;  // entries' numbers, while they are weighed
@@ -445,10 +480,10 @@ class SpanTable::Lines {
   const LaneSearch* search;
 };
 
-inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes_, search_); }
+inline SpanTable::Lines SpanTable::lines() noexcept { return Lines(lines_.data(), homes(), search_); }
 
 inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
-  for (std::size_t line = home_of(key, homes_), last = line + probed_lines - 1;; ++line) {
+  for (std::size_t line = home_of(key, homes()), last = line + probed_lines - 1;; ++line) {
     if (const Lanes lanes = Lanes::with(&lines_[line], tag_of(key)); !lanes.none_of_seven())
       return place_at(line, lanes.first());
     if (!is_full(lines_[line]) || line == last) return nowhere;

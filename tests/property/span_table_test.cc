@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A span table against a plain map, while it grows: whatever keys come in whatever spans, what is counted by
+// name is what was, each of it once, and who found no place was told so.
+#include "shared/span_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cluster.h"
+
+namespace weir {
+namespace {
+
+using testing::seed;
+
+constexpr RuleIndex rules = 12;
+constexpr RuleIndex own_rule = 3;  // without dimensions
+
+struct Counts {
+  RuleIndex rule = no_rule;
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+  bool operator==(const Counts&) const = default;
+};
+
+std::string name_of(std::uint64_t key) { return std::to_string(key).substr(0, key % 21); }
+
+class GrowingTables : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  std::uint64_t up_to(std::uint64_t most) { return random_() % (most + 1); }
+  bool one_in(std::uint64_t count) { return random_() % count == 0; }
+  std::uint64_t key() {
+    const std::uint64_t key = random_() | 1;
+    // Some share the line they would be in.
+    return one_in(50) ? (key & 0xffffffff) : key;
+  }
+
+  /// One span. @return what was counted by name
+  std::map<std::uint64_t, Counts> count(SpanTable& table, std::uint64_t requests) {
+    std::map<std::uint64_t, Counts> counted;
+    for (; requests > 0; --requests) {
+      const bool of_rule = one_in(100);
+      if (known_.empty() || one_in(2)) known_.push_back(key());
+      const std::uint64_t key = of_rule ? 77 : known_[up_to(known_.size() - 1)];
+      const RuleIndex rule = of_rule ? own_rule : static_cast<RuleIndex>(key % own_rule);
+      SpanTable::Place place = of_rule ? table.place_of_rule(own_rule) : table.locate(key);
+      if (place != SpanTable::nowhere && !of_rule && !table.holds(place, key)) continue;  // a twin's
+      const std::string name = name_of(key);
+      const auto bytes = std::as_bytes(std::span(name));
+      if (of_rule && !table.holds(place, key)) place = table.insert_rule(key, rule, bytes);
+      if (place == SpanTable::nowhere) place = table.insert(key, rule, bytes);
+      if (place == SpanTable::nowhere) {
+        EXPECT_FALSE(counted.contains(key));  // who has been counted in this span keeps its place
+        continue;
+      }
+      if (!table.is_open(place)) table.open(place);
+      const std::uint64_t admitted = up_to(5);
+      table.add_credit(place, admitted);
+      table.charge(place, admitted);
+      const std::uint64_t refused = up_to(1);
+      table.entry(place).refused += refused;
+      Counts& counts = counted[key];
+      counts = {rule, counts.admitted + admitted, counts.refused + refused};
+    }
+    return counted;
+  }
+
+  static std::map<std::uint64_t, Counts> drain(SpanTable& table) {
+    std::map<std::uint64_t, Counts> drained;
+    table.drain(std::vector<std::uint64_t>(rules, 10), [&](std::span<const CountedKey> keys) {
+      for (const CountedKey& key : keys) {
+        EXPECT_FALSE(drained.contains(key.key));
+        const std::string name = name_of(key.key);
+        EXPECT_TRUE(std::ranges::equal(key.name, std::as_bytes(std::span(name))));
+        drained[key.key] = {key.rule, key.admitted, key.offered - key.admitted};
+      }
+    });
+    return drained;
+  }
+
+  std::mt19937_64 random_{seed() + GetParam()};
+  std::vector<std::uint64_t> known_;
+};
+
+TEST_P(GrowingTables, CountAsAPlainMapDoesWhateverKeysComeInWhateverSpans) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  const auto keys = static_cast<std::uint32_t>(1 + up_to(20'000));
+  SpanTable table(keys, rules, static_cast<std::uint32_t>(1 + up_to(keys / 4)));
+  if (one_in(2)) table.touch_pages();
+  for (int span = 0; span < 60; ++span) {
+    const std::map<std::uint64_t, Counts> counted = count(table, one_in(4) ? up_to(keys) : up_to(300));
+    ASSERT_EQ(table.size(), counted.size()) << span;
+    ASSERT_EQ(drain(table), counted) << span;
+    table.renew();
+    table.grow(one_in(10) ? static_cast<std::uint32_t>(up_to(2 * keys)) : 0);
+    ASSERT_TRUE(table.empty());
+    ASSERT_TRUE(drain(table).empty());
+    if (one_in(20)) table.clear();
+    if (one_in(10)) known_.clear();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GrowingTables, ::testing::Range<std::uint64_t>(0, 20));
+
+}  // namespace
+}  // namespace weir
