@@ -117,6 +117,7 @@ Instant Controller::advance(Instant own) {
   const bool set = !awaiting_drain_ && flip_due(clock_.at(own));
   if (dirty_ && !awaiting_drain_ && !set) publish(now, true);
   clear_spare_pools();
+  if (!awaiting_drain_) grow_spare_tables();
 
   if (awaiting_drain_)
     return own + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
@@ -333,6 +334,24 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std
              worker.drains_since_forgetting >= drains_between_forgetting &&
              slowest_window() >= worker.forgot_in_window + windows_between_forgetting) {
     ++worker.grant_turn;
+  }
+}
+
+// Last, as it may take its time, and nobody is to wait for his block meanwhile. Where grants do not hold now,
+// all of a worker's keys that used theirs will come to its tables.
+void Controller::grow_spare_tables() {
+  const Publication* const published = publisher_.current();
+  bool grants_hold = true;
+  for (std::size_t rule = 0; published != nullptr && rule < grants_.size(); ++rule)
+    grants_hold = grants_hold && (!may_be_granted(parts_.rules[rule]) ||
+                                  published->grants[rule] >= parts_.rules[rule].weight);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const WorkerState& worker = workers_[i];
+    if (worker.draining) continue;
+    // One of which no table has been drained may be about to touch its pages for the first time.
+    const bool known = !worker.turns_used.empty();
+    const bool left_alone = worker.grant_turn % 2 != 0;
+    drained_table(i).grow(known && (left_alone || !grants_hold) ? parts_.grants[i]->held() : 0);
   }
 }
 

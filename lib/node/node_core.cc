@@ -18,14 +18,25 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
   return {word(), word()};
 }
 
+/// Whether a worker may admit requests of the rule's keys without asking.
+bool is_granted(const Rule& rule, unsigned workers) {
+  return may_be_granted(rule) && standing_grant(rule.limit, workers) >= rule.weight;
+}
+
 /// Keys that each worker's grants are for: none where no limit is large enough to be divided so.
 std::uint32_t granted_keys(const Config& config, unsigned workers) {
-  return std::any_of(config.rules.begin(), config.rules.end(),
-                     [&](const Rule& rule) {
-                       return may_be_granted(rule) && standing_grant(rule.limit, workers) >= rule.weight;
-                     })
+  return std::ranges::any_of(config.rules, [&](const Rule& rule) { return is_granted(rule, workers); })
              ? config.node.keys
              : 0;
+}
+
+/// Keys that a worker's span tables begin for: few, where those that stay within their grants need no place
+/// there. (Keys of rules without dimensions have places of their own.)
+std::uint32_t first_entries(const Config& config, unsigned workers) {
+  return std::ranges::all_of(config.rules,
+                             [&](const Rule& rule) { return rule.key.empty() || is_granted(rule, workers); })
+             ? SpanTable::few_of(config.node.keys)
+             : config.node.keys;
 }
 
 }  // namespace
@@ -44,7 +55,8 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    .tables = [&]() -> std::span<SpanTable> {
                      tables_.reserve(options.workers * tables_per_worker);
                      for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
-                       tables_.emplace_back(config_.node.keys, config_.rules.size());
+                       tables_.emplace_back(config_.node.keys, config_.rules.size(),
+                                            first_entries(config_, options.workers));
                      return tables_;
                    }(),
                    .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {

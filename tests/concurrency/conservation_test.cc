@@ -3,8 +3,11 @@
 // store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <random>
+#include <vector>
 
 #include "running_node.h"
 
@@ -73,6 +76,53 @@ TEST(Conservation, HoldsWhileKeysAreBlockedAndUnblocked) {
 TEST(Conservation, HoldsWhileWorkersGoOfflineAndComeBack) {
   const Outcome outcome = hammer(fast_config(1'000'000'000), 20'000, 16, true);
   EXPECT_EQ(outcome.in_store, outcome.admitted);
+}
+
+// Of many keys more than their grants is asked, by workers that ask for decisions while they are away, too:
+// tables grow under them.
+TEST(Conservation, HoldsWhileTablesGrow) {
+  Config config = fast_config(64 * workers, 1s);
+  config.rules[0].algorithm = Algorithm::fixed_window;
+  config.rules[0].spans = 20;
+  config.node.keys = 100'000;
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  const Users users(30'000);
+  std::atomic<std::uint64_t> admitted{0};
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned) {
+    std::array<Decision, 32> decisions;
+    std::array<Verdict, 32> verdicts;
+    const std::vector<Key> keys(verdicts.size(), worker.key(0, "u0"));
+    const auto ask = [&](std::size_t at) {
+      worker.admit_burst(users.all().subspan(at, decisions.size()), monotonic_now(), decisions);
+    };
+    std::uint64_t mine = 0;
+    for (int round = 0; round < 6; ++round) {
+      for (std::size_t at = 0; at + decisions.size() <= users.all().size(); at += decisions.size()) {
+        ask(at);
+        for (const Decision& decision : decisions) mine += decision.verdict == Verdict::admit;
+        worker.quiescent();
+      }
+      // Of keys whose grants are used up, it is from now on their entries that are asked for first.
+      for (int i = 0; i < 2; ++i) {
+        worker.admit_keys(keys, monotonic_now(), verdicts);
+        mine += static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::admit));
+        worker.quiescent();
+      }
+      // Asks on while the table is drained that it has left, which counts nothing.
+      worker.offline();
+      // (figures() waits for the controller, so that in between nothing would happen at the same time.)
+      for (const std::uint64_t spans = node.figures().spans; node.figures().spans < spans + 2;)
+        for (int i = 0; i < 2000; ++i) ask(0);
+      worker.online();
+    }
+    admitted += mine;
+  });
+  EXPECT_TRUE(node.stop(1s));
+  EXPECT_EQ(recorded.sum_of_keys(), admitted);
+  EXPECT_GT(admitted, 2 * users.all().size());
 }
 
 TEST(Conservation, HoldsWhenTheTablesOverflow) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -89,6 +90,19 @@ class RecordingStore : public Store {
   std::uint64_t sum() const {
     std::uint64_t all = 0;
     for (const auto& [counter, total] : totals) all += total;
+    return all;
+  }
+
+  /// Whether a counter is one of the node's own affairs: heartbeats, and what nodes tell each other of the
+  /// demand.
+  static bool is_of_node(std::string_view name) {
+    return name.starts_with('~') || name.ends_with("|~refused");
+  }
+  /// What has been admitted.
+  std::uint64_t sum_of_keys() const {
+    std::uint64_t all = 0;
+    for (const auto& [counter, total] : totals)
+      if (!is_of_node(counter.first)) all += total;
     return all;
   }
 

@@ -79,7 +79,8 @@ class WorkerTables {
  public:
   explicit WorkerTables(std::uint32_t made_for, bool granted) : count_(made_for), before_(weir::resident()) {
     grants_.emplace(granted ? count_ : 0);
-    for (unsigned i = 0; i < tables_per_worker; ++i) spans_.emplace_back(count_, 1);
+    for (unsigned i = 0; i < tables_per_worker; ++i)
+      spans_.emplace_back(count_, 1, granted ? SpanTable::few_of(count_) : count_);
     reserved_ = memory();
     grants_->touch_pages();
     for (SpanTable& table : spans_) table.touch_pages();
