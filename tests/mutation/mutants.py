@@ -1113,6 +1113,43 @@ MUTANTS = [
         "wary_ = 1;",
     ),
     shared(
+        "nobody is heavy any more once a table has grown",
+        "GrowingTable.AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt",
+        "if (entry.refused != 0) mark_heavy(numbers_[place]);",
+        "",
+    ),
+    shared(
+        "a spray drives heavy keys out of a table that has not grown yet",
+        "GrowingTable.AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown",
+        " || homes() < most_homes_;",
+        ";",
+    ),
+    shared(
+        "a table that has had no place for all grows by no more than it holds",
+        "GrowingTable.IsFourTimesAsLargeAfterASpanThatHadNoPlaceForAll",
+        "if (without_place_ > 0) wanted_",
+        "if (false) wanted_",
+    ),
+    shared(
+        "the rules' own keys lose their places as a table grows",
+        "GrowingTable.LeavesTheRulesOwnKeysWhereTheyAre",
+        "is_of_rule(places_[number]) ? places_[number] : place_for(key_of(entry))",
+        "place_for(key_of(entry))",
+    ),
+    node(
+        "tables stay small though no grant holds",
+        "FewEntries.BecomeManyBeforeTheNextSpanWhereGrantsDoNotHold",
+        "known && (left_alone || !grants_hold)",
+        "known && left_alone",
+    ),
+    node(
+        "tables have lines for all keys though these are granted something",
+        "FewEntries.TakeAMillionKeysThatAreGrantedSomethingLittleMoreThanTheirGrants",
+        "? SpanTable::few_of(config.node.keys)",
+        "? config.node.keys",
+        file="lib/node/node_core.cc",
+    ),
+    shared(
         "a worker goes on with cells from before the pool was cleared",
         "Pool.CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive",
         "mine.next < mine.end && mine.turn == found",
