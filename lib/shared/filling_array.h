@@ -128,7 +128,7 @@ class FillingArray {
  private:
   // Some small pages at once; and huge ones as soon as these are a small part of all: what grows by less than
   // one would never lie on any.
-  static constexpr std::size_t small_step = std::size_t{64} << 10;
+  static constexpr std::size_t small_step = std::size_t{16} << 10;
   static constexpr std::size_t huge_step = std::size_t{2} << 20;
   static constexpr std::size_t many = 4 * huge_step;
   static_assert(small_step % sizeof(T) == 0);

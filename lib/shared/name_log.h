@@ -102,7 +102,7 @@ class alignas(64) NameLog {
   };
   // A name that is an address takes 6 bytes, an API key 40.
   static constexpr std::size_t bytes_per_key = 56;
-  static constexpr std::size_t always_ahead = std::size_t{32} << 10;
+  static constexpr std::size_t always_ahead = std::size_t{16} << 10;
   static constexpr std::size_t kept_of_ahead = 4;
 
   FillingBytes::Offset end() const noexcept { return end_.load(std::memory_order_relaxed); }

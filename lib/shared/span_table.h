@@ -121,7 +121,7 @@ class alignas(64) SpanTable {
 
   /// Keys to have lines for at first, of so many, where most are expected to need none.
   static constexpr std::uint32_t few_of(std::uint32_t keys) noexcept {
-    return std::min(keys, std::max(std::uint32_t{8192}, keys / 16));
+    return std::min(keys, std::max(std::uint32_t{4096}, keys / 32));
   }
   /// Reserves addresses for all there will ever be.
   /// @param keys        to hold
@@ -301,7 +301,7 @@ class alignas(64) SpanTable {
   // Of a span's new keys; half as much again is kept of keys from before.
   static constexpr std::size_t name_bytes_per_key = 64;
   // What is provided in any case: room for so many new keys, for names as they are.
-  static constexpr std::size_t always_ahead = 2048;
+  static constexpr std::size_t always_ahead = 1024;
   static constexpr std::size_t usual_name_bytes = 32;
   static constexpr std::uint32_t drain_ahead = 32;
   // At most so many of the keys asked for are heavy: the others find room beside them.
