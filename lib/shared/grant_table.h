@@ -40,9 +40,10 @@
 /// What is lent stays with its worker until the window ends, no more than a grant is: so what workers may
 /// strand of a key that others ask for now is as much as ever, together a 64th of the limit.
 ///
-/// Bytes of a key where there are as many as the table is for, five of eight places taken: its share of the
-/// lines 13, the other half of its hash and its rule 10, what has been seen 6. Its name is not kept: whoever
-/// is told of its uses remembers that, once for all workers (engine/learned_names.h).
+/// Bytes of a key where there are a million, as many as the table is for, so that five of eight places are
+/// taken: its share of the lines 13, the other half of its hash and its rule 10, what has been seen 6. Its
+/// name is not kept: whoever is told of its uses remembers that, once for all workers
+/// (engine/learned_names.h).
 #pragma once
 
 #include <algorithm>
