@@ -117,11 +117,12 @@ Instant Controller::advance(Instant own) {
   const bool set = !awaiting_drain_ && flip_due(clock_.at(own));
   if (dirty_ && !awaiting_drain_ && !set) publish(now, true);
   clear_spare_pools();
-  if (!awaiting_drain_) grow_spare_tables();
+  const bool grown = !awaiting_drain_ && grow_a_spare_table();
 
   if (awaiting_drain_)
     return own + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
-  Duration until = set ? Duration{} : clock_.until(next_flip_, own);
+  // There may be more of them, but nobody is to wait for all.
+  Duration until = set || grown ? Duration{} : clock_.until(next_flip_, own);
   if (sync_deadline_ != MonotonicTime::max()) until = std::min(until, sync_deadline_ - now.monotonic);
   return own + std::max(until, Duration{1});
 }
@@ -139,6 +140,8 @@ void Controller::flip(Instant now) {
       ++figures_.stalled_workers;
       continue;
     }
+    // As a rule it has, see grow_a_spare_table(); not where this controller is always late.
+    drained_table(i).grow();
     worker.table ^= 1;
     flipped.push_back(i);
   }
@@ -339,7 +342,8 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std
 
 // Last, as it may take its time, and nobody is to wait for his block meanwhile. Where grants do not hold now,
 // all of a worker's keys that used theirs will come to its tables.
-void Controller::grow_spare_tables() {
+// @return whether one has grown: then another one may be to
+bool Controller::grow_a_spare_table() {
   const Publication* const published = publisher_.current();
   bool grants_hold = true;
   for (std::size_t rule = 0; published != nullptr && rule < grants_.size(); ++rule)
@@ -351,8 +355,10 @@ void Controller::grow_spare_tables() {
     // One of which no table has been drained may be about to touch its pages for the first time.
     const bool known = !worker.turns_used.empty();
     const bool left_alone = worker.grant_turn % 2 != 0;
-    drained_table(i).grow(known && (left_alone || !grants_hold) ? parts_.grants[i]->held() : 0);
+    if (drained_table(i).grow(known && (left_alone || !grants_hold) ? parts_.grants[i]->held() : 0))
+      return true;
   }
+  return false;
 }
 
 // The number of the window that has turned least often.

@@ -115,7 +115,7 @@ class Controller {
   void harvest(std::size_t worker);
   void learn_new(NameLog& names);
   void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
-  void grow_spare_tables();
+  bool grow_a_spare_table();
   std::uint64_t slowest_window() const noexcept;
   void note_heavy(const CountedKey& counted);
   void renew_grants(std::size_t window);

@@ -38,8 +38,8 @@ class Heaviest {
     std::uint8_t heaviness;
   };
 
-  /// @param room  what is chosen at most. Allocates, as nothing else does
-  explicit Heaviest(std::size_t room) : room_(room) { chosen_.reserve(room + 1); }
+  /// @param most  what is chosen at most, ever. Allocates, as nothing else does
+  explicit Heaviest(std::size_t most) : room_(most) { chosen_.reserve(most + 1); }
 
   /// Who used nothing is not heavy.
   void add(Thing thing, unsigned heaviness) noexcept {
@@ -50,6 +50,11 @@ class Heaviest {
   }
   /// In the order in which they were told of.
   std::span<const Chosen> chosen() const noexcept { return chosen_; }
+  /// From now on at most so many are chosen, or as many as ever.
+  void clear(std::size_t room) noexcept {
+    room_ = std::min(room, chosen_.capacity() - 1);
+    clear();
+  }
   void clear() noexcept {
     chosen_.clear();
     number_ = {};

@@ -36,7 +36,8 @@ struct NewName {
 class alignas(64) NameLog {
  public:
   /// Reserves addresses for as many keys' names of usual lengths.
-  explicit NameLog(std::uint32_t keys) : bytes_(keys == 0 ? 0 : std::size_t{keys} * bytes_per_key + always_ahead) {}
+  explicit NameLog(std::uint32_t keys)
+      : bytes_(keys == 0 ? 0 : std::size_t{keys} * bytes_per_key + always_ahead) {}
 
   // The worker:
 

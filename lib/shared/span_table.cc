@@ -27,7 +27,9 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_
       names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
       names_(names_of_a_span_ + names_of_a_span_ / 2),
       overflow_(rules) {
-  homes_.add(std::min(home_lines(first_keys, keys_per_line), most_homes_));
+  // A kernel that cannot provide pages for somebody else provides all of them at the start.
+  homes_.add(can_provide_pages() ? std::min(home_lines(first_keys, keys_per_line), most_homes_)
+                                 : most_homes_);
   lines_.take(lines_of(homes()));
   numbers_.take(lines_.used() * lanes_per_line);
   // What the controller writes while it owns the table; it allocates nothing then.
@@ -170,7 +172,8 @@ void SpanTable::mark_heavy(std::uint32_t number) noexcept {
 bool SpanTable::begin_weighing() noexcept {
   for (const std::uint32_t number : heavy_) line_of(places_[number]).heavy = 0;
   heavy_.clear();
-  heaviest_.clear();
+  // Others are to find room beside them, also while there are few lines.
+  heaviest_.clear(keys_of(homes()) / keys_per_heavy);
   if (names_are_short() || held() > entries_.size() / 2)
     wary_ = wary_drains;
   else if (wary_ > 0)
@@ -225,6 +228,7 @@ void SpanTable::renew() noexcept {
   // As many new ones may come twice over; and of those that found no place nobody knows how many they were.
   wanted_ = std::max<std::size_t>(held() + 2 * std::size_t{new_keys}, 2 * std::size_t{held()});
   if (without_place_ > 0) wanted_ = std::max(wanted_, 4 * keys_of(homes()));
+  may_grow_ = true;
   if (names_are_short() || places_short)
     forget_light();
   else
@@ -234,12 +238,15 @@ void SpanTable::renew() noexcept {
   held_before_ = held();
 }
 
-void SpanTable::grow(std::uint32_t expected) noexcept {
+bool SpanTable::grow(std::uint32_t expected) noexcept {
   const std::size_t wanted = std::max<std::size_t>(std::exchange(wanted_, 0), expected);
-  if (wanted <= keys_of(homes())) return;
+  if (wanted <= keys_of(homes()) || !may_grow_) return false;
   const std::size_t homes =
       std::min(std::max(home_lines(wanted, keys_per_line), 2 * this->homes()), most_homes_);
-  if (homes > this->homes() && provide_lines(homes)) place_anew(homes);
+  if (homes == this->homes()) return false;
+  may_grow_ = provide_lines(homes);
+  if (may_grow_) place_anew(homes);
+  return may_grow_;
 }
 
 // @return false: the kernel has no memory now
@@ -253,7 +260,8 @@ bool SpanTable::provide_lines(std::size_t homes) noexcept {
   return true;
 }
 
-// All entries are closed, so what only the lines know of their keys they keep meanwhile. A key that finds its
+// All entries are closed, so what only the lines know of their keys they keep meanwhile: `aside` the tag,
+// `refused` whether it is heavy. A key that finds its
 // lines full of others, though there are more lines, is forgotten or takes the place of a light one, as when
 // it comes for the first time: nothing is counted of either.
 void SpanTable::place_anew(std::size_t homes) noexcept {
@@ -287,6 +295,7 @@ void SpanTable::place_anew(std::size_t homes) noexcept {
     hold(place, key_of(entry), entry.rule, entry.name_offset);
     if (entry.refused != 0) mark_heavy(numbers_[place]);
   }
+  held_before_ = held();
 }
 
 // Those that have been used: others may not have any pages.

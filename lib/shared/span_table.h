@@ -16,10 +16,11 @@
 /// in that order.
 ///
 /// So do lines, where most keys are expected to need none: there are few at first. Once the keys held are
-/// more than half of what the lines are for, the controller makes them at least twice as many and has every
-/// key placed anew, while it owns the table and after all that others wait for (grow()). A span that brings
-/// more keys than there are places for counts the others under their rule meanwhile, and the table it comes
-/// back to is larger; no decision depends on that. The lines of the rules' own keys lie behind all that there
+/// more than half of what the lines are for, or a third where all of them are new, the controller makes the
+/// lines at least twice as many and has every key placed anew, while it owns the table and after all that
+/// others wait for (grow()). A span that brings more keys than there are places for counts the others under
+/// their rule meanwhile, and the table it comes back to is larger. This node's decisions do not depend on
+/// that; what other nodes know of such a key does. The lines of the rules' own keys lie behind all that there
 /// will ever be and stay there.
 ///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
@@ -275,10 +276,12 @@ class alignas(64) SpanTable {
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
   /// provided what the keys to come are likely to need. @pre drain()
   void renew() noexcept;
-  /// Third, which takes its time (tens of milliseconds where there are a million keys): more lines, if those
-  /// that there are may soon be too few. Once the worker has been online. @pre renew(), nothing counted since
+  /// Third, which takes its time (50 ms where there are a million keys, as the last of at most five times):
+  /// more lines, if those that there are may soon be too few. Once the worker has been online. @pre renew(),
+  /// nothing counted since
   /// @param expected  keys that may need a place in one span, whether they have been here before or not
-  void grow(std::uint32_t expected = 0) noexcept;
+  /// @return whether there are more now
+  bool grow(std::uint32_t expected = 0) noexcept;
   /// All, where nobody asks what was counted.
   void close(std::span<const std::uint64_t> limits = {}) noexcept {
     drain(limits, [](std::span<const CountedKey>) {});
@@ -397,6 +400,7 @@ class alignas(64) SpanTable {
   std::uint32_t opened_ = 0;
   std::uint32_t held_before_ = 0;     // at the last drain
   std::uint64_t without_place_ = 0;   // how often a key found no place in its lines since then
+  bool may_grow_ = true;              // not where the kernel had no memory, until the next drain
   std::size_t wanted_ = 0;            // keys that there should be lines for, as far as the last drain tells
   unsigned wary_ = 0;                 // drains to come in which keys are weighed
   std::vector<std::uint32_t> heavy_;  // entries' numbers

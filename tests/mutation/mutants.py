@@ -1143,6 +1143,18 @@ MUTANTS = [
         "known && left_alone",
     ),
     node(
+        "a controller that is always late grows no table",
+        "FewEntries.BecomeManyAlsoWhereTheControllerIsAlwaysLate",
+        "    drained_table(i).grow();\n",
+        "",
+    ),
+    shared(
+        "all keys of a spray that fills few lines are heavy",
+        "GrowingTable.WhoComesBeforeASprayFindsRoomWhileThereAreFewLines",
+        "heaviest_.clear(keys_of(homes()) / keys_per_heavy);",
+        "heaviest_.clear();",
+    ),
+    node(
         "tables have lines for all keys though these are granted something",
         "FewEntries.TakeAMillionKeysThatAreGrantedSomethingLittleMoreThanTheirGrants",
         "? SpanTable::few_of(config.node.keys)",

@@ -42,6 +42,12 @@ class Node {
       }
     }
   }
+  /// A span, and the controller is not asked before it is over.
+  void run_late() {
+    now_ = now_ + 101ms;
+    core_.advance(now_);
+    core_.worker(0).quiescent();
+  }
   void ask_for_all(std::uint32_t keys, std::uint32_t weight) {
     for (std::uint32_t key = 0; key < keys; ++key)
       core_.worker(0).admit_key(0, std::to_string(key), weight, now_.monotonic);
@@ -93,6 +99,24 @@ TEST(FewEntries, AllKeysBeyondTheirGrantsAreSoonCountedByName) {
     node.ask_for_all(keys, 11);
     node.run(100ms);
   }
+  EXPECT_EQ(node.overflowed(), before);
+}
+
+// One that drains, decides and flips again in each call, as there is no time between.
+TEST(FewEntries, BecomeManyAlsoWhereTheControllerIsAlwaysLate) {
+  constexpr std::uint32_t keys = 20'000;
+  Node node(65'536, 640);
+  node.run_late();
+  for (int span = 0; span < 4; ++span) {
+    node.ask_for_all(keys, 11);
+    node.run_late();
+  }
+  const std::uint64_t before = node.overflowed();
+  for (int span = 0; span < 4; ++span) {
+    node.ask_for_all(keys, 11);
+    node.run_late();
+  }
+  EXPECT_GT(before, 0U);
   EXPECT_EQ(node.overflowed(), before);
 }
 

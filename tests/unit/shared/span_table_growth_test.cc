@@ -212,6 +212,20 @@ TEST(GrowingTable, AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown
   EXPECT_EQ(lost, 0U);
 }
 
+// As where all lines are there: a spray that fills them is not heavy altogether, so that nobody else finds
+// room.
+TEST(GrowingTable, WhoComesBeforeASprayFindsRoomWhileThereAreFewLines) {
+  SpanTable table(1'000'000, 1, 31'250);
+  table.touch_pages();
+  const std::vector<std::uint64_t> limits{1000};
+  for (std::size_t span = 0; span < 8; ++span) {
+    EXPECT_EQ(refused_of(table, some_keys(1000, 100 + span)), 0U) << span;
+    EXPECT_GT(refused_of(table, some_keys(80'000, 200 + span)), 0U) << span;
+    table.drain(limits, [](std::span<const CountedKey>) {});
+    table.renew();
+  }
+}
+
 TEST(GrowingTable, TakesTheMemoryOfItsLinesAsTheyAreNeeded) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   constexpr std::uint32_t keys = 1'000'000;
