@@ -973,7 +973,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     // In a period from before its time this node did not count itself.
     const bool absent = reply.ordinal == absent_;
     const auto alive =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1U << 20));
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
     cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
     // Nodes that begin together do not see each other in their first period: until the next one they would
     // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n

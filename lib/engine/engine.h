@@ -33,7 +33,7 @@ struct SpanCount {
   RuleIndex rule = no_rule;
   std::uint64_t key = 0;                   ///< keyed hash; names the key within this node
   std::span<const std::byte> key_bytes{};  ///< see base/key_bytes.h; where it has not been learned
-  bool learned = false;                    ///< Engine::learn() has been told who the key is
+  bool learned = false;                    ///< Engine::learn() has been told its name
   WallTime began{};                        ///< when the span began: names the ordinal
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
@@ -103,12 +103,11 @@ class Engine {
   void count(std::span<const SpanCount> counts);
 
   /// One worker more holds each of these keys, whose counts may come without their names from now on: until
-  /// as many workers do not any more as have been told of. There is room for as many keys as the engine is
-  /// for: counts of others are written under the rule's own "rule|~".
+  /// as many workers do not any more as have been told of.
   void learn(std::span<const LearnedKey> keys);
   /// One worker less holds the key.
   void unlearn(std::uint64_t key) { ledger_.unlearn(key); }
-  /// Whether new keys may soon find no room among the learned ones.
+  /// Whether workers should forget the keys that are idle: of so many the names are known.
   bool learned_crowded() const noexcept { return ledger_.learned_crowded(); }
 
   /// Adds counts whose keys found no room in a worker's table: they are written under the rule's own
@@ -187,7 +186,8 @@ class Engine {
   std::uint32_t capacity() const noexcept { return ledger_.capacity(); }
   /// Keys of which workers may tell by their hash alone.
   std::uint32_t learned() const noexcept { return ledger_.learned(); }
-  /// Counts that found the ledger full: written to the store, but not limited across nodes.
+  /// Counts that found the ledger full (or came without a name, and none had been learned): written to the
+  /// store, but not limited across nodes.
   std::uint64_t strays() const noexcept { return strays_; }
   std::size_t memory() const noexcept { return ledger_.memory(); }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The names of keys of which workers tell by their hash alone (shared/grant_table.h): once for the node, as
-/// long as any worker holds the key, also while the ledger has forgotten it.
+/// long as any worker holds the key, also while the ledger has forgotten it. There is room for all: a worker
+/// tells a name only once, and a key that is asked for all the time it never forgets. So there are as many as
+/// the places of all workers' tables, at most. Memory grows with them and is kept.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +23,18 @@ class LearnedNames {
     std::uint32_t holders;  ///< workers that hold the key
   };
 
-  /// @param most  keys, at most
-  explicit LearnedNames(std::uint32_t most) noexcept : most_(most) {}
-
   /// The key's, or nullptr. Valid until the next add() or remove().
   Learned* find(std::uint64_t key) noexcept;
   const Learned* find(std::uint64_t key) const noexcept { return const_cast<LearnedNames*>(this)->find(key); }
   void prefetch(std::uint64_t key) const noexcept {
     if (size_ > 0) prefetch_to_write(&places_[home(key)]);
   }
-  /// One holder of a key that has had none. @pre find() is nullptr, not full()
+  /// One holder of a key that has had none. @pre find() is nullptr
   void add(std::uint64_t key, NamePool::Name name);
   /// @pre find() has found it
   void remove(Learned& learned) noexcept;
 
   std::uint32_t size() const noexcept { return size_; }
-  bool full() const noexcept { return size_ == most_; }
-  /// Whether new keys may soon find no room.
-  bool crowded() const noexcept { return size_ > most_ / 4 * 3; }
   std::size_t memory() const noexcept { return places_.bytes(); }
 
  private:
@@ -53,7 +49,6 @@ class LearnedNames {
   }
   void grow();
 
-  std::uint32_t most_;
   std::uint32_t size_ = 0;
   HugeArray<Learned> places_;  // linear probing, three quarters full at most; grows with the keys
 };

@@ -11,11 +11,7 @@ namespace weir {
 static_assert(sizeof(KeySlot) + sizeof(KeyPast) + 3 * sizeof(std::uint64_t) / 2 <= 128);
 
 Ledger::Ledger(std::uint32_t capacity)
-    : capacity_(capacity),
-      slots_(capacity),
-      pasts_(capacity),
-      index_(entries_of(capacity)),
-      learned_(capacity) {}
+    : capacity_(capacity), slots_(capacity), pasts_(capacity), index_(entries_of(capacity)) {}
 
 SlotIndex Ledger::find(std::uint64_t key) const noexcept {
   for (std::size_t i = home(key); !index_[i].is_free(); i = next(i))
@@ -48,7 +44,7 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   while (!index_[i].is_free()) i = next(i);
   index_[i] = {slot + 1, tag_of(key)};
   slots_[slot].key = key;
-  pasts_[slot].first_nodes = nodes & 0xfffff;
+  pasts_[slot].first_nodes = nodes & most_nodes;
   const LearnedNames::Learned* const learned = learned_.find(key);
   pasts_[slot].has_learned_name = learned != nullptr;
   pasts_[slot].name = learned != nullptr ? learned->name : names_.add(name);
@@ -87,7 +83,7 @@ void Ledger::release_names() noexcept {
 void Ledger::learn(std::uint64_t key, std::string_view name) {
   if (LearnedNames::Learned* const known = learned_.find(key); known != nullptr)
     ++known->holders;
-  else if (!learned_.full())
+  else
     learned_.add(key, names_.add(name));
 }
 

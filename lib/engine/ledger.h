@@ -93,6 +93,9 @@ struct alignas(64) KeySlot {
 };
 static_assert(sizeof(KeySlot) == 64);
 
+/// More nodes are not told apart.
+inline constexpr std::uint32_t most_nodes = (std::uint32_t{1} << 20) - 1;
+
 /// What an interval's end needs of a key, and what keeping back does.
 struct KeyPast {
   std::uint64_t offered = 0;  ///< in the interval before, …
@@ -212,20 +215,19 @@ class Ledger {
   }
   void prefetch_past(SlotIndex slot) const noexcept { prefetch_to_write(&pasts_[slot]); }
 
-  /// One worker more holds a key of which it tells by its hash alone from now on. As many keys as there are
-  /// slots may be learned; what comes beyond them is not.
+  /// One worker more holds a key of which it tells by its hash alone from now on.
   void learn(std::uint64_t key, std::string_view name);
   /// One worker less does.
   void unlearn(std::uint64_t key);
-  /// Of a key that a worker holds; empty where it has not been learned. Valid until learn() or unlearn().
+  /// Of a key that a worker holds; of others empty. Valid until learn() or unlearn().
   std::string_view learned_name(std::uint64_t key) const noexcept {
     const LearnedNames::Learned* const learned = learned_.find(key);
     return learned == nullptr ? std::string_view() : names_.text(learned->name);
   }
   void prefetch_learned(std::uint64_t key) const noexcept { learned_.prefetch(key); }
   std::uint32_t learned() const noexcept { return learned_.size(); }
-  /// Whether new keys may soon not be learned.
-  bool learned_crowded() const noexcept { return learned_.crowded(); }
+  /// Whether so many are known that workers should forget those that are idle: more than there are slots for.
+  bool learned_crowded() const noexcept { return learned_.size() > capacity_ / 4 * 3; }
 
   /// A fresh slot for a key that has none, or `none` when all are taken. @pre key != 0
   /// @param name  of a key that has not been learned

@@ -201,7 +201,7 @@ class alignas(64) GrantTable {
   /// they used before has been harvested, in windows that are over. What the others have used stays. While
   /// the worker is known not to use the table.
   /// @param turns      by rule
-  /// @param forgotten  called with each key that has been
+  /// @param forgotten  called with each key that has been; that it throws ends the program
   template <typename Forgotten>
   void forget_idle(std::span<const std::uint32_t> turns, Forgotten&& forgotten) noexcept;
 

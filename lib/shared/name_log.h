@@ -106,8 +106,6 @@ class alignas(64) NameLog {
   static constexpr std::size_t always_ahead = std::size_t{16} << 10;
   static constexpr std::size_t kept_of_ahead = 4;
 
-  FillingBytes::Offset end() const noexcept { return end_.load(std::memory_order_relaxed); }
-
   FillingBytes bytes_;
   std::atomic<FillingBytes::Offset> end_{0};  // what is before it may be read
   FillingBytes::Offset read_ = 0;             // the controller's

@@ -855,7 +855,7 @@ MUTANTS = [
     engine(
         "heartbeats are not counted",
         "Members.AreThoseWhoseHeartbeatIsInThePeriodThatIsOver",
-        "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1U << 20)",
+        "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes)",
         "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1)",
     ),
     engine(

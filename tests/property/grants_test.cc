@@ -694,5 +694,27 @@ TEST(Grants, NamesAreKnownHoweverOftenIdleKeysAreForgotten) {
   EXPECT_EQ(node.node().figures().overflowed, 0U);
 }
 
+// Each request of the spray is of another key, as one worker gets it; what others are asked for is no more.
+TEST(Grants, ASprayOnOneWorkerTakesNoNameFromTheKeysOfOthers) {
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, 6400)}, 2, 256);
+  constexpr int users = 20;
+  std::uint64_t asked = 0;
+  int sprayed = 0;
+  for (int span = 0; span < 150; ++span) {
+    for (int i = 0; i < 2000 && span < 60; ++i) node.ask(0, 0, "s" + std::to_string(sprayed++), 1);
+    // They come while there is a crowd, and stay.
+    for (int user = 0; user < users && span >= 30; ++user)
+      asked += node.ask(1, 0, "u" + std::to_string(user), 1);
+    node.pass(100ms);
+  }
+  node.stop();
+  node.expect_sound();
+  std::uint64_t named = 0;
+  for (const auto& [counter, count] : node.counters)
+    if (counter.first.starts_with("user|u")) named += count;
+  EXPECT_EQ(named, asked);
+  EXPECT_EQ(asked, 120U * users);
+}
+
 }  // namespace
 }  // namespace weir

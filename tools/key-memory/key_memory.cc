@@ -146,7 +146,7 @@ std::size_t cells(bool beyond) {
 
 /// Where the names of keys are found that workers tell of by their hash alone.
 std::size_t learned() {
-  LearnedNames names(keys);
+  LearnedNames names;
   std::mt19937_64 random(1);
   for (std::uint32_t i = 0; i < keys; ++i) names.add(random() | 1, NamePool::none);
   return per_key(names.memory());

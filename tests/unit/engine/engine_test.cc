@@ -481,15 +481,34 @@ TEST(Learned, ACountWithoutANameIsWrittenUnderTheNameThatWasLearned) {
   node.learn("a");
   node.count_learned(0ms, 3, "a");
   EXPECT_EQ(node.step(100ms), written("login|a", 3));
-  // There is no room for another key, but its name is known. There is for no third one's.
+  // There is no room for another key, but its name is known.
   node.learn("b");
   node.count_learned(100ms, 2, "b");
-  EXPECT_EQ(node.step(200ms), written("login|~", 2));
-  node.unlearn("a");
-  node.learn("b");
+  EXPECT_EQ(node.step(200ms), written("login|b", 2));
+  node.unlearn("b");
   node.count_learned(200ms, 5, "b");
-  EXPECT_EQ(node.step(300ms), written("login|b", 5));
+  EXPECT_EQ(node.step(300ms), written("login|~", 5));
   EXPECT_EQ(node.engine.strays(), 2U);
+}
+
+TEST(Step4, NoSumOfHeartbeatsMakesAShareInfinite) {
+  Rule rule = rule_of(100);
+  rule.algorithm = Algorithm::fixed_window;
+  EngineNode node(rule);
+  node.step(0ms);
+  for (const auto& write : std::exchange(node.pending, {}))
+    if (write.use == CounterUse::members)
+      node.engine.reply({.key = write.key,
+                         .use = write.use,
+                         .ordinal = write.ordinal,
+                         .delta = write.delta,
+                         .total = std::uint64_t{1} << 40},
+                        node.at(10ms));
+  node.count(20ms, 1);
+  node.engine.for_each_key([](const KeyView& key) {
+    EXPECT_GT(key.share(), 0);
+    EXPECT_LE(key.share(), 1);
+  });
 }
 
 TEST(Bounds, IdleKeysAreForgottenAndBlockedOnesAreNot) {

@@ -98,17 +98,24 @@ TEST(Ledger, ANameCanBeReadUntilNamesAreReleasedThoughNobodyHoldsTheKey) {
   EXPECT_EQ(name, "ann");
 }
 
-TEST(Ledger, LearnsNoMoreKeysThanItIsFor) {
+TEST(Ledger, LearnsMoreKeysThanItHasSlotsForAndTellsWhenTheyAreMany) {
   Ledger ledger(100);
-  for (std::uint64_t key = 1; key <= 75; ++key) ledger.learn(key << 32 | 1, "name");
+  const auto key_of = [](std::uint64_t number) { return number << 40 | 1; };
+  for (std::uint64_t i = 1; i <= 75; ++i) ledger.learn(key_of(i), "name");
   EXPECT_FALSE(ledger.learned_crowded());
-  for (std::uint64_t key = 76; key <= 200; ++key) ledger.learn(key << 32 | 1, "name");
+  for (std::uint64_t i = 76; i <= 10'000; ++i) ledger.learn(key_of(i), "name " + std::to_string(i));
   EXPECT_TRUE(ledger.learned_crowded());
-  EXPECT_EQ(ledger.learned_name(std::uint64_t{100} << 32 | 1), "name");
-  EXPECT_EQ(ledger.learned_name(std::uint64_t{101} << 32 | 1), "");
-  ledger.unlearn(std::uint64_t{50} << 32 | 1);
-  ledger.learn(std::uint64_t{101} << 32 | 1, "name");
-  EXPECT_EQ(ledger.learned_name(std::uint64_t{101} << 32 | 1), "name");
+  EXPECT_EQ(ledger.learned(), 10'000U);
+  EXPECT_EQ(ledger.learned_name(key_of(10'000)), "name 10000");
+  EXPECT_EQ(ledger.learned_name(key_of(10'001)), "");
+  for (std::uint64_t i = 76; i <= 10'000; ++i) ledger.unlearn(key_of(i));
+  EXPECT_FALSE(ledger.learned_crowded());
+}
+
+TEST(Ledger, CountsAsManyNodesAsThereAre) {
+  Ledger ledger(4);
+  const KeySlot& slot = ledger[ledger.insert(7, "ann", most_nodes)];
+  EXPECT_DOUBLE_EQ(ledger.view(slot).share(), 1.0 / most_nodes);
 }
 
 TEST(Ledger, NamesAreRightAndNoneIsLeftOverWhateverIsLearnedAndForgotten) {
