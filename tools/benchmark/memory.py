@@ -36,7 +36,7 @@ def report(figures, context, aims):
         for size in sizes:
             aims.at_most(f"bytes per active key and worker: {words}", f"{size:,} keys", of[state, size]["provided"], AIM)
     return [
-        "Both of a worker's span tables and its grants, made for so many keys, which then all come; keys' names are IPv4 addresses. "
+        "Both of a worker's span tables and its grants, made for so many keys, which then all come; once none is new any more. Keys' names are IPv4 addresses. "
         "As the tables tell it; as the process has grown (the kernel rounds up, on some systems to huge pages); and at most, ever "
         "(addresses reserved). The README's chapter on algorithms has the same figures, and what a node takes beside.",
         table(("bytes per key and worker", *(f"{size:,} keys, {words}" for size in sizes for words in ("as the tables tell", "as the process has grown", "at most"))), rows),

@@ -144,7 +144,7 @@ struct Figures {
   std::uint64_t stalled_workers =
       0;                   ///< workers that have not reported quiescent since the last flip, for over a span
   std::uint64_t keys = 0;  ///< keys in the ledger
-  std::uint64_t overflowed = 0;  ///< requests whose keys found no room: limited with others, see README
+  std::uint64_t overflowed = 0;  ///< requests whose keys found no room, see README
   bool store_up = false;
   std::uint64_t store_syncs = 0;     ///< batches answered
   std::uint64_t store_failures = 0;  ///< batches and connections that failed
