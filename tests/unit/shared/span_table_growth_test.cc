@@ -181,35 +181,44 @@ TEST(GrowingTable, EndsAsLargeAsOneThatHadAllLinesFromTheBeginning) {
   EXPECT_LE(growing.memory(), whole.memory());
 }
 
+/// Of the first hundred of these keys, which used most of their limits before, how many have no place after a
+/// spray of so many others.
+struct HeavyAmongOthers {
+  explicit HeavyAmongOthers(std::size_t count, std::uint64_t seed) : keys(some_keys(count, seed)) {}
+
+  void count_in(SpanTable& table) const {
+    for (std::size_t i = 0; i < keys.size(); ++i) admit(table, keys[i], "key", i < heavy ? 900 : 1);
+  }
+  std::size_t lost_to_spray(SpanTable& table, std::size_t others) const {
+    EXPECT_GT(refused_of(table, some_keys(others, 10)), 0U);
+    std::size_t lost = 0;
+    for (const std::uint64_t key : std::span(keys).first(heavy)) lost += table.locate(key) == nowhere;
+    return lost;
+  }
+
+  static constexpr std::size_t heavy = 100;
+  std::vector<std::uint64_t> keys;
+};
+
 TEST(GrowingTable, AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt) {
   SpanTable table(20'000, 1, first_keys);
   table.touch_pages();
-  const std::vector<std::uint64_t> limits{1000};
-  const std::vector<std::uint64_t> keys = some_keys(7000, 9);
-  constexpr std::size_t heavy = 100;
-  for (std::size_t i = 0; i < keys.size(); ++i) admit(table, keys[i], "key", i < heavy ? 900 : 1);
-  const std::vector<SpanTable::Place> before = places_of(table, keys);
-  table.close(limits);
-  ASSERT_NE(places_of(table, keys), before);
-  EXPECT_GT(refused_of(table, some_keys(100'000, 10)), 0U);
-  std::size_t lost = 0;
-  for (const std::uint64_t key : std::span(keys).first(heavy)) lost += table.locate(key) == nowhere;
-  EXPECT_EQ(lost, 0U);
+  const HeavyAmongOthers heavy(7000, 9);
+  heavy.count_in(table);
+  const std::vector<SpanTable::Place> before = places_of(table, heavy.keys);
+  table.close(std::vector<std::uint64_t>{1000});
+  ASSERT_NE(places_of(table, heavy.keys), before);
+  EXPECT_EQ(heavy.lost_to_spray(table, 100'000), 0U);
 }
 
 // As where all lines are there: also before half of the places are taken.
 TEST(GrowingTable, AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown) {
   SpanTable table(1'000'000, 1, 65'536);
   table.touch_pages();
-  const std::vector<std::uint64_t> limits{1000};
-  const std::vector<std::uint64_t> keys = some_keys(10'000, 11);
-  constexpr std::size_t heavy = 100;
-  for (std::size_t i = 0; i < keys.size(); ++i) admit(table, keys[i], "key", i < heavy ? 900 : 1);
-  table.close(limits);
-  EXPECT_GT(refused_of(table, some_keys(200'000, 12)), 0U);
-  std::size_t lost = 0;
-  for (const std::uint64_t key : std::span(keys).first(heavy)) lost += table.locate(key) == nowhere;
-  EXPECT_EQ(lost, 0U);
+  const HeavyAmongOthers heavy(10'000, 11);
+  heavy.count_in(table);
+  table.close(std::vector<std::uint64_t>{1000});
+  EXPECT_EQ(heavy.lost_to_spray(table, 200'000), 0U);
 }
 
 // As where all lines are there: a spray that fills them is not heavy altogether, so that nobody else finds
