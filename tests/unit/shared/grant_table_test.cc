@@ -261,7 +261,8 @@ using Told = std::map<std::uint64_t, std::string>;
 TEST(GrantTable, TellsAKeysNameOnceWhereTheWorkerCounts) {
   GrantTable table(64);
   table.insert(7, 1, bytes("ann"));
-  const auto bob = [&] { return table.locate_or_insert(9, 2, [] { return bytes("bob"); }); };
+  const std::string name = "bob";
+  const auto bob = [&] { return table.locate_or_insert(9, 2, [&] { return bytes(name); }); };
   bob();
   EXPECT_EQ(told_by(table.names(0)), (Told{{7, "1|ann"}, {9, "2|bob"}}));
   EXPECT_EQ(told_by(table.names(0)), Told{});
