@@ -70,8 +70,14 @@ class Node {
   NodeCore core_;
 };
 
-TEST(FewEntries, TakeAMillionKeysThatAreGrantedSomethingLittleMoreThanTheirGrants) {
-  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+class FewEntries : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all lines at once";
+  }
+};
+
+TEST_F(FewEntries, TakeAMillionKeysThatAreGrantedSomethingLittleMoreThanTheirGrants) {
   constexpr std::uint32_t keys = 1'000'000;
   const std::size_t without_grants = Node(keys, 10).memory();
   GrantTable grants(keys);
@@ -80,7 +86,7 @@ TEST(FewEntries, TakeAMillionKeysThatAreGrantedSomethingLittleMoreThanTheirGrant
   EXPECT_LE(Node(keys, 640).memory(), without_grants + grants.memory() - std::size_t{2} * 18 * keys);
 }
 
-TEST(FewEntries, AllKeysBeyondTheirGrantsAreSoonCountedByName) {
+TEST_F(FewEntries, AllKeysBeyondTheirGrantsAreSoonCountedByName) {
   constexpr std::uint32_t keys = 60'000;
   Node node(2 * keys, 640);
   node.ask_for_all(keys, 5);
@@ -103,7 +109,7 @@ TEST(FewEntries, AllKeysBeyondTheirGrantsAreSoonCountedByName) {
 }
 
 // One that drains, decides and flips again in each call, as there is no time between.
-TEST(FewEntries, BecomeManyAlsoWhereTheControllerIsAlwaysLate) {
+TEST_F(FewEntries, BecomeManyAlsoWhereTheControllerIsAlwaysLate) {
   constexpr std::uint32_t keys = 20'000;
   Node node(65'536, 640);
   node.run_late();
@@ -120,7 +126,7 @@ TEST(FewEntries, BecomeManyAlsoWhereTheControllerIsAlwaysLate) {
   EXPECT_EQ(node.overflowed(), before);
 }
 
-TEST(FewEntries, BecomeManyBeforeTheNextSpanWhereGrantsDoNotHold) {
+TEST_F(FewEntries, BecomeManyBeforeTheNextSpanWhereGrantsDoNotHold) {
   constexpr std::uint32_t keys = 60'000;
   Node node(2 * keys, 640);
   for (int span = 0; span < 12; ++span) {

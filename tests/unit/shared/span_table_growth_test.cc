@@ -49,7 +49,14 @@ std::vector<SpanTable::Place> places_of(const SpanTable& table, std::span<const 
   return places;
 }
 
-TEST(GrowingTable, HasEveryKeyAfterwardsUnderItsNameAndCountsItOnce) {
+class GrowingTable : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all lines at once";
+  }
+};
+
+TEST_F(GrowingTable, HasEveryKeyAfterwardsUnderItsNameAndCountsItOnce) {
   SpanTable table(100'000, 1, first_keys);
   table.touch_pages();
   const std::vector<std::uint64_t> keys = some_keys(6000, 1);
@@ -80,7 +87,7 @@ TEST(GrowingTable, HasEveryKeyAfterwardsUnderItsNameAndCountsItOnce) {
   EXPECT_EQ(next, keys.size());
 }
 
-TEST(GrowingTable, LeavesTheRulesOwnKeysWhereTheyAre) {
+TEST_F(GrowingTable, LeavesTheRulesOwnKeysWhereTheyAre) {
   SpanTable table(100'000, 20, first_keys);
   table.touch_pages();
   std::vector<SpanTable::Place> own;
@@ -100,7 +107,7 @@ TEST(GrowingTable, LeavesTheRulesOwnKeysWhereTheyAre) {
   }
 }
 
-TEST(GrowingTable, StaysAsItIsWhileNoMoreThanHalfOfWhatItsLinesAreForIsHeld) {
+TEST_F(GrowingTable, StaysAsItIsWhileNoMoreThanHalfOfWhatItsLinesAreForIsHeld) {
   SpanTable table(100'000, 1, first_keys);
   table.touch_pages();
   const std::vector<std::uint64_t> keys = some_keys(first_keys / 2, 3);
@@ -119,7 +126,7 @@ TEST(GrowingTable, StaysAsItIsWhileNoMoreThanHalfOfWhatItsLinesAreForIsHeld) {
   EXPECT_GE(table.memory(), memory);
 }
 
-TEST(GrowingTable, HasRoomForTwiceTheKeysThatTheLastSpanBrought) {
+TEST_F(GrowingTable, HasRoomForTwiceTheKeysThatTheLastSpanBrought) {
   SpanTable table(1'000'000, 1, first_keys);
   table.touch_pages();
   for (std::size_t count = 4000, span = 0; span < 7; ++span, count *= 2) {
@@ -128,7 +135,7 @@ TEST(GrowingTable, HasRoomForTwiceTheKeysThatTheLastSpanBrought) {
   }
 }
 
-TEST(GrowingTable, KeysThatFoundNoPlaceSoonFindOne) {
+TEST_F(GrowingTable, KeysThatFoundNoPlaceSoonFindOne) {
   SpanTable table(500'000, 1, first_keys);
   table.touch_pages();
   const std::vector<std::uint64_t> keys = some_keys(300'000, 5);
@@ -142,7 +149,7 @@ TEST(GrowingTable, KeysThatFoundNoPlaceSoonFindOne) {
 }
 
 // Nearly all lines are full of keys that stay open, so those that found no place are not among the held.
-TEST(GrowingTable, IsFourTimesAsLargeAfterASpanThatHadNoPlaceForAll) {
+TEST_F(GrowingTable, IsFourTimesAsLargeAfterASpanThatHadNoPlaceForAll) {
   SpanTable table(500'000, 1, first_keys);
   table.touch_pages();
   // One home for all: they fill the lines that they may be in, and no others.
@@ -153,7 +160,7 @@ TEST(GrowingTable, IsFourTimesAsLargeAfterASpanThatHadNoPlaceForAll) {
   EXPECT_LE(refused_of(table, some_keys(4 * first_keys, 6)), first_keys / 100);  // beside the neighbours
 }
 
-TEST(GrowingTable, MakesRoomForTheKeysThatAreExpected) {
+TEST_F(GrowingTable, MakesRoomForTheKeysThatAreExpected) {
   SpanTable table(200'000, 1, first_keys);
   table.touch_pages();
   const std::vector<std::uint64_t> keys = some_keys(100'000, 7);
@@ -164,7 +171,7 @@ TEST(GrowingTable, MakesRoomForTheKeysThatAreExpected) {
   EXPECT_LE(refused_of(table, keys), 10U);
 }
 
-TEST(GrowingTable, EndsAsLargeAsOneThatHadAllLinesFromTheBeginning) {
+TEST_F(GrowingTable, EndsAsLargeAsOneThatHadAllLinesFromTheBeginning) {
   constexpr std::uint32_t keys = 50'000;
   const std::vector<std::uint64_t> all = some_keys(keys, 8);
   SpanTable growing(keys, 1, first_keys);
@@ -200,7 +207,7 @@ struct HeavyAmongOthers {
   std::vector<std::uint64_t> keys;
 };
 
-TEST(GrowingTable, AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt) {
+TEST_F(GrowingTable, AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt) {
   SpanTable table(20'000, 1, first_keys);
   table.touch_pages();
   const HeavyAmongOthers heavy(7000, 9);
@@ -212,7 +219,7 @@ TEST(GrowingTable, AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt) {
 }
 
 // As where all lines are there: also before half of the places are taken.
-TEST(GrowingTable, AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown) {
+TEST_F(GrowingTable, AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown) {
   SpanTable table(1'000'000, 1, 65'536);
   table.touch_pages();
   const HeavyAmongOthers heavy(10'000, 11);
@@ -223,7 +230,7 @@ TEST(GrowingTable, AHeavyKeyKeepsItsPlaceInASprayThatComesBeforeTheTableHasGrown
 
 // As where all lines are there: a spray that fills them is not heavy altogether, so that nobody else finds
 // room.
-TEST(GrowingTable, WhoComesBeforeASprayFindsRoomWhileThereAreFewLines) {
+TEST_F(GrowingTable, WhoComesBeforeASprayFindsRoomWhileThereAreFewLines) {
   SpanTable table(1'000'000, 1, 31'250);
   table.touch_pages();
   const std::vector<std::uint64_t> limits{1000};
@@ -235,8 +242,7 @@ TEST(GrowingTable, WhoComesBeforeASprayFindsRoomWhileThereAreFewLines) {
   }
 }
 
-TEST(GrowingTable, TakesTheMemoryOfItsLinesAsTheyAreNeeded) {
-  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+TEST_F(GrowingTable, TakesTheMemoryOfItsLinesAsTheyAreNeeded) {
   constexpr std::uint32_t keys = 1'000'000;
   SpanTable table(keys, 1, keys / 16);
   table.touch_pages();
@@ -247,8 +253,7 @@ TEST(GrowingTable, TakesTheMemoryOfItsLinesAsTheyAreNeeded) {
   EXPECT_LE(table.memory(), at_first + std::size_t{8} * keys);
 }
 
-TEST(GrowingTable, StaysAsItIsWhereTheKernelHasNoMemoryUntilItHasSome) {
-  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+TEST_F(GrowingTable, StaysAsItIsWhereTheKernelHasNoMemoryUntilItHasSome) {
   constexpr std::uint32_t many = 1'000'000;
   SpanTable table(many, 1, first_keys);
   table.touch_pages();
