@@ -203,6 +203,7 @@ Result run_all(const Options& options, const Effort& effort) {
   const double node_bytes = node_bytes_per_key();
   Result runs = Result::array();
   Result left_out = Result::array();
+  Result floor_bytes = Result::object();
   const auto measure_size = [&](std::size_t keys, bool dense) {
     Workload workload(keys);
     std::vector<Turn> turns;
@@ -214,6 +215,7 @@ Result run_all(const Options& options, const Effort& effort) {
   };
   measure_size(1, true);
   for (const std::size_t keys : options.keys) {
+    floor_bytes[std::to_string(keys)] = FloorLines::bytes_per_key(keys);
     const double needed = memory_needed(keys, node_bytes);
     const double available = memory_available().value_or(std::numeric_limits<double>::infinity());
     if (needed > available)
@@ -222,7 +224,7 @@ Result run_all(const Options& options, const Effort& effort) {
       measure_size(keys, false);
   }
   return {{"processors", cpus.size()},
-          {"floor_bytes_per_key", FloorLines::bytes_per_key},
+          {"floor_bytes_per_key", floor_bytes},
           {"node_bytes_per_key", node_bytes},
           {"runs", runs},
           {"left_out", left_out}};

@@ -8,17 +8,19 @@
 
 #include "base/huge_array.h"
 #include "decision/stream.h"
+#include "shared/grant_lines.h"
 
 namespace weir::bench {
 
 /// Lines that so many keys fall on. One thread at a time.
 class FloorLines {
  public:
-  /// Eight places to a line of 64 bytes, half of them taken: what a worker's table touches in the common
-  /// case.
-  static constexpr std::size_t bytes_per_key = 64 / 8 * 2;
+  /// As many as a worker's table has whose common decisions these are the floor of.
+  explicit FloorLines(std::size_t keys) : lines_(lines_of(keys)) {}
 
-  explicit FloorLines(std::size_t keys) : lines_(keys * bytes_per_key / sizeof(Line) + 1) {}
+  static double bytes_per_key(std::size_t keys) noexcept {
+    return static_cast<double>(lines_of(keys) * sizeof(Line)) / static_cast<double>(keys);
+  }
 
   void ask_for(const PlainKey& key) noexcept { __builtin_prefetch(&line_of(key), 1); }
   void write(const PlainKey& key) noexcept { ++line_of(key).count; }
@@ -32,6 +34,9 @@ class FloorLines {
   struct alignas(64) Line {
     std::uint64_t count = 0;
   };
+  static std::size_t lines_of(std::size_t keys) noexcept {
+    return grant_home_lines(static_cast<std::uint32_t>(keys));
+  }
   Line& line_of(const PlainKey& key) noexcept { return lines_[(key.hash >> 32) * lines_.size() >> 32]; }
 
   HugeArray<Line> lines_;

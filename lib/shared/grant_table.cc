@@ -4,18 +4,6 @@
 #include <algorithm>
 
 namespace weir {
-namespace {
-
-/// Lines that are the home of some key: 62 % full with as many keys as were asked for; half full where these
-/// are few. Then more keys are in their home line, so that a decision takes a twentieth less, for 7 bytes a
-/// key more; among a million, whose lines come from memory, it takes as long or longer.
-std::size_t home_lines(std::uint32_t keys, std::size_t keys_per_line) {
-  constexpr std::uint32_t few = 131'072;
-  const std::size_t places = keys <= few ? std::size_t{keys} * 2 : std::size_t{keys} * 8 / 5;
-  return std::max<std::size_t>((places + keys_per_line - 1) / keys_per_line, 1);
-}
-
-}  // namespace
 
 std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept {
   return static_cast<std::uint32_t>(
@@ -23,7 +11,7 @@ std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept
 }
 
 GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)
-    : homes_(home_lines(keys, keys_per_line)),
+    : homes_(grant_home_lines(keys)),
       search_(lane_search_of(set)),
       lines_(homes_ + probed_lines - 1),
       key_highs_(lines_.size() * keys_per_line),

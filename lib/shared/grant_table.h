@@ -56,6 +56,7 @@
 
 #include "base/huge_array.h"
 #include "base/prefetch.h"
+#include "shared/grant_lines.h"
 #include "shared/grant_window.h"
 #include "shared/key_filter.h"
 #include "shared/lane_search.h"
@@ -210,6 +211,7 @@ class alignas(64) GrantTable {
 
  private:
   static constexpr std::size_t keys_per_line = Lanes::per_line;
+  static_assert(keys_per_line == grants_per_line);
   // Were three of four places taken, one key in 20,000 would find all of these full.
   static constexpr std::size_t probed_lines = 12;
   static constexpr std::uint32_t closed = 0x800;

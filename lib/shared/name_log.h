@@ -21,6 +21,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/pages.h"
 #include "shared/filling_array.h"
 #include "weir/rule.h"
 
@@ -84,7 +85,8 @@ class alignas(64) NameLog {
     read_ = 0;
     // Nobody else looks: relaxed.
     end_.store(0, std::memory_order_relaxed);
-    if (bytes_.provided() > kept_of_ahead * ahead) {
+    // (Where the kernel cannot provide pages for the worker, all of them are there.)
+    if (can_provide_pages() && bytes_.provided() > kept_of_ahead * ahead) {
       bytes_.release();
       bytes_.begin(ahead);
     } else {

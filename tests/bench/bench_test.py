@@ -70,11 +70,12 @@ class Report(unittest.TestCase):
             self.assertIn(words, text)
         xml.etree.ElementTree.parse(self.output / "decision-zipf.svg")
         figures = json.loads((self.output / "decision.json").read_text(encoding="utf-8"))["figures"]
-        self.assertGreater(figures["floor_bytes_per_key"], 0)
+        self.assertEqual({int(keys) for keys in figures["floor_bytes_per_key"]}, {run["keys"] for run in figures["runs"] if run["keys"] > 1})
+        self.assertTrue(all(bytes_per_key > 8 for bytes_per_key in figures["floor_bytes_per_key"].values()))
         self.assertTrue(any(run.get("ns", 0) > 0 and run.get("floor_ns", 0) > 0 for run in figures["runs"]))
 
     def test_a_size_that_memory_does_not_allow_is_left_out_and_said(self):
-        figures = {"floor_bytes_per_key": 16, "left_out": [{"keys": 10_000_000, "bytes_needed": 12e9, "bytes_available": 3e9}],
+        figures = {"floor_bytes_per_key": {"1000": 16}, "left_out": [{"keys": 10_000_000, "bytes_needed": 12e9, "bytes_available": 3e9}],
                    "runs": [{"contender": "weir_key", "keys": 1000, "round": 0, "wrong": "counted 1 of 2 requests"}]}
         context = common.Context(BUILD, self.output, quick=True)
         with unittest.mock.patch.object(decision, "run_json", return_value=figures), contextlib.redirect_stdout(io.StringIO()):

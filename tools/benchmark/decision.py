@@ -45,8 +45,9 @@ def measure(context):
             run_json(program, "--keys", "1000,100000,1000000", "--rounds", 3, "--seconds", 0.25),
             run_json(program, "--keys", 10_000_000, "--rounds", 1, "--repeats", 3, "--seconds", 1),
         ]
-    figures = {"floor_bytes_per_key": parts[0]["floor_bytes_per_key"], "runs": []}
+    figures = {"floor_bytes_per_key": {}, "runs": []}
     for part, each in enumerate(parts):
+        figures["floor_bytes_per_key"].update(each["floor_bytes_per_key"])
         figures["runs"] += [dict(one, round=(part, one["round"], one.get("repeat", 0))) for one in each["runs"]]
         for left_out in each["left_out"]:
             context.leave_out(f"decisions among {left_out['keys']:,} keys",
@@ -130,12 +131,13 @@ def _controller(turns):
 
 def report(figures, context, aims):
     turns = Turns(figures["runs"])
+    footprints = ", ".join(f"{number:.1f} of {int(keys):,}" for keys, number in figures["floor_bytes_per_key"].items())
     parts = [
         "Bursts of 32; time of the deciding thread alone. Our contenders have met their keys before and run with their "
         "controller at work, spans of 100 ms: flips, publications, drains, draws, and each span's first touches are in their "
         "figures. Every contender's turn begins with a floor of its own, on the same requests: a prefetched read-modify-write "
-        f"of a random line for each, in {figures['floor_bytes_per_key']:.1f} bytes per key, which is what the lines take that a "
-        "worker's common decision touches; those of the next burst are asked for in a row. Ratios are to that floor (between "
+        "of a random line for each, among as many lines as those that a worker's common decisions touch (bytes per key: "
+        f"{footprints}); those of the next burst are asked for in a row. Ratios are to that floor (between "
         "two contenders: of their ratios in the same round), and medians over the rounds. Every contender's counters were checked "
         "against the number of requests. Spans end by "
         "the wall clock: where others take the processor, fewer decisions share a span's first touches, and our figures, not the "
