@@ -173,17 +173,7 @@ class alignas(64) WorkerCore {
     return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
   }
 
-  /// Of a burst of plain frames what one rule has ready.
-  struct PlainColumn {
-    std::uint64_t weight;
-    Grant grant;
-    const std::uint64_t* hashes;  // by request
-    bool dense;                   // of a rule without dimensions: its word is the first one
-    std::uint32_t requests;       // bit i: the rule applies to it
-    std::uint32_t granted;        // bit i: out of the grant; its word is one of grants_, else of the table
-    std::uint32_t plenty;         // bit i: there is enough for whatever the burst may take of it
-    std::array<std::byte*, PlainKeys::most_frames> words;  // where what the key has ready is
-  };
+  struct RuleLook;
 
   void take_up(const Publication* published) noexcept;
   void take_up_grants() noexcept;
@@ -295,18 +285,20 @@ class alignas(64) WorkerCore {
   /// Whether a request may be admitted before an earlier one of its burst whose keys lack something.
   enum class Order : std::uint8_t { any, kept };
   std::uint32_t take_ready_of_all(std::uint32_t requests, Order order) noexcept;
-  std::uint32_t find_words(const PlainKeys::OfRule& of_rule, std::uint64_t most,
-                           PlainColumn& column) const noexcept;
-  static std::uint32_t left_of(const Grant& grant, const std::byte* word) noexcept {
-    const auto* const halves = reinterpret_cast<const GrantTable::Lines::Half*>(word);
-    return grant.most -
-           std::min(grant.most, GrantTable::Lines::used(halves[grant.window.half], grant.window));
-  }
-  static void use_grant(const PlainColumn& column, std::size_t at) noexcept;
-  static void take_from(const PlainColumn& column, std::size_t at, std::uint64_t weight) noexcept;
-  void take_plenty(const PlainColumn& column, std::uint32_t requests) noexcept;
-  static std::uint32_t alike(std::span<const PlainColumn> columns) noexcept;
-  bool take_ready_in(std::span<const PlainColumn> columns, std::size_t at) noexcept;
+  void look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requests, RuleLook& look) noexcept;
+  void look_in_grants(RuleLook& look, std::uint32_t requests) const noexcept;
+  void look_in_entries(RuleLook& look, std::uint32_t requests) const noexcept;
+  /// Rules with keys that are served in a loop of their own.
+  static constexpr std::size_t most_at_once = 3;
+  static std::uint32_t take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests,
+                                          Order order) noexcept;
+  template <std::size_t count>
+  static std::uint32_t take_of_each(const RuleLook* const* looks, std::uint32_t requests,
+                                    Order order) noexcept;
+  [[gnu::noinline]] std::uint32_t take_at_second_look(std::span<RuleLook> looks, std::uint32_t requests,
+                                                      Order order) noexcept;
+  [[gnu::noinline]] static std::uint32_t take_one_by_one(std::span<const RuleLook> looks,
+                                                         std::uint32_t requests, Order order) noexcept;
 
   template <typename NameOf>
   Touched touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,

@@ -335,14 +335,26 @@ class GrantTable::Lines {
   /// @return whether it has been
   static bool use(Half& half, std::uint32_t weight, std::uint32_t grant, const GrantWindow& window) noexcept {
     const std::uint32_t before = half.load(std::memory_order_relaxed);
-    const std::uint32_t after = (window.runs(before) ? before : window.stamp) + weight;
+    const std::uint32_t after = in_window(before, window) + weight;
     const bool enough = after <= window.stamp + grant;
     half.store(static_cast<std::uint16_t>(enough ? after : before), std::memory_order_relaxed);
     return enough;
   }
+  /// The same in two steps, for who must know of several keys before he uses any: what a half becomes, and
+  /// may become if it is no more than the window's stamp and the grant.
+  static std::uint32_t after_use(const Half& half, std::uint32_t weight, const GrantWindow& window) noexcept {
+    return in_window(half.load(std::memory_order_relaxed), window) + weight;
+  }
+  static void set(Half& half, std::uint32_t after) noexcept {
+    half.store(static_cast<std::uint16_t>(after), std::memory_order_relaxed);
+  }
 
  private:
   friend class GrantTable;
+  /// A half as it would be had it been used in the window before.
+  static std::uint32_t in_window(std::uint32_t half, const GrantWindow& window) noexcept {
+    return window.runs(half) ? half : window.stamp;
+  }
   Lines(Line* first, std::size_t count, const LaneSearch& by) noexcept
       : lines(first), homes(count), search(&by) {}
   TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }

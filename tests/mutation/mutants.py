@@ -46,6 +46,11 @@ def plain_burst(name, test, old, new, file="lib/dataplane/plain_burst.cc", **mor
     return {"name": name, "file": file, "old": old, "new": new, "program": "plain_burst", "test": test, **more}
 
 
+def several_rules(name, test, old, new, program="plain_burst", **more):
+    file = "lib/dataplane/several_rules.cc"
+    return {"name": name, "file": file, "old": old, "new": new, "program": program, "test": test, **more}
+
+
 def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
 
@@ -481,10 +486,10 @@ MUTANTS = [
         file="lib/dataplane/worker_core.cc",
         program="dataplane",
     ),
-    plain_burst(
+    several_rules(
         "a plain burst is admitted out of several rules' grants, and the span is taken for empty",
         "Grant.APlainBurstThatUsesNothingElseMakesTheSpanCount",
-        "if ((admitted & all[i].granted) != 0) table_->counted_beside = true;",
+        "if ((admitted & look.granted) != 0) table_->counted_beside = true;",
         "",
         program="dataplane",
     ),
@@ -679,13 +684,6 @@ MUTANTS = [
         "key.lent > 0 ? parts_.grants[index]->take_lent(",
         "false ? parts_.grants[index]->take_lent(",
         file="lib/control/controller.cc",
-    ),
-    plain_burst(
-        "what a burst is to take has been lent before it takes it",
-        "SeveralRulesInPlainBursts.AdmitNoMoreThanAnyLimitWhereverTheirKeysAreCounted",
-        "[&](std::size_t at) { take_from(column, at, column.weight); });",
-        "[&](std::size_t at) { take_from(column, at, column.weight), lend(table_->lines().place_of("
-        "*reinterpret_cast<const std::uint32_t*>(column.words[at])), column.hashes[at], column.grant); });",
     ),
     worker(
         "a window's grants are written over before they have been seen",
@@ -1061,10 +1059,10 @@ MUTANTS = [
         "weight - 1 >= grant.most || any_ungranted_ || !grant.plain",
         "weight - 1 >= grant.most || !grant.plain",
     ),
-    plain_burst(
+    several_rules(
         "a plain burst under several rules uses the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
-        "|| (some_ungranted && is_ungranted(chosen.keys()[i]))",
+        "if (is_ungranted(look.of_rule->hashes[at])) look.words[at] = look.no_grant();",
         "",
         program="dataplane",
     ),
@@ -1287,23 +1285,60 @@ MUTANTS = [
         "if (rules.size() > max_rules_per_request) return;",
         "if (rules.size() > max_rules_per_request + 1) return;",
     ),
-    plain_burst(
-        "what a rule of several has ready is taken though another one lacks it",
+    several_rules(
+        "what a rule of several has of a key's grant is used though it is not enough",
         "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/1",
-        "? column.weight <= left_of(column.grant, word)",
-        "? true",
+        "enough &= after[i] <= column.last;",
+        "",
     ),
-    plain_burst(
-        "what is enough for one request is enough for a burst",
-        "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/1",
-        "most += PlainKeys::most_frames * std::uint64_t{",
-        "most += std::uint64_t{",
+    several_rules(
+        "what a rule of several has ready is taken though it is not enough",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/a_key_that_is_drawn_beside_one_that_is_granted",
+        "enough &= SpanTable::Lines::has(ready(i), column.weight);",
+        "",
+        program="property",
     ),
-    plain_burst(
+    several_rules(
         "what is ready is taken by an earlier request of the burst, and by a later one again",
-        "Limits/PlainBurst.AdmitsNoMoreThanTheLimitAndChargesAllRulesOrNone/0",
-        ": SpanTable::Lines::has(*reinterpret_cast<std::uint32_t*>(word), column.weight);",
-        ": true;",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/four_keys_of_each_request",
+        "return used <= grant->most && much <= grant->most - used;",
+        "return used <= grant->most;",
+        program="property",
+    ),
+    several_rules(
+        "a rule that does not apply is charged with what another one has",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/rules_that_seldom_apply",
+        "words[at] = enough[at].data();",
+        "words[at] = words[static_cast<std::size_t>(std::countr_zero(requests))];",
+        program="property",
+    ),
+    several_rules(
+        "a request goes before one that lacks something, and takes what that one needs",
+        "Grant.UnderSeveralRulesIsOfWhoComesFirstInABurst",
+        "left |= rest;\n      break;",
+        "left |= std::uint32_t{1} << at;\n      continue;",
+        program="dataplane",
+    ),
+    several_rules(
+        "what is plenty for one request is plenty for a burst",
+        "Grant.UnderSeveralRulesIsOfWhoComesFirstInABurst",
+        "plenty += PlainKeys::most_frames * looks[i].weight();",
+        "plenty += looks[i].weight();",
+        program="dataplane",
+    ),
+    several_rules(
+        "of two keys that look alike one is counted twice, of a burst under few rules",
+        "Grant.TwoKeysOfARequestThatLookAlikeAreBothCounted",
+        "enough &= column.words[at] != columns[earlier].words[at];",
+        "continue;",
+        program="dataplane",
+    ),
+    several_rules(
+        "a dense rule of several admits more than it has",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/three_rules",
+        "look.dense ? !look.has(0, weight_of_all(look, look.requests))",
+        "look.dense ? false",
+        program="property",
     ),
     whole(
         "a request that has all it needs ready goes before one that waits for what both need",

@@ -94,6 +94,22 @@ const Limits all_limits[] = {
        return std::vector{rule_of("all", 500, {}), rule_of("user", 200, {by_user}),
                           rule_of("items", 640, {by_path}, "/items/{id}")};
      }},
+    // That apply to each request; of some keys several requests of a burst ask, whose grants end in it.
+    {"two_keys_of_each_request",
+     [] {
+       return std::vector{rule_of("user", 1300, {by_user}), rule_of("host", 3200, {by_host})};
+     }},
+    {"four_keys_of_each_request",
+     [] {
+       return std::vector{rule_of("user", 1300, {by_user}), rule_of("host", 3200, {by_host}),
+                          rule_of("both", 900, {by_user, by_host}), rule_of("path", 640, {by_path})};
+     }},
+    {"a_key_that_is_drawn_beside_one_that_is_granted",
+     [] {
+       std::vector rules{rule_of("user", 1300, {by_user}), rule_of("host", 3200, {by_host})};
+       rules[1].algorithm = Algorithm::sliding_window;
+       return rules;
+     }},
     {"heavy_requests",
      [] {
        std::vector rules{rule_of("all", 2500, {}), rule_of("user", 6400, {by_user})};
@@ -114,8 +130,8 @@ const Limits all_limits[] = {
     // A burst meets them in another order than the configuration's, or none.
     {"rules_that_seldom_apply",
      [] {
-       std::vector rules{rule_of("one", 60, {by_user}, "/items/1"), rule_of("both", 90, {by_host}),
-                         rule_of("zero", 80, {by_user}, "/items/0")};
+       std::vector rules{rule_of("one", 640, {by_user}, "/items/1"), rule_of("both", 1300, {by_host}),
+                         rule_of("zero", 800, {by_user}, "/items/0")};
        rules[1].match.path = "/items/{id}";
        rules[1].match.host = "example.com";
        return rules;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -951,6 +952,71 @@ TEST(Grant, APlainBurstThatUsesNothingElseMakesTheSpanCount) {
     ASSERT_TRUE(plane.tables[1].empty());
     ASSERT_EQ(plane.cores[0]->admit_plain({&frame, 1}), 1U) << several;
     EXPECT_FALSE(plane.tables[1].empty()) << several;
+  }
+}
+
+/// A name for each of two rules, whose keys look alike in a small table: they share a line and 32 bits.
+std::pair<std::string, std::string> alike_in(Granted& plane) {
+  constexpr int names = 1 << 19;
+  const auto look_of = [&](const std::string& name, RuleIndex rule) {
+    const std::uint64_t key = plane.key_of(name, rule);
+    return key << 32 | key >> 58;  // its line is told by its first bits, and these are enough
+  };
+  std::unordered_map<std::uint64_t, std::string> users;
+  for (int i = 0; i < names; ++i) {
+    std::string user = "user" + std::to_string(i);
+    const std::uint64_t look = look_of(user, 0);
+    users.emplace(look, std::move(user));
+  }
+  for (int i = 0;; ++i) {
+    std::string tenant = "tenant" + std::to_string(i);
+    if (const auto user = users.find(look_of(tenant, 1)); user != users.end())
+      return {user->second, std::move(tenant)};
+  }
+}
+
+TEST(Grant, TwoKeysOfARequestThatLookAlikeAreBothCounted) {
+  Granted plane({window_of(1000), rule_of("tenant", 1000, {by_header("tenant")})}, 8);
+  const auto [user, tenant] = alike_in(plane);
+  ASSERT_TRUE(plane.admits(0, user));  // has its place now, where the other one is found, too
+  const std::array<Header, 2> headers{Header{"User", user}, Header{"Tenant", tenant}};
+  std::array<Request, 5> requests;
+  for (Request& request : requests) {
+    request = get();
+    request.headers = headers;
+  }
+  std::array<Decision, 5> decisions;
+  plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, Detail::verdicts);
+  for (const Decision& decision : decisions) EXPECT_EQ(decision.verdict, Verdict::admit);
+  std::map<RuleIndex, std::uint64_t> admitted;
+  const std::vector<GrantWindow> windows(2, GrantWindow(plane.tables[0].grant_turns[0]));
+  plane.grants[0]->harvest(windows, [&](const GrantUse& use) { admitted[use.rule] += use.admitted; });
+  plane.tables[0].for_each([&](const CountedKey& key) { admitted[key.rule] += key.admitted; });
+  EXPECT_EQ(admitted[0], 6U);
+  EXPECT_EQ(admitted[1], 5U);
+}
+
+// The last four that a tenant has go to those who come first, whom the worker has not met before; not to
+// those behind them whose keys it finds at once.
+TEST(Grant, UnderSeveralRulesIsOfWhoComesFirstInABurst) {
+  const Rule tenant = rule_of("tenant", 1, {by_header("tenant")});
+  for (const std::size_t newcomers : {1, 3}) {
+    Granted plane({window_of(1000), tenant}, 8);  // of which nothing is set aside here
+    ASSERT_TRUE(plane.admits(0, "ann"));
+    for (std::uint32_t used = 0; used < 5; ++used) ASSERT_TRUE(plane.admits(0, "a", 1, 1));
+    const std::array<std::string, 6> users{
+        "new", newcomers == 3 ? "newer" : "ann", newcomers == 3 ? "newest" : "ann", "ann", "ann", "ann"};
+    std::array<std::array<Header, 2>, 6> headers;
+    std::array<Request, 6> requests;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      headers[i] = {Header{"User", users[i]}, Header{"Tenant", "a"}};
+      requests[i] = get();
+      requests[i].headers = headers[i];
+    }
+    std::array<Decision, 6> decisions;
+    plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, Detail::verdicts);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      EXPECT_EQ(decisions[i].verdict, i < 4 ? Verdict::admit : Verdict::block) << i << " of " << newcomers;
   }
 }
 

@@ -151,6 +151,10 @@ INSTANTIATE_TEST_SUITE_P(
                     rule("user", "key = [\"header:x-user\"]\nweight = 3000", plenty),
                     rule("all", "", plenty) + rule("user", "key = [\"header:x-user\"]", plenty) +
                         rule("path", "key = [\"path\"]\nalgorithm = \"sliding-window\"", plenty),
+                    rule("user", "key = [\"header:x-user\"]", plenty) +
+                        rule("path", "key = [\"path\"]", plenty) +
+                        rule("item", "match = { path = \"/items/{id}\" }\nkey = [\"path:id\"]", plenty) +
+                        rule("host", "key = [\"host\"]", plenty),
                     rule("some", "match = { path = \"/items/1\" }\nkey = [\"src_ip\"]", plenty) +
                         rule("others", "match = { method = \"PUT\" }", plenty) +
                         rule("host", "match = { host = \"*.example\" }\nkey = [\"host\", \"dst_port\"]",
