@@ -14,6 +14,20 @@
 
 namespace weir {
 
+namespace {
+
+/// Numbers keys, and asks for their lines.
+template <typename Lines>
+void ask_for(PlainKeys::OfRule& of_rule, const Lines& lines) noexcept {
+  for_each(of_rule.requests, [&](std::size_t at) {
+    const std::uint64_t key = WorkerCore::number_of(of_rule.hashes[at]);
+    of_rule.hashes[at] = key;
+    lines.prefetch(key);
+  });
+}
+
+}  // namespace
+
 std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
                                       std::span<const PlainFrame> next) noexcept {
   catch_up();
@@ -24,15 +38,10 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
     PlainKeys::OfRule& of_rule = plain_.rules[i];
     of_rule.requests &= plain_.requests;
     if (plane_.terms[of_rule.rule].dense) continue;
-    const bool granted = is_granted_first(of_rule.rule);
-    for_each(of_rule.requests, [&](std::size_t at) {
-      const std::uint64_t key = number_of(of_rule.hashes[at]);
-      of_rule.hashes[at] = key;
-      if (granted)
-        grants_.prefetch(key);
-      else
-        table_->prefetch(key);
-    });
+    if (is_granted_first(of_rule.rule))
+      ask_for(of_rule, grants_.lines());
+    else
+      ask_for(of_rule, table_->lines());
   }
   if (plain_.rule_count == 1) return take_ready_of_rule(plain_.rules[0], plain_.requests);
   return take_ready_of_all(plain_.requests, Order::any);

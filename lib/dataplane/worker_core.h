@@ -110,6 +110,11 @@ class alignas(64) WorkerCore {
   /// The key under which a rule counts; never 0.
   std::uint64_t key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept;
 
+  /// A key's number in a table, where 0 marks free places.
+  static std::uint64_t number_of(std::uint64_t hash) noexcept {
+    return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
+  }
+
  private:
   static constexpr std::size_t burst_size = 32;
   /// Each burst asks for the lines of as many keys as it has, the last of those that it has been told of: so
@@ -167,11 +172,6 @@ class alignas(64) WorkerCore {
 
     void turn_to(std::uint64_t running, bool other_table) noexcept;
   };
-
-  /// A key's number in a table, where 0 marks free places.
-  static std::uint64_t number_of(std::uint64_t hash) noexcept {
-    return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
-  }
 
   struct RuleLook;
 
