@@ -88,6 +88,12 @@ class HugeArray {
   void release() noexcept {
     if (data_ != nullptr) ::madvise(data_, mapped_, MADV_DONTNEED);
   }
+  /// The same for the pages that the elements from `from` on and before `to` fill; the others are as before.
+  void release(std::size_t from, std::size_t to) noexcept {
+    const std::size_t first = (from * sizeof(T) + small_page - 1) / small_page * small_page;
+    const std::size_t last = to * sizeof(T) / small_page * small_page;
+    if (first < last) ::madvise(reinterpret_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
+  }
   /// Has what nobody has touched yet lie on the NUMA node of the calling thread, whoever touches it. Advice.
   void prefer_this_node() noexcept {
     if (data_ != nullptr) weir::prefer_this_node(data_, mapped_);

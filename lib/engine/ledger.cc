@@ -81,10 +81,12 @@ void Ledger::release_names() noexcept {
 }
 
 void Ledger::learn(std::uint64_t key, std::string_view name) {
-  if (LearnedNames::Learned* const known = learned_.find(key); known != nullptr)
+  if (LearnedNames::Learned* const known = learned_.find(key); known != nullptr) {
     ++known->holders;
-  else
-    learned_.add(key, names_.add(name));
+    return;
+  }
+  const NamePool::Name added = names_.add(name);
+  if (!learned_.add(key, added)) names_.remove(added);
 }
 
 void Ledger::unlearn(std::uint64_t key) {

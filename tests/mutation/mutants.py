@@ -571,6 +571,20 @@ MUTANTS = [
         "if (distance(home(places_[i].key), i) <= distance(hole, i)) continue;",
         file="lib/engine/learned_names.cc",
     ),
+    engine(
+        "a name that has come round to the first place is moved before its turn",
+        "LearnedNames.OneThatComesRoundToTheFirstPlaceAsTheirTableGrowsIsFound",
+        "  if (moving()) move_some();\n",
+        "  if (moving() && (moved_ > 0 || size_ % 2 != 0)) move_some();\n",
+        file="lib/engine/learned_names.cc",
+    ),
+    engine(
+        "the memory of names that are gone is never given back",
+        "LearnedNames.TakeMemoryByTheirNumberAndGiveItBack",
+        "move_to(std::max(first_places, table_.places() / 4));",
+        "move_to(table_.places());",
+        file="lib/engine/learned_names.cc",
+    ),
     shared(
         "a log that has been emptied goes on where it was read to",
         "GrantTable.TellsAKeysNameOnceWhereTheWorkerCounts",

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -148,7 +149,8 @@ std::size_t cells(bool beyond) {
 std::size_t learned() {
   LearnedNames names;
   std::mt19937_64 random(1);
-  for (std::uint32_t i = 0; i < keys; ++i) names.add(random() | 1, NamePool::none);
+  for (std::uint32_t i = 0; i < keys; ++i)
+    if (!names.add(random() | 1, NamePool::none)) throw std::bad_alloc();
   return per_key(names.memory());
 }
 

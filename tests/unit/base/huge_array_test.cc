@@ -35,6 +35,18 @@ TEST(HugeArray, WhatFillsAHugePageBeginsOnOne) {
   }
 }
 
+TEST(HugeArray, GivesBackThePagesThatSomeOfItsElementsFill) {
+  constexpr std::size_t line_of_page = 64;
+  HugeArray<Line> lines(100'000);
+  for (std::size_t i = 0; i < lines.size(); ++i) lines[i].words[0] = i + 1;
+  lines.release(10 * line_of_page - 1, 40'000 + 1);
+  lines.release(50'000, 50'000 + 1);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool given_back = i >= 10 * line_of_page && i < 40'000 / line_of_page * line_of_page;
+    ASSERT_EQ(lines[i].words[0], given_back ? 0 : i + 1) << i;
+  }
+}
+
 TEST(HugeArray, MovesWithItsContent) {
   HugeArray<std::uint64_t> first(1000);
   first[999] = 7;
