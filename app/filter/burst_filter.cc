@@ -90,7 +90,7 @@ std::size_t BurstFilter::memory() noexcept {
 bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst, Side from) noexcept {
   look_through(burst, requests_expected_[static_cast<std::size_t>(from)]);
   if (batch_->concern_count == 0) return true;
-  admit_plain();
+  admit_plain(bursts_without_plain_[static_cast<std::size_t>(from)]);
   // While a flow is closing it is time that ends this.
   return batch_->admitted == all_concerns() && closing_.idle();
 }
@@ -227,16 +227,16 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
 }
 
 /// Most requests are plain, and most keys have enough ready: these need no more than this.
-void BurstFilter::admit_plain() noexcept {
+void BurstFilter::admit_plain(unsigned& bursts_without_plain) noexcept {
   Batch& batch = *batch_;
   batch.admitted = 0;
-  if (bursts_without_plain_ > 0) {
-    --bursts_without_plain_;
+  if (bursts_without_plain > 0) {
+    --bursts_without_plain;
     return;
   }
   batch.admitted = worker_.admit_plain(std::span{batch.concerns}.first(batch.concern_count));
   const auto admitted = static_cast<std::uint64_t>(std::popcount(batch.admitted));
-  if (admitted * few_divisor < batch.concern_count) bursts_without_plain_ = bursts_between_tries;
+  if (admitted * few_divisor < batch.concern_count) bursts_without_plain = bursts_between_tries;
   if (admitted == 0) return;
   counters_.requests.add(admitted);
   counters_.admitted.add(admitted);

@@ -95,7 +95,7 @@ class BurstFilter {
   void look_at_all(std::span<rte_mbuf* const> burst) noexcept;
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
-  void admit_plain() noexcept;
+  void admit_plain(unsigned& bursts_without_plain) noexcept;
   std::uint32_t all_concerns() const noexcept;
   void classify(std::size_t concern, MonotonicTime now) noexcept;
   void classify_closely(std::size_t index, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
@@ -134,7 +134,7 @@ class BurstFilter {
   // than it saves: it is made again after some bursts.
   static constexpr std::size_t few_divisor = 8;
   static constexpr unsigned bursts_between_tries = 15;
-  unsigned bursts_without_plain_ = 0;
+  std::array<unsigned, 2> bursts_without_plain_{};  // by side: still to come before it is
   bool closing_changed_ =
       false;  // by this burst: later frames of it may belong to a flow that has just been closed
 };
