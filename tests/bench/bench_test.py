@@ -63,6 +63,22 @@ class Report(unittest.TestCase):
         self.assertTrue(all(run["per_second_cpu"] > 0 for run in runs))
         self.assertEqual(text.split("## ")[1:], self.report("--only", "scaling", "--reuse").split("## ")[1:])
 
+    def test_figures_of_another_version_are_named_and_cost_the_other_sections_nothing(self):
+        self.report("--only", "scaling")
+        for name, left in (("decision", {"figures": {"runs": [{"contender": "weir_key"}]}, "left_out": []}),
+                           ("memory", [1, 2])):
+            (self.output / f"{name}.json").write_text(json.dumps(left), encoding="utf-8")
+        (self.output / "latency.json").write_text('{"figures": {', encoding="utf-8")
+        done = bench("--build", BUILD, "--output", self.output, "--reuse")
+        self.assertEqual(1, done.returncode, done.stdout)
+        self.assertNotIn("Traceback", done.stdout)
+        for name in ("decision", "memory", "latency"):
+            self.assertIn(f"{name}.json: not the figures of this version", done.stdout)
+            self.assertIn(f"measure them again: tools/bench --only {name}", done.stdout)
+        text = (self.output / "report.md").read_text(encoding="utf-8")
+        self.assertIn("**Failed: decision, memory, latency.**", text)
+        self.assertIn("| **weir**, a key at hand |", text)
+
     def test_decisions_are_told_beside_their_floor(self):
         text = self.report("--only", "decision")
         for words in ("| floor: a random line, prefetched |", "| **weir**, a key at hand |", "### First touches",
