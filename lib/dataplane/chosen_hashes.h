@@ -35,9 +35,10 @@ class ChosenHashes {
   ChosenHashes& operator=(const ChosenHashes&) = delete;
 
   const Hashes& keys() const noexcept { return keys_; }
-  /// Calls find() with room for where so many keys are; puts that where the requests are. @param words  by
-  /// request
-  void find(std::array<std::byte*, PlainKeys::most_frames>& words, auto&& find) const noexcept {
+  /// Puts what find() finds where the requests are.
+  /// @param words  by request
+  /// @param find   called with room for where so many keys are
+  void put(std::array<std::byte*, PlainKeys::most_frames>& words, auto&& find) const noexcept {
     if (all_) [[likely]]
       return find(words.data());
     std::array<std::byte*, PlainKeys::most_frames> found;

@@ -13,7 +13,6 @@
 #include "dataplane/worker_core.h"
 
 namespace weir {
-
 namespace {
 
 /// Numbers keys, and asks for their lines.

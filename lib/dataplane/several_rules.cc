@@ -10,60 +10,68 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "dataplane/chosen_hashes.h"
 #include "dataplane/request_bits.h"
 #include "dataplane/worker_core.h"
 
 namespace weir {
+namespace {
+
+// A rule that applies to fewer than one in so many is quicker without the others being filled up.
+constexpr int few_divisor = 4;
+
+}  // namespace
 
 /// What the keys of one rule have ready, for the requests of a burst.
 struct WorkerCore::RuleLook {
   using Half = GrantTable::Lines::Half;
+  /// Stands for a key's word of either table, and so is bytes.
+  struct alignas(std::uint32_t) Word {
+    std::array<std::byte, sizeof(std::uint32_t)> bytes;
+
+    void set(std::uint32_t value) noexcept { std::memcpy(bytes.data(), &value, sizeof value); }
+  };
 
   const PlainKeys::OfRule* of_rule;
   const Grant* grant;
   std::uint32_t requests;  // bit i: the rule applies to it
   std::uint32_t granted;   // bit i: its word is one of the grants'; else of the entries
+  std::uint32_t lacking;   // bit i: there is not enough for it, at the second look
+  std::uint32_t plenty;    // bit i: there is enough for whatever the burst may take of it, likewise
   bool dense;              // all requests' word is the first one
-  std::array<std::byte*, PlainKeys::most_frames> words;  // by request: what its key has is there
-  // That of a key that is nowhere, or must be looked at more closely.
-  std::uint32_t nothing_ready;
-  std::array<Half, 2> used_up;
-  // See fill_up(); as bytes, because they stand for words of either table.
-  alignas(
-      std::uint32_t) std::array<std::array<std::byte, sizeof(std::uint32_t)>, PlainKeys::most_frames> enough;
+  std::array<std::byte*, PlainKeys::most_frames> words;  // by request: where what its key has ready is
+  // The word of a key that is nowhere, or that must be looked at more closely.
+  Word nothing_ready;
+  Word used_up;
+  std::array<Word, PlainKeys::most_frames> enough;  // see fill_up()
 
   std::uint64_t weight() const noexcept { return grant->weight; }
-  bool applies(std::size_t at) const noexcept { return (requests >> at & 1) != 0; }
-  bool is_granted(std::size_t at) const noexcept { return (granted >> at & 1) != 0; }
   std::byte* word(std::size_t at) const noexcept { return words[dense ? 0 : at]; }
   Half& half(std::size_t at) const noexcept { return reinterpret_cast<Half*>(word(at))[grant->window.half]; }
   std::uint32_t& ready(std::size_t at) const noexcept { return *reinterpret_cast<std::uint32_t*>(word(at)); }
-  std::byte* no_grant() noexcept { return reinterpret_cast<std::byte*>(used_up.data()); }
 
+  /// A word of the grants, of which so much is used in either half.
+  std::uint32_t used(std::uint32_t half) const noexcept { return half << 16 | half; }
   /// Gives the other requests of a burst words, too, that have enough: so that nobody need ask to which of
   /// them the rule applies, which is not to be foreseen.
   void fill_up(std::uint32_t others) noexcept {
     if (others == 0) return;
-    const std::uint32_t unused = grant->window.stamp << 16 | grant->window.stamp;  // in both halves
-    const std::uint32_t word = granted != 0 ? unused : static_cast<std::uint32_t>(weight());
-    for (auto& each : enough) std::memcpy(each.data(), &word, sizeof word);
-    for_each(others, [&](std::size_t at) { words[at] = enough[at].data(); });
+    const std::uint32_t word =
+        granted != 0 ? used(grant->window.stamp) : static_cast<std::uint32_t>(weight());
+    for (Word& each : enough) each.set(word);
+    for_each(others, [&](std::size_t at) { words[at] = enough[at].bytes.data(); });
   }
 
-  bool has(std::size_t at, std::uint64_t much) const noexcept {
-    if (!is_granted(at)) return SpanTable::Lines::has(ready(at), much);
-    const std::uint32_t used = GrantTable::Lines::used(half(at), grant->window);
-    return used <= grant->most && much <= grant->most - used;
+  /// Weight.
+  static std::uint32_t left_in_grant(const std::byte* word, const Grant& grant) noexcept {
+    const Half& half = reinterpret_cast<const Half*>(word)[grant.window.half];
+    return grant.most - std::min(grant.most, GrantTable::Lines::used(half, grant.window));
   }
-  /// @pre has() as much
-  void take(std::size_t at) const noexcept {
-    if (is_granted(at))
-      GrantTable::Lines::set(half(at), GrantTable::Lines::after_use(
-                                           half(at), static_cast<std::uint32_t>(weight()), grant->window));
-    else
-      SpanTable::Lines::take(ready(at), weight());
+  void use_grant(std::size_t at) const noexcept {
+    GrantTable::Lines::set(half(at), GrantTable::Lines::after_use(
+                                         half(at), static_cast<std::uint32_t>(weight()), grant->window));
   }
 };
 
@@ -73,9 +81,9 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order)
   for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
     if ((of_rule.requests & requests) != 0) look_first(of_rule, requests, looks[count++]);
   const std::span all = std::span(looks).first(count);
-  std::uint32_t taken = take_at_first_look(all, requests, order);
-  if (taken != requests) [[unlikely]]
-    taken |= take_at_second_look(all, requests & ~taken, order);
+  std::uint32_t taken = all_have_enough_ ? take_at_first_look(all, requests) : 0;
+  if (taken != requests) taken |= take_at_second_look(all, requests & ~taken, order);
+  all_have_enough_ = taken == requests;
   for (const RuleLook& look : all) {
     const std::uint32_t admitted = taken & look.requests;
     if (admitted == 0) continue;
@@ -95,15 +103,15 @@ void WorkerCore::look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requ
   look.requests = of_rule.requests & requests;
   look.granted = 0;
   look.dense = terms.dense;
-  look.nothing_ready = 0;
+  look.nothing_ready.set(0);
   if (terms.dense) {
-    std::uint32_t& ready = table_->lines().ready_at(
-        table_->place_of_rule(of_rule.rule), rule_keys_[of_rule.rule], generation_, look.nothing_ready);
+    auto& nothing = *reinterpret_cast<std::uint32_t*>(look.nothing_ready.bytes.data());
+    std::uint32_t& ready = table_->lines().ready_at(table_->place_of_rule(of_rule.rule),
+                                                    rule_keys_[of_rule.rule], generation_, nothing);
     look.words[0] = reinterpret_cast<std::byte*>(&ready);
     return;
   }
-  for (RuleLook::Half& half : look.used_up)
-    GrantTable::Lines::set(half, GrantTable::Lines::used_up(grant.window));
+  look.used_up.set(look.used(GrantTable::Lines::used_up(grant.window)));
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   if (is_granted_first(of_rule.rule) && grant.weight - 1 < grant.most)
     look_in_grants(look, look.requests);
@@ -112,43 +120,49 @@ void WorkerCore::look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requ
 }
 
 void WorkerCore::look_in_grants(RuleLook& look, std::uint32_t requests) const noexcept {
+  std::byte* const used_up = look.used_up.bytes.data();
   const ChosenHashes chosen(look.of_rule->hashes, requests);
-  chosen.find(look.words,
-              [&](std::byte** words) { grants_.lines().find(chosen.keys(), look.no_grant(), words); });
+  chosen.put(look.words, [&](std::byte** words) { grants_.lines().find(chosen.keys(), used_up, words); });
   look.granted |= requests;
   if (any_ungranted_)
     for_each(requests, [&](std::size_t at) {
-      if (is_ungranted(look.of_rule->hashes[at])) look.words[at] = look.no_grant();
+      if (is_ungranted(look.of_rule->hashes[at])) look.words[at] = used_up;
     });
 }
 
 void WorkerCore::look_in_entries(RuleLook& look, std::uint32_t requests) const noexcept {
+  auto& nothing = *reinterpret_cast<std::uint32_t*>(look.nothing_ready.bytes.data());
   const ChosenHashes chosen(look.of_rule->hashes, requests);
-  chosen.find(look.words, [&](std::byte** words) {
-    table_->lines().find(chosen.keys(), generation_, look.nothing_ready, words);
-  });
+  chosen.put(look.words,
+             [&](std::byte** words) { table_->lines().find(chosen.keys(), generation_, nothing, words); });
   look.granted &= ~requests;
 }
 
-std::uint32_t WorkerCore::take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests,
-                                             Order order) noexcept {
+// Most bursts come to this: few rules with keys, each of which applies to many, and all requests have enough.
+// From the first one on that lacks anything all are left: more such may follow, and these loops are quick
+// where none does.
+std::uint32_t WorkerCore::take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests) noexcept {
   const auto weight_of_all = [&](const RuleLook& look, std::uint32_t of) {
     return look.weight() * static_cast<unsigned>(std::popcount(of));
   };
   std::array<const RuleLook*, most_at_once> keyed;
   std::size_t count = 0;
   for (RuleLook& look : looks) {
-    if (look.dense ? !look.has(0, weight_of_all(look, look.requests)) : count == most_at_once)
-      return take_one_by_one(looks, requests, order);
-    if (look.dense) continue;
-    look.fill_up(requests & ~look.requests);
-    keyed[count++] = &look;
+    if (!look.dense) {
+      const bool seldom = few_divisor * std::popcount(look.requests) < std::popcount(requests);
+      if (count == most_at_once || seldom || look.weight() == 0) return 0;
+      keyed[count++] = &look;
+    } else if (!SpanTable::Lines::has(look.ready(0), weight_of_all(look, look.requests))) {
+      return 0;
+    }
   }
+  for (RuleLook& look : looks)
+    if (!look.dense) look.fill_up(requests & ~look.requests);
   std::uint32_t taken = requests;
   static_assert(most_at_once == 3);
-  if (count == 1) taken = take_of_each<1>(keyed.data(), requests, order);
-  if (count == 2) taken = take_of_each<2>(keyed.data(), requests, order);
-  if (count == 3) taken = take_of_each<3>(keyed.data(), requests, order);
+  if (count == 1) taken = take_of_each<1>(keyed.data(), requests);
+  if (count == 2) taken = take_of_each<2>(keyed.data(), requests);
+  if (count == 3) taken = take_of_each<3>(keyed.data(), requests);
   for (const RuleLook& look : looks)
     if (const std::uint32_t own = look.requests & taken; look.dense && own != 0)
       SpanTable::Lines::take(look.ready(0), weight_of_all(look, own));
@@ -157,8 +171,7 @@ std::uint32_t WorkerCore::take_at_first_look(std::span<RuleLook> looks, std::uin
 
 // A loop of its own for each number of rules, in which what it needs stays in registers.
 template <std::size_t count>
-std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32_t requests,
-                                       Order order) noexcept {
+std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32_t requests) noexcept {
   struct Column {
     std::byte* const* words;
     std::size_t half;  // in bytes from the word
@@ -174,8 +187,8 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
                   looks[i]->granted != 0,          static_cast<std::uint32_t>(grant.weight),
                   grant.window.stamp + grant.most, grant.window};
   }
-  std::uint32_t left = 0;
-  for (std::uint32_t rest = requests; rest != 0; rest &= rest - 1) {
+  std::uint32_t rest = requests;
+  for (; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
     std::array<std::uint32_t, count> after;
     const auto half = [&](std::size_t i) -> RuleLook::Half& {
@@ -194,94 +207,156 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
         after[i] = ready(i) - column.weight;
         enough &= SpanTable::Lines::has(ready(i), column.weight);
       }
+      // As alike() has it.
       for (std::size_t earlier = 0; earlier < i; ++earlier)
         enough &= column.words[at] != columns[earlier].words[at];
     }
-    if (enough) [[likely]] {
-      for (std::size_t i = 0; i < count; ++i) {
-        if (columns[i].granted)
-          GrantTable::Lines::set(half(i), after[i]);
-        else
-          ready(i) = after[i];
-      }
-      continue;
-    }
-    if (order == Order::kept) {
-      left |= rest;
+    if (!enough) [[unlikely]]
       break;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (columns[i].granted)
+        GrantTable::Lines::set(half(i), after[i]);
+      else
+        ready(i) = after[i];
     }
-    left |= std::uint32_t{1} << at;
   }
-  return requests & ~left;
+  return requests & ~rest;
 }
 
-// Keys that lack anything where they are looked for first are looked for in the other table.
+// Keys that lack anything where they were looked for first are looked for in the other table. As a rule most
+// have enough for whatever a burst may take of it, or lack it, and that is found out and taken rule by rule,
+// without branches that nobody can foresee; of the others each request looks once more, for earlier ones of
+// the burst may have used what it found.
 std::uint32_t WorkerCore::take_at_second_look(std::span<RuleLook> looks, std::uint32_t requests,
                                               Order order) noexcept {
+  // All requests of a burst take so much of all their keys together, whichever may turn out to share a place.
+  std::uint64_t most = 0;
+  for (const RuleLook& look : looks) most += PlainKeys::most_frames * look.weight();
+  std::uint32_t ready = requests & ~alike(looks, requests);
+  std::uint32_t taken = requests;
   for (RuleLook& look : looks) {
-    Grant& grant = rule_grants_[look.of_rule->rule];
-    if (look.dense || grant.weight - 1 >= grant.most) continue;
-    std::uint32_t lacking = 0;
-    for_each(look.requests & requests,
-             [&](std::size_t at) { lacking |= std::uint32_t{!look.has(at, look.weight())} << at; });
-    // As admit_run_of_keys() has it.
-    const int all = std::popcount(look.requests);
-    const int few = all / 8;
-    const int found = all - std::popcount(lacking);
-    if (!grant.entries_first) {
-      grant.entries_first = found <= few;
-      for_each(lacking,
-               [&](std::size_t at) { prefetch_beyond_grant(look.of_rule->hashes[at], look.of_rule->rule); });
-      look_in_entries(look, lacking);
-    } else {
-      grant.entries_first = all - found <= few;
-      look_in_grants(look, lacking);
-    }
+    look_again(look, requests, most);
+    ready &= ~look.lacking;
+    taken &= look.plenty | ~look.requests;
   }
-  const std::uint32_t taken = take_one_by_one(looks, requests, order);
+  taken &= ready;
+  for (const RuleLook& look : looks) take_plenty(look, taken & look.requests);
+  // Who has plenty of all his keys neither takes what another one needs nor needs what another one takes; of
+  // the others none goes before one that waits.
+  std::uint32_t others = ready & ~taken;
+  if (order == Order::kept) others &= before_first(requests & ~ready);
+  for (; others != 0; others &= others - 1) {
+    if (take_one(looks, static_cast<std::size_t>(std::countr_zero(others))))
+      taken |= others & -others;
+    else if (order == Order::kept)
+      break;
+  }
   // Only now: what is lent is not ready any more.
   for (const RuleLook& look : looks)
     for_each(look.dense ? 0 : taken & look.requests & ~look.granted, [&](std::size_t at) {
-      lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at],
-           rule_grants_[look.of_rule->rule]);
+      lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at], *look.grant);
     });
   return taken;
 }
 
-// In any order all that have enough. Else whoever comes behind one that lacks something neither takes what
-// that one needs nor needs what another such one takes: all that a burst may take of all its keys together is
-// there, whichever of them may turn out to share a place.
-std::uint32_t WorkerCore::take_one_by_one(std::span<const RuleLook> looks, std::uint32_t requests,
-                                          Order order) noexcept {
-  // Each request's own: where there are many rules most apply to few.
-  std::array<std::array<std::uint8_t, max_rules_per_request>, PlainKeys::most_frames> of_request;
-  std::array<std::uint8_t, PlainKeys::most_frames> counts{};
-  std::uint64_t plenty = 0;
-  for (std::size_t i = 0; i < looks.size(); ++i) {
-    plenty += PlainKeys::most_frames * looks[i].weight();
-    for_each(looks[i].requests & requests,
-             [&](std::size_t at) { of_request[at][counts[at]++] = static_cast<std::uint8_t>(i); });
+void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept {
+  look.lacking = 0;
+  look.plenty = 0;
+  const std::uint32_t own = look.requests & requests;
+  if (own == 0) return;
+  if (look.dense) {
+    if (!SpanTable::Lines::has(look.ready(0), look.weight())) look.lacking = own;
+    if (SpanTable::Lines::has(look.ready(0), most)) look.plenty = own;
+    return;
   }
-  std::uint32_t taken = 0;
-  bool some_wait = false;
-  for_each(requests, [&](std::size_t at) {
-    const std::span own = std::span(of_request[at]).first(counts[at]);
-    bool enough = true;
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      const RuleLook& look = looks[own[i]];
-      enough &= look.has(at, some_wait ? std::max(plenty, look.weight()) : look.weight());
-      // Two keys that look alike in a table are told apart by who looks closer.
-      for (std::size_t earlier = 0; earlier < i; ++earlier)
-        enough &= look.word(at) != looks[own[earlier]].word(at);
+  look_at_words(look, own, most);
+  Grant& grant = rule_grants_[look.of_rule->rule];
+  if (look.weight() - 1 >= grant.most) return;
+  // As admit_run_of_keys() has it; of fewer than eight none tells anything.
+  const int all = std::popcount(own);
+  const int left = std::popcount(look.lacking);
+  const int few = all / 8;
+  if (few > 0) grant.entries_first = grant.entries_first ? left <= few : all - left <= few;
+  const std::uint32_t others = std::exchange(look.lacking, 0);
+  if (others == 0) return;
+  if ((look.granted & others) != 0) {
+    for_each(others,
+             [&](std::size_t at) { prefetch_beyond_grant(look.of_rule->hashes[at], look.of_rule->rule); });
+    look_in_entries(look, others);
+  } else {
+    for_each(others, [&](std::size_t at) { grants_.prefetch(look.of_rule->hashes[at]); });
+    look_in_grants(look, others);
+  }
+  look_at_words(look, others, most);
+}
+
+// @param requests  whose words are all of one table
+void WorkerCore::look_at_words(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept {
+  const std::uint64_t weight = look.weight();
+  const Grant grant = *look.grant;
+  std::byte* const* const words = look.words.data();
+  std::uint32_t lacking = 0;
+  std::uint32_t plenty = 0;
+  if ((look.granted & requests) != 0)
+    for_each(requests, [&](std::size_t at) {
+      const std::uint32_t left = RuleLook::left_in_grant(words[at], grant);
+      lacking |= std::uint32_t{left < weight} << at;
+      plenty |= std::uint32_t{left >= most} << at;
+    });
+  else
+    for_each(requests, [&](std::size_t at) {
+      const std::uint32_t ready = *reinterpret_cast<const std::uint32_t*>(words[at]);
+      lacking |= std::uint32_t{!SpanTable::Lines::has(ready, weight)} << at;
+      plenty |= std::uint32_t{SpanTable::Lines::has(ready, most)} << at;
+    });
+  look.lacking |= lacking;
+  look.plenty |= plenty;
+}
+
+void WorkerCore::take_plenty(const RuleLook& look, std::uint32_t requests) noexcept {
+  if (requests == 0) return;
+  if (look.dense) {
+    SpanTable::Lines::take(look.ready(0), look.weight() * static_cast<unsigned>(std::popcount(requests)));
+    return;
+  }
+  for_each(requests & look.granted, [&](std::size_t at) { look.use_grant(at); });
+  for_each(requests & ~look.granted,
+           [&](std::size_t at) { SpanTable::Lines::take(look.ready(at), look.weight()); });
+}
+
+// @return false: a key of the request has not enough any more, and nothing has been taken
+bool WorkerCore::take_one(std::span<const RuleLook> looks, std::size_t at) noexcept {
+  const std::uint32_t bit = std::uint32_t{1} << at;
+  for (const RuleLook& look : looks) {
+    if ((look.requests & bit) == 0) continue;
+    const bool enough = (look.granted & bit) != 0
+                            ? look.weight() <= RuleLook::left_in_grant(look.words[at], *look.grant)
+                            : SpanTable::Lines::has(look.ready(at), look.weight());
+    if (!enough) return false;
+  }
+  for (const RuleLook& look : looks) {
+    if ((look.requests & bit) == 0) continue;
+    if ((look.granted & bit) != 0)
+      look.use_grant(at);
+    else
+      SpanTable::Lines::take(look.ready(at), look.weight());
+  }
+  return true;
+}
+
+// Requests two of whose keys look alike in a table: they are told apart by who looks closer.
+std::uint32_t WorkerCore::alike(std::span<const RuleLook> looks, std::uint32_t requests) noexcept {
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < looks.size(); ++i)
+    for (std::size_t earlier = 0; earlier < i; ++earlier) {
+      if (looks[i].dense || looks[earlier].dense) continue;
+      for_each(looks[i].requests & looks[earlier].requests & requests, [&](std::size_t at) {
+        const bool equal = static_cast<std::uint32_t>(looks[i].of_rule->hashes[at]) ==
+                           static_cast<std::uint32_t>(looks[earlier].of_rule->hashes[at]);
+        found |= std::uint32_t{equal} << at;
+      });
     }
-    if (!enough) {
-      some_wait = order == Order::kept;
-      return;
-    }
-    for (const std::uint8_t i : own) looks[i].take(at);
-    taken |= std::uint32_t{1} << at;
-  });
-  return taken;
+  return found;
 }
 
 }  // namespace weir

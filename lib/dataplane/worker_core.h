@@ -290,15 +290,16 @@ class alignas(64) WorkerCore {
   void look_in_entries(RuleLook& look, std::uint32_t requests) const noexcept;
   /// Rules with keys that are served in a loop of their own.
   static constexpr std::size_t most_at_once = 3;
-  static std::uint32_t take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests,
-                                          Order order) noexcept;
+  static std::uint32_t take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests) noexcept;
   template <std::size_t count>
-  static std::uint32_t take_of_each(const RuleLook* const* looks, std::uint32_t requests,
-                                    Order order) noexcept;
+  static std::uint32_t take_of_each(const RuleLook* const* looks, std::uint32_t requests) noexcept;
   [[gnu::noinline]] std::uint32_t take_at_second_look(std::span<RuleLook> looks, std::uint32_t requests,
                                                       Order order) noexcept;
-  [[gnu::noinline]] static std::uint32_t take_one_by_one(std::span<const RuleLook> looks,
-                                                         std::uint32_t requests, Order order) noexcept;
+  void look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept;
+  static void look_at_words(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept;
+  static void take_plenty(const RuleLook& look, std::uint32_t requests) noexcept;
+  static bool take_one(std::span<const RuleLook> looks, std::size_t at) noexcept;
+  static std::uint32_t alike(std::span<const RuleLook> looks, std::uint32_t requests) noexcept;
 
   template <typename NameOf>
   Touched touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
@@ -370,6 +371,7 @@ class alignas(64) WorkerCore {
   KeyBytes key_bytes_;
   KeyHash key_hash_;
   PlainKeys plain_;                                // or those of a burst of requests
+  bool all_have_enough_ = true;                    // under several rules, as the last burst had it
   std::array<RuleIndex, burst_size> first_rules_;  // that apply to each request of a burst
   static constexpr std::uint8_t no_column = 0xff;
   std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its

@@ -4,7 +4,9 @@
 // ready is taken for all of a burst at once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,8 +28,8 @@ using testing::seed;
 /// One node with one worker in virtual time.
 class OneWorker {
  public:
-  explicit OneWorker(const std::vector<Rule>& rules) {
-    config_.node.keys = 256;
+  explicit OneWorker(const std::vector<Rule>& rules, std::uint32_t keys = 256) {
+    config_.node.keys = keys;
     config_.rules = rules;
     node_ = std::make_unique<NodeCore>(config_, ThrottleOptions{.workers = 1, .hash_seed = seed(), .log = {}},
                                        std::make_unique<CuttableStore>(counters_, cut_));
@@ -205,6 +207,83 @@ TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
   EXPECT_GT(refused, 200U);
   for (OneWorker* const node : {&together, &alone}) node->pass(2s);
   together.expect_same_figures(alone);
+}
+
+/// Up to 16 rules, nearly all of them under nearly every request, or each under few.
+std::vector<Rule> random_rules(std::mt19937_64& random) {
+  const auto pick = [&](auto... of) {
+    const std::uint64_t all[] = {static_cast<std::uint64_t>(of)...};
+    return all[random() % std::size(all)];
+  };
+  const std::vector<std::vector<Dimension>> keys{{},        {by_user},          {by_user},         {by_host},
+                                                 {by_path}, {by_user, by_host}, {by_user, by_path}};
+  const bool each_under_few = random() % 5 == 0;
+  const bool any_algorithm = random() % 3 == 0;
+  std::vector<Rule> rules;
+  for (std::size_t i = 0, count = pick(1, 2, 2, 3, 3, 4, 5, 8, 16); i < count; ++i) {
+    rules.push_back(rule_of("rule-" + std::to_string(i),
+                            pick(1, 2, 10, 64, 200, 640, 1300, 3200, 6400, 64000, 131072, 1000000),
+                            keys[random() % keys.size()]));
+    Rule& rule = rules.back();
+    rule.interval = std::chrono::milliseconds(pick(200, 200, 500));
+    rule.weight = static_cast<std::uint32_t>(
+        random() % 20 == 0 ? pick(0, 0, 100, 2047, 2048, 5000, 0xffffffff) : pick(1, 1, 1, 1, 2, 3, 7, 33));
+    rule.algorithm = any_algorithm
+                         ? static_cast<Algorithm>(random() % (static_cast<int>(Algorithm::shed) + 1))
+                         : static_cast<Algorithm>(pick(static_cast<int>(Algorithm::cooldown),
+                                                       static_cast<int>(Algorithm::fixed_window),
+                                                       static_cast<int>(Algorithm::sliding_window)));
+    if (rule.algorithm == Algorithm::sliding_log) rule.limit = std::min<std::uint64_t>(rule.limit, 4096);
+    if (random() % 8 == 0) rule.action = Action::observe;
+    if (each_under_few)
+      rule.match.path = "/items/" + std::to_string(i);
+    else if (random() % 3 == 0)
+      rule.match.path = random() % 2 == 0 ? "/items/*" : "/items/" + std::to_string(random() % 4);
+    else if (random() % 4 == 0)
+      rule.match.host = "example.com";
+  }
+  return rules;
+}
+
+TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
+  for (std::uint64_t run = 0; run < 60; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    const std::vector<Rule> rules = random_rules(random);
+    constexpr std::uint32_t room_for_all = 8192;
+    OneWorker together(rules, room_for_all);
+    OneWorker alone(rules, room_for_all);
+    const std::size_t users = std::array{1, 3, 8, 40, 400}[random() % 5];
+    const std::size_t paths = std::array{1, 2, 4, 16}[random() % 4];
+    const std::size_t bursts_of_a_span = std::array{2, 5, 20}[random() % 3];
+    for (int round = 0; round < 80; ++round) {
+      std::vector<std::array<std::string, 2>> texts(1 + random() % 70);
+      std::vector<Header> headers(texts.size());
+      std::vector<Request> requests(texts.size());
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        texts[i] = {"user-" + std::to_string(random() % users), "/items/" + std::to_string(random() % paths)};
+        headers[i] = {"X-User", texts[i][0]};
+        requests[i].method = "GET";
+        requests[i].target = texts[i][1];
+        requests[i].host = random() % 2 == 0 ? "example.com" : "example.org";
+        requests[i].headers = std::span(&headers[i], 1);
+      }
+      std::vector<Decision> decisions(requests.size());
+      together.worker().admit_burst(requests, together.now(), decisions, Detail::verdicts);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const Decision expected = alone.worker().admit(requests[i], alone.now());
+        ASSERT_EQ(decisions[i].verdict, expected.verdict) << "burst " << round << ", request " << i;
+        ASSERT_EQ(decisions[i].rule, expected.rule) << "burst " << round << ", request " << i;
+        ASSERT_EQ(decisions[i].observed, expected.observed) << "burst " << round << ", request " << i;
+      }
+      if (random() % bursts_of_a_span == 0)
+        for (OneWorker* const node : {&together, &alone}) node->pass(std::chrono::milliseconds(20));
+    }
+    for (OneWorker* const node : {&together, &alone})
+      for (int i = 0; i < 3; ++i) node->pass(2s);
+    together.expect_same_figures(alone);
+    if (HasFailure()) return;
+  }
 }
 
 }  // namespace
