@@ -147,6 +147,16 @@ class FramesOfARound(unittest.TestCase):
         self.assertEqual(1.25, turns.part_of_io("loop", "no_http", "null-4096"))
         self.assertIsNone(turns.part_of_io("loop", "request_line"))
 
+    def test_are_held_against_testpmd_where_its_memory_is_as_good_as_ours(self):
+        for huge in (False, True):
+            runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": ns, "frames": 1, "dropped": 0,
+                     **({"huge_pages": huge} if name in filter_section.THEIRS else {})}
+                    for name, ns in (("io", 6), ("testpmd io", 8), ("no_http", 10))]
+            aims = common.Aims("filter")
+            text = "\n".join(filter_section.report(runs, unittest.mock.Mock(plot=lambda name, _: name), aims))
+            self.assertEqual(not huge, "**That lay on small pages**" in text)
+            self.assertEqual(huge, "| A: no http / dpdk-testpmd io |" in aims.table())
+
     def test_are_left_out_where_the_worker_hardly_found_any(self):
         context = common.Context(BUILD, None, quick=True)
         run = {"runs": [{"source": "cloned", "contender": "io", "ns_per_frame": 1, "waited": 0.9}]}

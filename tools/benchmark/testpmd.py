@@ -2,6 +2,7 @@
 """dpdk-testpmd, driven through its prompt: what forwarding costs in DPDK's own program, on the same devices."""
 
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -9,10 +10,18 @@ import time
 from common import Failed, find_program, process_cpu
 
 PATIENCE = 30  # seconds for an answer to a command
+MEMORY_MB = 128
 
 
 def available():
     return find_program("dpdk-testpmd")
+
+
+def huge_pages_free():
+    """MB that the administrator has set aside in huge pages, and nobody uses."""
+    text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
+    free, size = (re.search(rf"{name}:\s+(\d+)", text) for name in ("HugePages_Free", "Hugepagesize"))
+    return int(free[1]) * int(size[1]) // 1024 if free and size else 0
 
 
 class Testpmd:
@@ -24,10 +33,12 @@ class Testpmd:
         """mbufs: in the pool, a FIFO without caches as ours; loop: the devices are rings, frames must be put in."""
         cpus = sorted(os.sched_getaffinity(0))
         self._start = "start tx_first 31" if loop else "start"
+        self.huge_pages = huge_pages_free() >= MEMORY_MB
+        memory = ["--in-memory"] if self.huge_pages else ["--no-huge", "--no-shconf"]
         command = [
             "stdbuf", "-oL",  # into a pipe it would keep its answers to itself
-            find_program("dpdk-testpmd"), f"--lcores=0@{cpus[0]},1@{cpus[-1]}", "--no-huge", "--no-pci", "--no-shconf",
-            "--no-telemetry", "-m", "512", f"--file-prefix=weir-{os.getpid()}-{name}", "--mbuf-pool-ops-name=ring_sp_sc",
+            find_program("dpdk-testpmd"), f"--lcores=0@{cpus[0]},1@{cpus[-1]}", *memory, "--no-pci",
+            "--no-telemetry", "-m", str(MEMORY_MB), f"--file-prefix=weir-{os.getpid()}-{name}", "--mbuf-pool-ops-name=ring_sp_sc",
             *(f"--vdev={device}" for device in devices),
             "--", "--interactive", "--nb-cores=1", f"--total-num-mbufs={mbufs}", "--mbcache=0",
         ]
