@@ -169,7 +169,11 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
     keys.push_back(throttle.worker(0).key(0, names[key]));
 
   const auto loop = std::make_unique<Loop>(throttle.worker(0), keys);
-  if (scenario.store != StoreKind::none) throttle.start();
+  // Either has published before the worker comes online, as it asks for.
+  if (scenario.store != StoreKind::none)
+    throttle.start();
+  else
+    throttle.advance(now());
 
   PinnedThread thread(processor, [&] { loop->run(); });
   const auto settle = std::max<Duration>(500ms, 5 * scenario.span);
