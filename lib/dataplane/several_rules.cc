@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A burst under several rules: of each request all keys have enough ready, or nothing is taken. What each
-// rule's keys have is found first, rule by rule, and then taken request by request: earlier ones of the burst
-// may have used what there was, and nothing that has been taken can be put back, for it may have been counted
-// at once.
+// rule's keys have is found first, rule by rule. Then it is taken request by request, for earlier ones of the
+// burst may have used what there was, but where there is plenty for all of them; and nothing is taken before
+// all is known to be there, for it may be counted at once, and could not be put back.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -52,14 +52,14 @@ struct WorkerCore::RuleLook {
   Half& half(std::size_t at) const noexcept { return reinterpret_cast<Half*>(word(at))[grant->window.half]; }
   std::uint32_t& ready(std::size_t at) const noexcept { return *reinterpret_cast<std::uint32_t*>(word(at)); }
 
-  /// A word of the grants, of which so much is used in either half.
-  std::uint32_t used(std::uint32_t half) const noexcept { return half << 16 | half; }
+  /// A word of the grants, both halves of which are this.
+  static std::uint32_t of_halves(std::uint32_t half) noexcept { return half << 16 | half; }
   /// Gives the other requests of a burst words, too, that have enough: so that nobody need ask to which of
   /// them the rule applies, which is not to be foreseen.
   void fill_up(std::uint32_t others) noexcept {
     if (others == 0) return;
     const std::uint32_t word =
-        granted != 0 ? used(grant->window.stamp) : static_cast<std::uint32_t>(weight());
+        granted != 0 ? of_halves(grant->window.stamp) : static_cast<std::uint32_t>(weight());
     for (Word& each : enough) each.set(word);
     for_each(others, [&](std::size_t at) { words[at] = enough[at].bytes.data(); });
   }
@@ -111,7 +111,7 @@ void WorkerCore::look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requ
     look.words[0] = reinterpret_cast<std::byte*>(&ready);
     return;
   }
-  look.used_up.set(look.used(GrantTable::Lines::used_up(grant.window)));
+  look.used_up.set(RuleLook::of_halves(GrantTable::Lines::used_up(grant.window)));
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   if (is_granted_first(of_rule.rule) && grant.weight - 1 < grant.most)
     look_in_grants(look, look.requests);

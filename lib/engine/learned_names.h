@@ -96,8 +96,8 @@ class LearnedNames {
   void move_some() noexcept;
 
   std::uint32_t size_ = 0;
-  Table
-      table_;  // between an eighth and three quarters full, where there is memory to grow and it is not small
+  // Between an eighth and three quarters full, where there is memory to grow and it is not small.
+  Table table_;
   Table left_;             // while keys are moved out of it; else without places
   std::size_t begun_ = 0;  // the place in `left_` that was looked at first; …
   std::size_t moved_ = 0;  // …places looked at since: what has its home there has been moved

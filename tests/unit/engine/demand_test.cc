@@ -4,19 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 #include <vector>
+
+#include "seed.h"
 
 namespace weir {
 namespace {
 
-constexpr std::uint32_t spans = 10;
+using testing::test_seed;
 
-std::uint64_t seed() {
-  const char* given = std::getenv("WEIR_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
-}
+constexpr std::uint32_t spans = 10;
 
 TEST(DemandShare, BeginsEvenlySpread) {
   DemandEstimate demand;
@@ -68,8 +66,8 @@ TEST(DemandShare, StaysAboveNothingAndAtMostOne) {
 // The counts are the same, seen from different sides, and all mix with the same weights: as long as none is
 // so surprised that it forgets what it believed.
 TEST(DemandShare, TheSharesOfAllNodesAddUpToOne) {
-  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
-  std::mt19937_64 random(seed());
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(test_seed()));
+  std::mt19937_64 random(test_seed());
   for (const std::uint32_t nodes : {2U, 5U, 40U}) {
     std::vector<DemandEstimate> estimates(nodes);
     for (DemandEstimate& estimate : estimates) estimate.begin(nodes);

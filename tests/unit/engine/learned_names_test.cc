@@ -3,24 +3,20 @@
 #include "engine/learned_names.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "seed.h"
+
 namespace weir::testing {
 namespace {
-
-/// WEIR_SEED repeats a failed run.
-std::uint64_t seed() {
-  const char* given = std::getenv("WEIR_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-}
 
 /// Names beside what they must be.
 class Checked {
@@ -80,9 +76,9 @@ class Checked {
 };
 
 TEST(LearnedNames, AreFoundHoweverOftenTheirTableGrowsAndShrinks) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(test_seed()));
   for (const std::uint64_t homes : {0U, 63U, 9U}) {
-    Checked checked(seed(), homes);
+    Checked checked(test_seed(), homes);
     for (int cycle = 0; cycle < 60; ++cycle) {
       // So that moves are met in all their stages by what comes and what goes.
       const std::size_t wanted = checked.some() % (homes == 0 ? 20'000 : 3'000);
@@ -117,8 +113,50 @@ TEST(LearnedNames, OneThatComesRoundToTheFirstPlaceAsTheirTableGrowsIsFound) {
   }
 }
 
+/// The process gets no more addresses.
+class NoMoreMemory {
+ public:
+  NoMoreMemory() {
+    ::getrlimit(RLIMIT_AS, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &none);
+  }
+  ~NoMoreMemory() { ::setrlimit(RLIMIT_AS, &before_); }
+  NoMoreMemory(const NoMoreMemory&) = delete;
+  NoMoreMemory& operator=(const NoMoreMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(LearnedNames, AreLeftOutWhereThereIsNoMemoryForMoreUntilThereIsSome) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(test_seed()));
+  std::mt19937_64 random(test_seed());
+  LearnedNames names;
+  std::vector<std::uint64_t> keys;
+  keys.reserve(2000);
+  while (keys.size() < 768) {  // three quarters of the first places
+    keys.push_back(random() | 1);
+    ASSERT_TRUE(names.add(keys.back(), 7));
+  }
+  const std::size_t memory = names.memory();
+  {
+    const NoMoreMemory here;
+    while (names.add(random() | 1, 7)) ASSERT_LT(names.size(), 1024U);
+    EXPECT_EQ(names.memory(), memory);
+    EXPECT_EQ(names.find(random() | 1), nullptr);
+    for (const std::uint64_t key : keys) ASSERT_NE(names.find(key), nullptr);
+  }
+  const std::uint64_t late = random() | 1;
+  ASSERT_TRUE(names.add(late, 9));
+  EXPECT_GT(names.memory(), memory);
+  ASSERT_NE(names.find(late), nullptr);
+  for (const std::uint64_t key : keys) ASSERT_NE(names.find(key), nullptr);
+}
+
 TEST(LearnedNames, TakeMemoryByTheirNumberAndGiveItBack) {
-  Checked checked(seed(), 0);
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(test_seed()));
+  Checked checked(test_seed(), 0);
   EXPECT_EQ(checked.names().memory(), 0U);
   while (checked.size() < 1000) ASSERT_NO_FATAL_FAILURE(checked.add());
   const std::size_t few = checked.names().memory();

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <random>
@@ -11,18 +10,14 @@
 #include <vector>
 
 #include "engine/name_pool.h"
+#include "seed.h"
 
 namespace weir::testing {
 namespace {
 
-std::uint64_t seed() {
-  const char* const given = std::getenv("WEIR_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-}
-
 TEST(Ledger, FindsEveryKeyItHoldsAndNoOtherWhateverComesAndGoes) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
-  std::mt19937_64 random(seed());
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
+  std::mt19937_64 random(test_seed());
   constexpr std::uint32_t capacity = 200;
   Ledger ledger(capacity);
   std::map<std::uint64_t, std::string> wanted;
@@ -119,8 +114,8 @@ TEST(Ledger, CountsAsManyNodesAsThereAre) {
 }
 
 TEST(Ledger, NamesAreRightAndNoneIsLeftOverWhateverIsLearnedAndForgotten) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
-  std::mt19937_64 random(seed());
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
+  std::mt19937_64 random(test_seed());
   constexpr std::uint32_t capacity = 4000;
   Ledger ledger(capacity);
   struct Known {
@@ -202,8 +197,8 @@ TEST(Ledger, WhatTheStoreHasAppliedMovesIntoTheDetail) {
 }
 
 TEST(NamePool, GivesBackWhatWasPutInAndUsesItsMemoryAgain) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
-  std::mt19937_64 random(seed());
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
+  std::mt19937_64 random(test_seed());
   NamePool pool;
   std::map<NamePool::Name, std::string> names;
   const auto fill = [&] {

@@ -3,13 +3,13 @@
 // spares itself the look at keys to which nothing has happened.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "engine_fixture.h"
+#include "seed.h"
 
 namespace weir::testing {
 namespace {
@@ -37,8 +37,7 @@ Quotas published(const Engine& engine, Instant now) {
 class Overrides : public ::testing::TestWithParam<Algorithm> {};
 
 TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
-  const char* const given = std::getenv("WEIR_TEST_SEED");
-  const std::uint64_t first_seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  const std::uint64_t first_seed = test_seed();
   std::size_t seen = 0;
   for (std::uint64_t seed = first_seed; seed < first_seed + 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
