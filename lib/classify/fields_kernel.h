@@ -11,8 +11,9 @@
 
 #include <immintrin.h>
 
-#include "classify/head_kernel.h"
 #include "classify/head_scan.h"
+#include "classify/plain_heads_kernel.h"
+#include "classify/scan_set.h"
 
 // Whoever compiles this header alone, outside of such a region, need not be told how vectors are returned.
 #if defined(__GNUC__) && !defined(__clang__)

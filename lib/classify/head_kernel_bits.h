@@ -6,8 +6,8 @@
 
 #include <immintrin.h>
 
-#include "classify/head_kernel.h"
 #include "classify/head_scan.h"
+#include "classify/scan_set.h"
 
 namespace weir {
 namespace {

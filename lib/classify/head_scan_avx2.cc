@@ -175,7 +175,7 @@ class ShortWords {
   Half bytes_;
 };
 
-/// See head_kernel.h.
+/// See scan_set.h.
 class EmptyLines {
  public:
   EmptyLines() noexcept {}

@@ -79,7 +79,7 @@ class Bytes {
   __m512i bytes_;
 };
 
-/// See head_kernel.h.
+/// See scan_set.h.
 class EmptyLines {
  public:
   EmptyLines() noexcept : newline_(_mm512_set1_epi8('\n')), return_(_mm512_set1_epi8('\r')) {
@@ -290,7 +290,7 @@ class TextHash {
   }
 };
 
-/// See head_kernel.h. Where line ends are words of 16 bits, all of a window by one instruction.
+/// See scan_set.h. Where line ends are words of 16 bits, all of a window by one instruction.
 struct Append {
   template <typename Position>
   [[gnu::always_inline]] static Position* append(Position* to, std::uint32_t at,

@@ -62,7 +62,7 @@ class Half {
   __m128i high_;
 };
 
-/// See head_kernel.h.
+/// See scan_set.h.
 class EmptyLines {
  public:
   bool between(const char* data, const char* last_window) const noexcept {

@@ -17,9 +17,10 @@
 
 #include <immintrin.h>
 
+#include "base/key_bytes.h"
 #include "base/key_hash.h"
-#include "classify/head_kernel.h"
 #include "classify/head_scan.h"
+#include "classify/scan_set.h"
 
 // Whoever compiles this header alone, outside of such a region, need not be told how vectors are returned.
 #if defined(__GNUC__) && !defined(__clang__)

@@ -1236,7 +1236,7 @@ MUTANTS = [
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "return ends != nullptr && (!found.complete || found.end == size);",
         "return ends != nullptr;",
-        file="lib/classify/head_kernel.h",
+        file="lib/classify/plain_heads_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
@@ -1244,7 +1244,7 @@ MUTANTS = [
         "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
         "if (pairs != 0 || behind > ends + HeadLines::most) [[unlikely]]",
         "if (behind > ends + HeadLines::most) [[unlikely]]",
-        file="lib/classify/head_kernel.h",
+        file="lib/classify/plain_heads_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
@@ -1252,7 +1252,7 @@ MUTANTS = [
         "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
         "if (empty_lines.between(data + line_end, last_window)) [[unlikely]]",
         "if (false)",
-        file="lib/classify/head_kernel.h",
+        file="lib/classify/plain_heads_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
@@ -1282,7 +1282,7 @@ MUTANTS = [
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "if (odd != 0 || (slashes & 1) == 0 || data[path_end] == '%') return 0;",
         "if (odd != 0 || (slashes & 1) == 0) return 0;",
-        file="lib/classify/head_kernel.h",
+        file="lib/classify/plain_heads_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
@@ -1290,7 +1290,7 @@ MUTANTS = [
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "if (!equal(line + field.length - 7, field.last)) return false;",
         "",
-        file="lib/classify/head_kernel.h",
+        file="lib/classify/one_head_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
