@@ -3,21 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/key_bytes.h"
-#include "limit/share.h"
+#include "engine/heartbeat.h"
 
 namespace weir {
 namespace {
-
-/// Every node adds one to the heartbeat's counter in each of its periods. Those of the period before are all
-/// in when a period begins: it was written at its beginning.
-constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
-constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
-constexpr Duration heartbeat_lives = std::chrono::seconds{5};
 
 /// How long the counters of each length of interval live: those of one interval are kept together, so the one
 /// that needs longest decides. The heartbeat is always among them, so that nodes whose rules differ agree.
@@ -36,15 +29,6 @@ std::map<Duration, Duration> lives_by_interval(std::span<const RuleState> rules)
 /// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is
 /// kept up to date.
 constexpr Ordinal remembered_intervals = 16;
-
-/// How much of an interval's error is made good in the next one, and how far that may go: it corrects what
-/// rounding and small counts do to the shares; a real change of demand is the estimates' business.
-constexpr double correction_gain = 0.5;
-constexpr double correction_least = 0.8;
-constexpr double correction_most = 1.25;
-
-/// How many keys ahead what they touch is fetched: slots lie at random.
-constexpr std::size_t ahead = 16;
 
 /// Whether a key's quota may differ from its rule's default before anything is heard of other nodes.
 bool differs_by_itself(const RuleState& rule) noexcept {
@@ -307,31 +291,6 @@ void Engine::write_refused(const RuleState& rule, const KeySlot& slot, Ordinal o
                      .use = CounterUse::refused});
 }
 
-void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim) {
-  const std::uint64_t owed = std::exchange(lease.owed, 0);
-  if (claim == 0 && owed == 0) return;
-  lease.asked += claim;
-  writes_.push_back({.key = slot.key,
-                     .name = ledger_.name(slot),
-                     .ordinal = lease.ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = claim,
-                     .time_to_live = rule.time_to_live,
-                     .returned = owed,
-                     .use = CounterUse::lease});
-}
-
-void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease) {
-  writes_.push_back({.key = slot.key,
-                     .name = ledger_.name(slot),
-                     .ordinal = lease.ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = 0,
-                     .time_to_live = rule.time_to_live,
-                     .returned = 0,
-                     .use = CounterUse::lease});
-}
-
 void Engine::write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,
                          std::uint64_t delta) {
   if (delta == 0) return;
@@ -411,34 +370,6 @@ void Engine::beat(Instant now) {
   beat_ = ordinal;
 }
 
-// The first request refused for want of allowance is the exceeding, and the cooldown began with it (step 2).
-// With several workers a refusal may also mean that another one held an unused chunk: then the offered count
-// tells.
-void Engine::judge_refusals() {
-  for (const SlotIndex index : refusals_) {
-    KeySlot& slot = ledger_[index];
-    const RuleState& rule = rules_[slot.rule];
-    KeyDetail& detail = ledger_.own_detail(slot);
-    const std::uint64_t limit = rule.limit_of(detail);
-    const auto exceeded = [&](Ordinal ordinal, std::uint64_t offered, const SharedCount& counted) {
-      if (ordinal != detail.refused_ordinal) return false;
-      if (offered > limit - std::min(limit, counted.others())) return true;
-      if (rule.early_block == EarlyBlock::predictive)
-        return true;  // refused on an estimate: as it was asked to
-      return nodes_tell(rule, detail, cluster_) &&
-             weir::nodes_of(rule, detail, cluster_).exceeds(offered, limit);
-    };
-    if (exceeded(slot.current.ordinal, slot.current.offered, detail.counted[0]) ||
-        exceeded(slot.previous_ordinal(), ledger_.past(slot).offered, detail.counted[1]))
-      begin_block(rule, slot, detail.refused_at);
-    else
-      pardoned_.push_back(slot.key);
-    slot.refusal_due = false;
-    detail.refused_at = never;
-  }
-  refusals_.clear();
-}
-
 void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed) {
   read_ended(rule);
 
@@ -447,9 +378,12 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   near_.clear();
   for (std::size_t i = 0; i < rule.last_touched.size(); ++i) {
     const SlotIndex index = rule.last_touched[i];
-    if (i + ahead < rule.last_touched.size()) ledger_.prefetch_slot(rule.last_touched[i + ahead]);
-    if (i + ahead / 2 < rule.last_touched.size()) ledger_.prefetch_known(rule.last_touched[i + ahead / 2]);
-    if (i + ahead / 4 < rule.last_touched.size()) ledger_.prefetch_name(rule.last_touched[i + ahead / 4]);
+    if (i + Ledger::ahead < rule.last_touched.size())
+      ledger_.prefetch_slot(rule.last_touched[i + Ledger::ahead]);
+    if (i + Ledger::ahead / 2 < rule.last_touched.size())
+      ledger_.prefetch_known(rule.last_touched[i + Ledger::ahead / 2]);
+    if (i + Ledger::ahead / 4 < rule.last_touched.size())
+      ledger_.prefetch_name(rule.last_touched[i + Ledger::ahead / 4]);
     KeySlot& slot = ledger_[index];
     slot.touched = false;
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
@@ -483,7 +417,7 @@ void Engine::await_reads(RuleState& rule, Ordinal next) {
   rule.reads_ordinal = rule.span.ordinal;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < rule.told.size(); ++i) {
-    if (i + ahead < rule.told.size()) ledger_.prefetch_slot(rule.told[i + ahead]);
+    if (i + Ledger::ahead < rule.told.size()) ledger_.prefetch_slot(rule.told[i + Ledger::ahead]);
     KeySlot& slot = ledger_[rule.told[i]];
     if (slot.key == 0 || slot.rule != index || !slot.told)
       continue;  // forgotten, or back in another interval
@@ -518,9 +452,12 @@ void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
 void Engine::read_ended(RuleState& rule) {
   rule.reads = false;
   for (std::size_t i = 0; i < rule.awaiting_read.size(); ++i) {
-    if (i + ahead < rule.awaiting_read.size()) ledger_.prefetch_slot(rule.awaiting_read[i + ahead]);
-    if (i + ahead / 2 < rule.awaiting_read.size()) ledger_.prefetch_known(rule.awaiting_read[i + ahead / 2]);
-    if (i + ahead / 4 < rule.awaiting_read.size()) ledger_.prefetch_name(rule.awaiting_read[i + ahead / 4]);
+    if (i + Ledger::ahead < rule.awaiting_read.size())
+      ledger_.prefetch_slot(rule.awaiting_read[i + Ledger::ahead]);
+    if (i + Ledger::ahead / 2 < rule.awaiting_read.size())
+      ledger_.prefetch_known(rule.awaiting_read[i + Ledger::ahead / 2]);
+    if (i + Ledger::ahead / 4 < rule.awaiting_read.size())
+      ledger_.prefetch_name(rule.awaiting_read[i + Ledger::ahead / 4]);
     KeySlot& slot = ledger_[rule.awaiting_read[i]];
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;
@@ -595,110 +532,12 @@ void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
     write_refused(rule, slot, slot.current.ordinal);
 }
 
-// A key of which all nodes together keep back no more than a small part of the limit. That nothing says that
-// it comes near it, the caller has seen.
-bool Engine::may_hold(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail) const noexcept {
-  return rule.hold > 0 && slot.unwritten <= rule.hold && cluster_.store_reached &&
-         slot.current.offered == slot.current.admitted && !slot.watched && detail.debt == 0;
-}
-
-void Engine::hold(RuleState& rule, KeySlot& slot) {
-  if (slot.unwritten == 0 || slot.holding) return;
-  slot.holding = true;
-  // By the key's hash, so that not all of them come at the interval's border.
-  rule.holding[slot.key % rule.spans].push_back(ledger_.index_of(slot));
-}
-
-// The interval of a key changes: what is kept back of it waits for the key's span in the next one.
-void Engine::keep_over(const RuleState& rule, KeySlot& slot) {
-  if (slot.unwritten == 0) return;
-  KeyPast& past = ledger_.past(slot);
-  if (past.held_age != 0) write_kept(rule, slot);
-  past.held += std::exchange(slot.unwritten, 0);
-  past.held_age = 0;
-}
-
-// What was kept back, to the interval that it was counted in.
-void Engine::write_kept(const RuleState& rule, KeySlot& slot) {
-  KeyPast& past = ledger_.past(slot);
-  if (past.held == 0) return;
-  write(rule, slot, slot.current.ordinal - past.held_age, std::exchange(past.held, 0), CounterUse::held);
-}
-
-// What was kept back grows older by so many intervals. After a jump of the clock that does not fit in, it is
-// kept no longer.
-void Engine::age_held(const RuleState& rule, KeySlot& slot, Ordinal by) {
-  constexpr Ordinal oldest = 0xff;
-  KeyPast& past = ledger_.past(slot);
-  if (past.held == 0) return;
-  const Ordinal age = past.held_age + by;
-  if (age < 0 || age > oldest) return write_kept(rule, slot);
-  past.held_age = static_cast<std::uint32_t>(age) & oldest;
-}
-
-// What is kept back of intervals that are over, for the keys whose turn it is: all of them once per interval.
-// Where the clock has been set, or the node stops, all at once.
-void Engine::write_held(RuleState& rule, SpanId next, bool end_all) {
-  const SpanId ended = rule.span;
-  if (end_all || next.ordinal < ended.ordinal || next.ordinal > ended.ordinal + 1) {
-    for (std::uint32_t place = 0; place < rule.spans; ++place) write_held(rule, place, next.ordinal, true);
-    return;
-  }
-  if (std::exchange(rule.holds_less, false)) write_beyond_hold(rule);
-  const bool same = next.ordinal == ended.ordinal;
-  for (std::uint32_t place = ended.index; place < (same ? next.index : rule.spans); ++place)
-    write_held(rule, place, ended.ordinal, false);
-  for (std::uint32_t place = 0; !same && place < next.index; ++place)
-    write_held(rule, place, next.ordinal, false);
-}
-
-void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything) {
-  std::vector<SlotIndex>& held = rule.holding[place];
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    if (i + ahead < held.size()) ledger_.prefetch_slot(held[i + ahead]);
-    if (i + ahead < held.size()) ledger_.prefetch_past(held[i + ahead]);
-    if (i + ahead / 2 < held.size()) ledger_.prefetch_name(held[i + ahead / 2]);
-    KeySlot& slot = ledger_[held[i]];
-    const KeyPast& past = ledger_.past(slot);
-    if (everything || slot.current.ordinal - past.held_age < running) write_kept(rule, slot);
-    if (slot.unwritten > 0 && (everything || slot.current.ordinal < running))
-      write(rule, slot, slot.current.ordinal, std::exchange(slot.unwritten, 0), CounterUse::held);
-    slot.holding = past.held > 0 || slot.unwritten > 0;
-    if (slot.holding) held[kept++] = held[i];
-  }
-  held.resize(kept);
-}
-
-// What is kept back is looked at again when more comes; but there are more nodes now, and each may keep less.
-void Engine::write_beyond_hold(RuleState& rule) {
-  for (const std::vector<SlotIndex>& held : rule.holding)
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      if (i + ahead < held.size()) ledger_.prefetch_slot(held[i + ahead]);
-      KeySlot& slot = ledger_[held[i]];
-      if (slot.unwritten > rule.hold)
-        write(rule, slot, slot.current.ordinal, std::exchange(slot.unwritten, 0), CounterUse::held);
-    }
-}
-
-void Engine::share_holds(std::uint64_t parts) {
-  for (RuleState& rule : rules_) rule.share_hold(parts);
-}
-
 // What outlives an interval's border (a bucket's level, a window that slides) does not begin with this node.
 void Engine::ask_first(const RuleState& rule, KeySlot& slot) {
   slot.fresh = false;
   if (!rule.is_bucket() && rule.algorithm != Algorithm::sliding_window) return;
   ledger_.past(slot).asked_before = true;
   write(rule, slot, slot.current.ordinal - 1, 0);
-}
-
-void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
-  slot.asked_blocks = true;
-  if (rule.algorithm != Algorithm::cooldown) return;
-  const Ordinal running = rule.block_clock.ordinal(now);
-  write_block(rule, slot, running, 0);
-  write_block(rule, slot, running + 1, 0);
 }
 
 // A node that has just come to a key knows nothing of what others have admitted, and its first span may be
@@ -715,49 +554,6 @@ void Engine::ask_for_fresh(Instant now) {
     ask_first(rule, slot);
   }
   fresh_.clear();
-}
-
-void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
-  let_differ(slot);
-  if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))
-    blocks_.push_back(ledger_.index_of(slot));
-}
-
-void Engine::tell_blocks(Instant now) {
-  for (const SlotIndex index : blocks_) {
-    const KeySlot& slot = ledger_[index];
-    const Block& block = ledger_.detail(slot).block;
-    if (!block.active(now.monotonic)) continue;  // or the key has been forgotten
-    const RuleState& rule = rules_[slot.rule];
-    const WallTime end = now.wall + (block.until() - now.monotonic);
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(end.time_since_epoch()).count();
-    if (milliseconds > 0)
-      write_block(rule, slot, rule.block_clock.ordinal(end), static_cast<std::uint64_t>(milliseconds));
-  }
-  blocks_.clear();
-}
-
-void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
-                         std::uint64_t raised_to) {
-  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~blocked");
-  writes_.push_back({.key = slot.key,
-                     .name = stray_names_.back(),
-                     .ordinal = ordinal,
-                     .interval = rule.block_clock.interval(),
-                     .delta = 0,
-                     .time_to_live = rule.block_time_to_live,
-                     .returned = 0,
-                     .use = CounterUse::blocked,
-                     .raised_to = raised_to});
-}
-
-// Another node has blocked the key, or this one in an earlier life.
-void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now) {
-  // No block lasts longer: where it seems to, a clock was set.
-  const Duration left = std::min(end - now.wall, rule.block_clock.interval());
-  if (left <= Duration{}) return;
-  let_differ(slot);
-  ledger_.own_detail(slot).block.begin(now.monotonic, left);
 }
 
 void Engine::watch(RuleState& rule, SlotIndex index) {
@@ -840,101 +636,6 @@ std::uint64_t Engine::offered_in(const KeySlot& slot, Ordinal ordinal) const noe
   return ordinal == slot.previous_ordinal() ? ledger_.past(slot).offered : 0;
 }
 
-// Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
-void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
-  KeyLeases& leases = *ledger_.own_detail(slot).leases;
-  const auto end = [&](Lease& over) {
-    if (leases.ended.held) {
-      if (all_passed) leases.ended.close();
-      write_lease(rule, slot, leases.ended, 0);
-    }
-    leases.ended = std::exchange(over, Lease());
-  };
-  if (leases.running.held && leases.running.ordinal != next.ordinal) end(leases.running);
-  if (leases.next.held && leases.next.ordinal == next.ordinal && !leases.running.held)
-    leases.running = std::exchange(leases.next, Lease());
-  // A clock that was set has left the interval that this was for.
-  if (leases.next.held && leases.next.ordinal != next.ordinal + 1) end(leases.next);
-  if (leases.ended.held && all_passed) {
-    Lease& ended = leases.ended;
-    ended.lowering = false;
-    ended.close();
-    write_lease(rule, slot, ended, 0);
-    ended = Lease();  // a claim still on its way goes back when its answer comes, and keeps nothing here
-  }
-
-  const std::uint64_t demand = slot.span_counting;
-  Lease& lease = leases.running;
-  if (!lease.held) {
-    if (!asked_for_lately(rule, slot)) return;
-    lease.begin(next.ordinal);
-  }
-  if (lease.lowering && all_passed) lease.lowered_everywhere();
-  const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
-  // What a span takes is a small number as a rule, and jumps: beside the last one stands the interval's
-  // average.
-  const double average = static_cast<double>(offered_in(slot, rule.span.ordinal)) / (rule.span.index + 1);
-  const double expected = std::max(average, (average + static_cast<double>(demand)) / 2);
-  // Until the next claim is answered, but not beyond the interval: what is left then is nobody's.
-  const double spans_ahead = std::min(1.5, static_cast<double>(rule.spans - next.index));
-  // Three standard deviations more, as far as there is enough for all: honest clients should not feel that
-  // quota is leased.
-  const bool plenty = lease.total < rule.limit - rule.limit / 4;
-  const double left_for_each =
-      static_cast<double>(rule.limit - std::min(rule.limit, lease.total) + unused) / cluster_.nodes;
-  const double margin = std::min(3 * std::sqrt(expected * spans_ahead), left_for_each);
-  // One is kept for a client who comes less than once in an interval, and would else find nothing each time.
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(whole_requests(left_for_each, slot.key, next.ordinal), 1);
-  const auto needed = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
-  const std::uint64_t target = std::max(needed, kept);
-  std::uint64_t claim = 0;
-  if (lease.asked == 0 && !lease.lowering) {
-    if (unused < target && !lease.used_up) {
-      // The last tenth goes out by shares, so that nobody strands much of it.
-      const std::uint64_t left = rule.limit - std::min(rule.limit, lease.total);
-      const double share = lease.total > 0
-                               ? static_cast<double>(lease.granted) / static_cast<double>(lease.total)
-                               : 1.0 / cluster_.nodes;
-      const auto most =
-          static_cast<std::uint64_t>(static_cast<double>(left) * (left > rule.limit / 10 ? 0.5 : share));
-      claim = std::min(target - unused, std::max<std::uint64_t>(most, 1));
-    } else if (unused < target) {
-      // Others may give some back.
-      write_lease_question(rule, slot, lease);
-    } else if (unused > target + target / 2) {
-      lease.lower(lease.admitted + target);
-    } else if (demand == 0) {
-      // Others may have come to need what is kept here.
-      write_lease_question(rule, slot, lease);
-    }
-  }
-  write_lease(rule, slot, lease, claim);
-
-  // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
-  // half of what was admitted in this one where the limit was used up, as it will be again.
-  if (next.index + 1 == rule.spans && !leases.next.held && asked_for_lately(rule, slot)) {
-    leases.next.begin(next.ordinal + 1);
-    const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
-    const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
-    const std::uint64_t early_claim = std::max(
-        {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
-         std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
-    write_lease(rule, slot, leases.next, early_claim);
-  }
-}
-
-// The node stops: what it holds and has not used goes back.
-void Engine::end_leases(RuleState& rule, KeySlot& slot) {
-  KeyLeases& leases = *ledger_.own_detail(slot).leases;
-  for (Lease* lease : {&leases.running, &leases.next, &leases.ended}) {
-    if (!lease->held) continue;
-    lease->lowering = false;
-    lease->close();
-    write_lease(rule, slot, *lease, 0);
-  }
-}
-
 // Step 5, the seed's form. The cumulative form is step 6, which holds with and without the store.
 void Engine::apply_local_rules(RuleState& rule, Instant now) {
   if (!rule.judges_spans() || rule.on_store_failure != OnStoreFailure::local) return;
@@ -953,114 +654,6 @@ void Engine::sync_result(bool reached, Instant now) {
     for (RuleState& rule : rules_) apply_local_rules(rule, now);
 }
 
-void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
-  constexpr std::size_t together = 32;
-  std::array<SlotIndex, together> slots;
-  for (std::size_t i = 0; i < replies.size(); i += together) {
-    const std::span<const EngineReply> some = replies.subspan(i, std::min(together, replies.size() - i));
-    for (const EngineReply& reply : some) ledger_.prefetch(reply.key);
-    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
-    for (std::size_t j = 0; j < some.size(); ++j)
-      if (slots[j] != Ledger::none) ledger_.prefetch_known(slots[j]);
-    for (const EngineReply& reply : some) this->reply(reply, now);
-  }
-}
-
-void Engine::reply(const EngineReply& reply, Instant now) {
-  if (reply.use == CounterUse::members) {
-    // Only a period that is over has been written by all; the one that runs can only show that there are
-    // more.
-    // In a period from before its time this node did not count itself.
-    const bool absent = reply.ordinal == absent_;
-    const auto alive =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
-    cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
-    // Nodes that begin together do not see each other in their first period: until the next one they would
-    // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
-    // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
-    // some, these have all of it. And by a clock that the store's answer has set since, nobody can tell.)
-    cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
-    if (absent) cluster_.founded = reply.total == 0;
-    if (cluster_.counted)
-      share_holds(cluster_.nodes);
-    else if (cluster_.founded && reply.ordinal == beat_ && reply.delta > 0 &&
-             heartbeat.ordinal(now.wall) == beat_)
-      share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));
-    return;
-  }
-  const SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);
-  if (index == Ledger::none) return;
-  KeySlot& slot = ledger_[index];
-  const RuleState& rule = rules_[slot.rule];
-  if (reply.use == CounterUse::lease) {
-    if (Lease* lease = ledger_.own_detail(slot).leases->of(reply.ordinal); lease != nullptr) {
-      lease->answered(reply.delta, reply.total, rule.limit);
-    } else if (reply.delta > 0) {
-      // It came too late for its interval: nobody can have drawn on it.
-      Lease late;
-      late.begin(reply.ordinal);
-      late.owed = reply.delta;
-      write_lease(rule, slot, late, 0);
-    }
-    return;
-  }
-  if (reply.use == CounterUse::blocked) {
-    using std::chrono::milliseconds;
-    if (reply.total > 0 && reply.total < std::uint64_t{1} << 43)
-      take_over_block(rule, slot, WallTime(milliseconds(static_cast<std::int64_t>(reply.total))), now);
-    return;
-  }
-  const bool running = reply.ordinal == slot.current.ordinal;
-  if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
-  KeyPast& past = ledger_.past(slot);
-  const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
-                                      reply.ordinal < last_counted(slot) &&
-                                      offered_in(slot, reply.ordinal) == 0;
-  if (answers_first_question) past.asked_before = false;
-  const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
-  if (looks_back) past.looks_back = false;
-  if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
-    past.alone[running ? 0 : 1] = reply.total;
-    return;
-  }
-  KeyDetail& detail = ledger_.own_detail(slot);
-  if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
-    past.reading = false;
-    begin_reading(slot, reply.ordinal);
-  }
-  SharedCount& counted = detail.counted[running ? 0 : 1];
-  if (answers_first_question) {
-    counted.total = reply.total;
-    if (counted.others() > 0) let_differ(slot);
-    hear_before(rule, slot, reply);
-    return;
-  }
-  SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;
-  const std::uint64_t known = shared.others();
-  shared.acknowledged += reply.delta;
-  shared.total = reply.total;
-  if (shared.others() > 0) let_differ(slot);
-  if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
-  if (looks_back && reply.delta == 0) detail.looked_back = true;
-  const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
-  if (rule.by_shares()) {
-    hear(slot, news, reply.use == CounterUse::counted);
-    if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
-    return;
-  }
-  hear(slot, news, true);
-
-  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet.
-  if (detail.reading && detail.reading_ordinal == reply.ordinal) {
-    if (const std::uint64_t own = rule.counted(running ? slot.current : previous(slot)); own > 0)
-      detail.nodes = NodesRatio(own, counted.others());
-    settle_interval(rule, slot, running);
-  }
-  // Step 2. Of an interval that is over only what this node has added to it counts.
-  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
-    begin_block(rule, slot, now.monotonic);
-}
-
 // Whether a key's own counts alone keep it so far from its limit that it need not be known how far.
 bool Engine::is_far(const RuleState& rule, const KeySlot& slot) const noexcept {
   // At the interval's rate so far: what a first estimate of its demand would be.
@@ -1070,135 +663,6 @@ bool Engine::is_far(const RuleState& rule, const KeySlot& slot) const noexcept {
   return slot.current.offered <= far && ledger_.past(slot).offered <= far &&
          static_cast<unsigned __int128>(slot.current.offered) * rule.spans <=
              static_cast<unsigned __int128>(far) * spans;
-}
-
-// Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is
-// far from its limit, and what it would add to the key's share is nothing, or as little as is usually kept
-// back.
-bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
-                           const EngineReply& reply) const noexcept {
-  const KeyPast& past = ledger_.past(slot);
-  const bool running = reply.ordinal == slot.current.ordinal;
-  if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;
-  if (reply.use == CounterUse::held) return true;
-  if (reply.use != CounterUse::counted || rule.needs_detail() || rule.early_block == EarlyBlock::predictive)
-    return false;
-  return is_far(rule, slot) &&
-         (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
-}
-
-// What others admitted in the interval before this node saw the key.
-void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply) {
-  KeyDetail& detail = ledger_.own_detail(slot);
-  detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
-  if (detail.was_full) hear(slot, 0, true);
-  for (std::uint32_t i = 0; i < detail.spans.size(); ++i) {
-    const std::int64_t number = rule.number({reply.ordinal, i});
-    SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
-    if (span.number < number) span = {.number = number};
-    if (span.number == number) span.others += reply.total / rule.spans;
-  }
-}
-
-void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
-  KeyDetail& detail = ledger_.own_detail(slot);
-  detail.others_since_heard += others;
-  if (admitted) detail.others_admitted += others;
-  if (slot.heard) return;
-  slot.heard = true;
-  heard_.push_back(ledger_.index_of(slot));
-}
-
-// Once for each interval that has ended, when its whole sum is known.
-void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running) {
-  KeyDetail& detail = ledger_.own_detail(slot);
-  const IntervalCounts ended = running ? slot.current : previous(slot);
-  if (!detail.settling || detail.reading_ordinal != ended.ordinal) return;
-  detail.settling = false;
-  const std::uint64_t others = detail.counted[running ? 0 : 1].others();
-  const std::uint64_t sum = rule.counted(ended) + others;
-  const std::uint64_t limit = rule.limit_of(detail);
-  if (rule.by_shares()) {
-    double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
-                   static_cast<double>(std::max<std::uint64_t>(limit, 1));
-    // What others may have kept back is not missing.
-    if (error > 0)
-      error = std::max(0.0, error - static_cast<double>(rule.hold) * (cluster_.nodes - 1) /
-                                        static_cast<double>(rule.limit));
-    // A bucket may admit more than the rate for once: what it had saved up.
-    const double least = rule.is_bucket() ? -0.05 : -0.5;
-    // A node that is alone has all of the limit, whatever chance did.
-    if ((running ? slot.contended : slot.was_contended) && others > 0)
-      detail.correction =
-          std::clamp(detail.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
-                     correction_least, correction_most);
-  }
-  if (rule.debt) book_debt(slot, sum);
-}
-
-void Engine::learn() {
-  for (std::size_t i = 0; i < heard_.size(); ++i) {
-    if (i + ahead < heard_.size()) ledger_.prefetch_slot(heard_[i + ahead]);
-    if (i + ahead / 2 < heard_.size()) ledger_.prefetch_detail(heard_[i + ahead / 2]);
-    KeySlot& slot = ledger_[heard_[i]];
-    if (!slot.heard) continue;  // forgotten meanwhile, or another key's by now
-    slot.heard = false;
-    const RuleState& rule = rules_[slot.rule];
-    KeyDetail& detail = ledger_.own_detail(slot);
-    // The span that has just ended is the last that the store was told of.
-    const std::int64_t told = rule.number(rule.span) - 1;
-    std::uint32_t elapsed = rule.span.index == 0 ? rule.spans : rule.span.index;
-    if (detail.heard_span >= told)
-      elapsed = 0;
-    else if (detail.heard_span >= 0 && told - detail.heard_span <= rule.spans)
-      elapsed = static_cast<std::uint32_t>(told - detail.heard_span);
-    else
-      // The first that is heard, or the first for long, tells of the interval alone.
-      slot.offered_since_heard = std::min(
-          slot.offered_since_heard, offered_in(slot, rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
-    detail.heard_span = std::max(detail.heard_span, told);
-
-    if (std::exchange(detail.looked_back, false))
-      detail.demand.look_back(detail.others_since_heard, elapsed, rule.spans);
-    else
-      detail.demand.learn(slot.offered_since_heard, detail.others_since_heard, elapsed, rule.spans,
-                          cluster_.nodes);
-    // What others have admitted, spread over the spans that it may have happened in.
-    if (!detail.spans.empty()) {
-      const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
-      for (std::uint32_t back = 0; back < over; ++back) {
-        const std::int64_t number = told - back;
-        SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
-        if (span.number < number) span = {.number = number};
-        if (span.number != number) continue;
-        span.others += detail.others_admitted / over + (back < detail.others_admitted % over ? 1 : 0);
-      }
-    }
-    if (contended(rule, detail)) let_differ(slot);
-    if (rule.is_bucket()) charge_bucket(rule, slot, detail);
-    slot.offered_since_heard = 0;
-    detail.others_since_heard = 0;
-    detail.others_admitted = 0;
-  }
-  heard_.clear();
-}
-
-void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
-  // A price paid while the key was known to be contended has others' part in it already. A bucket that others
-  // had emptied before is not full here: what was taken from it is owed.
-  if (std::exchange(detail.was_full, false))
-    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
-  else if (detail.others_admitted > 0 && detail.price == 0)
-    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
-
-  const TokenPrice before = detail.price;
-  detail.price = contended(rule, detail) ? token_price(rule, ledger_.view(slot), cluster_) : 0;
-  const TokenPrice now = detail.price == 0 ? full_price : detail.price;
-  if (before != 0 && before != now)
-    charges_.push_back({.key = slot.key,
-                        .rule = slot.rule,
-                        .tokens = 0,
-                        .scale = static_cast<double>(now) / static_cast<double>(before)});
 }
 
 double Engine::nodes_of(const KeyView& key) const noexcept {

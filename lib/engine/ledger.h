@@ -191,6 +191,8 @@ struct KeyView {
 class Ledger {
  public:
   static constexpr SlotIndex none = no_index;
+  /// How many keys ahead what they touch is fetched: slots lie at random.
+  static constexpr std::size_t ahead = 16;
 
   explicit Ledger(std::uint32_t capacity);
 

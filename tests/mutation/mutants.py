@@ -21,8 +21,8 @@ PROGRAMS = {
 # Not built where the programs are not.
 OPTIONAL = {"filter"}
 
-ENGINE = ["lib/engine/engine.cc"]
-ENGINE_AND_QUOTA = ["lib/engine/engine.cc", "lib/engine/quota.cc"]
+ENGINE = [f"lib/engine/{part}.cc" for part in ("blocks", "engine", "holding", "leases", "replies")]
+ENGINE_AND_QUOTA = [*ENGINE, "lib/engine/quota.cc"]
 WORKER = ["lib/dataplane/worker_core.cc"]
 
 
@@ -128,6 +128,7 @@ MUTANTS = [
         "Step2.ReachingTheLimitExactlyIsNotExceedingIt",
         "reply.total > rule.limit_of(detail))\n    begin_block",
         "reply.total >= rule.limit_of(detail))\n    begin_block",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "reaching the node's part of the limit counts as exceeding it",
@@ -142,12 +143,14 @@ MUTANTS = [
         "Step2.ARefusalThatOnlyUnluckyChunksCausedIsPardoned",
         "pardoned_.push_back(slot.key);",
         "begin_block(rule, slot, detail.refused_at);",
+        file="lib/engine/blocks.cc",
     ),
     engine(
         "a cooldown begins when the controller hears of the refusal",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
         "begin_block(rule, slot, detail.refused_at);",
         "begin_block(rule, slot, last_step_.monotonic + std::chrono::milliseconds{100});",
+        file="lib/engine/blocks.cc",
     ),
     # The seeds' ratio of nodes.
     engine(
@@ -202,24 +205,28 @@ MUTANTS = [
         "HoldBack.NoJumpOfTheClockLosesOrDoublesWhatIsKept",
         "write(rule, slot, slot.current.ordinal - past.held_age, std::exchange(past.held, 0), CounterUse::held);",
         "write(rule, slot, rule.span.ordinal, std::exchange(past.held, 0), CounterUse::held);",
+        file="lib/engine/holding.cc",
     ),
     engine(
         "a late answer of what was kept back blocks",
         "HoldBack.ALateAnswerBlocksNothing",
         "  if (reply.use == CounterUse::held) return;",
         "",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a node that begins where there are others keeps back at once",
         "HoldBack.ANodeThatFindsOthersKeepsNothingBackBeforeItHasBeenCounted",
         "cluster_.founded = reply.total == 0;",
         "cluster_.founded = true;",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "each of the first nodes keeps back as much as all may",
         "HoldBack.TheFirstNodesKeepBackSoLittleBeforeTheyAreCountedThatItIsNoMoreThanIsAllowed",
         "share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));",
         "share_holds(2);",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a node keeps back before the store has answered",
@@ -227,37 +234,42 @@ MUTANTS = [
         "std::uint64_t hold = 0;",
         "std::uint64_t hold = 10;",
         file="lib/engine/rule_state.h",
-        units=["lib/engine/engine.cc", "lib/engine/quota.cc", "lib/engine/rule_state.cc"],
+        units=[*ENGINE_AND_QUOTA, "lib/engine/rule_state.cc"],
     ),
     engine(
         "only the running interval is asked for a block",
         "StoredBlock.AlsoAcrossABorderOfTheIntervalsThatEndsAreCountedBy",
         "  write_block(rule, slot, running + 1, 0);\n",
         "",
+        file="lib/engine/blocks.cc",
     ),
     engine(
         "a block is not told to the store",
         "StoredBlock.ANodeThatComesToTheKeyTakesItOver",
         "if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))\n    blocks_.push_back(ledger_.index_of(slot));",
         "ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key));",
+        file="lib/engine/blocks.cc",
     ),
     engine(
         "what others were offered before counts against the share",
         "FirstTouch.WhatOthersWereOfferedBeforeSaysNothingOfTheShareFromNowOn",
         "if (std::exchange(detail.looked_back, false))",
         "if (std::exchange(detail.looked_back, false) && false)",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a key that others use too is left out of the publication",
         "Of/Overrides.NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens/fixed_window",
         "  if (shared.others() > 0) let_differ(slot);\n",
         "",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a key that is blocked is left out of the publication",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
         "  let_differ(slot);\n  if (ledger_.own_detail(slot).block.begin(",
         "  if (ledger_.own_detail(slot).block.begin(",
+        file="lib/engine/blocks.cc",
     ),
     # The worker.
     worker(
@@ -469,14 +481,14 @@ MUTANTS = [
         "HoldBackOvershoot.OfNodesThatJoinOneWithWrongClocksIsWithinTheBound",
         " &&\n             heartbeat.ordinal(now.wall) == beat_)",
         ")",
-        "lib/engine/engine.cc",
+        "lib/engine/replies.cc",
     ),
     whole(
         "what is kept back beyond a part that has become smaller is not written",
         "HoldBackOvershoot.OfNodesThatJoinOneAfterTheOtherIsWithinTheBound",
         "if (std::exchange(rule.holds_less, false)) write_beyond_hold(rule);",
         "",
-        "lib/engine/engine.cc",
+        "lib/engine/holding.cc",
     ),
     plain_burst(
         "a plain burst is admitted out of a rule's grants, and the span is taken for empty",
@@ -869,6 +881,7 @@ MUTANTS = [
         "Members.AreThoseWhoseHeartbeatIsInThePeriodThatIsOver",
         "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes)",
         "std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, 1)",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "unknown keys have the whole limit on each node while the store is away",
@@ -882,30 +895,35 @@ MUTANTS = [
         "FixedWindow.WhatOthersRefuseIsDemandButNotTakenOffTheLimit",
         "SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;",
         "SharedCount& shared = counted;",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "what the shares got wrong is made worse in the next interval",
         "FixedWindow.WhatTheSharesGotWrongIsMadeGoodInTheNextIntervals",
         "(1 + correction_gain * std::clamp(error, least, 0.5))",
         "(1 - correction_gain * std::clamp(error, least, 0.5))",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "others' counts of a key without detail are not noticed",
         "Detail.ItHasOneFromTheFirstAnswerOnThatTellsOfOthers",
         "if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;",
         "",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "what an ended interval came to is not taken in where the key had no detail",
         "Detail.OrFromTheReadingOfAnIntervalThatOthersCountedInLater",
         "    past.reading = false;\n    begin_reading(slot, reply.ordinal);",
         "    past.reading = false;",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a key near its limit has no detail either",
         "Detail.OrWhenItComesNearItsLimitUntilItIsFarAgain",
         "  return is_far(rule, slot) &&\n         (past.first_nodes == 1",
         "  return (past.first_nodes == 1",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "an interval without counts pays no debt",
@@ -947,12 +965,14 @@ MUTANTS = [
         "BucketRule.UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
         "else if (detail.others_admitted > 0 && detail.price == 0)",
         "else if (detail.others_admitted > 0)",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "tokens that became cheaper are not scaled",
         "BucketRule.WhenItsShareGrowsWhatTheNodeHasSavedUpIsScaledToTheNewPrice",
         "if (before != 0 && before != now)",
         "if (before == 0 && before != now)",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "a bucket is warm from the start",
@@ -982,6 +1002,7 @@ MUTANTS = [
         "Strict.WhatAKeyDoesNotUseGoesBackOnceAllWorkersHaveHeardOfIt",
         "if (lease.lowering && all_passed) lease.lowered_everywhere();",
         "if (lease.lowering) lease.lowered_everywhere();",
+        file="lib/engine/leases.cc",
     ),
     engine(
         "what is left of a lease when its interval has ended is stranded",
@@ -1003,6 +1024,7 @@ MUTANTS = [
         "Strict.AsksForNoMoreWhileAClaimIsUnanswered",
         "if (lease.asked == 0 && !lease.lowering) {",
         "if (!lease.lowering) {",
+        file="lib/engine/leases.cc",
     ),
     # Who sprays keys.
     shared(

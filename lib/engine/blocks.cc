@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocks: how a key gets one here, how other nodes are told of it, and how theirs are taken over.
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace weir {
+
+// The first request refused for want of allowance is the exceeding, and the cooldown began with it (step 2).
+// With several workers a refusal may also mean that another one held an unused chunk: then the offered count
+// tells.
+void Engine::judge_refusals() {
+  for (const SlotIndex index : refusals_) {
+    KeySlot& slot = ledger_[index];
+    const RuleState& rule = rules_[slot.rule];
+    KeyDetail& detail = ledger_.own_detail(slot);
+    const std::uint64_t limit = rule.limit_of(detail);
+    const auto exceeded = [&](Ordinal ordinal, std::uint64_t offered, const SharedCount& counted) {
+      if (ordinal != detail.refused_ordinal) return false;
+      if (offered > limit - std::min(limit, counted.others())) return true;
+      if (rule.early_block == EarlyBlock::predictive)
+        return true;  // refused on an estimate: as it was asked to
+      return nodes_tell(rule, detail, cluster_) &&
+             weir::nodes_of(rule, detail, cluster_).exceeds(offered, limit);
+    };
+    if (exceeded(slot.current.ordinal, slot.current.offered, detail.counted[0]) ||
+        exceeded(slot.previous_ordinal(), ledger_.past(slot).offered, detail.counted[1]))
+      begin_block(rule, slot, detail.refused_at);
+    else
+      pardoned_.push_back(slot.key);
+    slot.refusal_due = false;
+    detail.refused_at = never;
+  }
+  refusals_.clear();
+}
+
+void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
+  slot.asked_blocks = true;
+  if (rule.algorithm != Algorithm::cooldown) return;
+  const Ordinal running = rule.block_clock.ordinal(now);
+  write_block(rule, slot, running, 0);
+  write_block(rule, slot, running + 1, 0);
+}
+
+void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
+  let_differ(slot);
+  if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))
+    blocks_.push_back(ledger_.index_of(slot));
+}
+
+void Engine::tell_blocks(Instant now) {
+  for (const SlotIndex index : blocks_) {
+    const KeySlot& slot = ledger_[index];
+    const Block& block = ledger_.detail(slot).block;
+    if (!block.active(now.monotonic)) continue;  // or the key has been forgotten
+    const RuleState& rule = rules_[slot.rule];
+    const WallTime end = now.wall + (block.until() - now.monotonic);
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(end.time_since_epoch()).count();
+    if (milliseconds > 0)
+      write_block(rule, slot, rule.block_clock.ordinal(end), static_cast<std::uint64_t>(milliseconds));
+  }
+  blocks_.clear();
+}
+
+void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
+                         std::uint64_t raised_to) {
+  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~blocked");
+  writes_.push_back({.key = slot.key,
+                     .name = stray_names_.back(),
+                     .ordinal = ordinal,
+                     .interval = rule.block_clock.interval(),
+                     .delta = 0,
+                     .time_to_live = rule.block_time_to_live,
+                     .returned = 0,
+                     .use = CounterUse::blocked,
+                     .raised_to = raised_to});
+}
+
+// Another node has blocked the key, or this one in an earlier life.
+void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now) {
+  // No block lasts longer: where it seems to, a clock was set.
+  const Duration left = std::min(end - now.wall, rule.block_clock.interval());
+  if (left <= Duration{}) return;
+  let_differ(slot);
+  ledger_.own_detail(slot).block.begin(now.monotonic, left);
+}
+
+}  // namespace weir

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// The counter by which nodes know how many they are.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+#include "base/span_clock.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// Every node adds one to the heartbeat's counter in each of its periods. Those of the period before are all
+/// in when a period begins: it was written at its beginning.
+inline constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
+inline constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
+inline constexpr Duration heartbeat_lives = std::chrono::seconds{5};
+
+}  // namespace weir

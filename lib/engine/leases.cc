@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leases: parts of a strict limit that this node has claimed in the store, and may admit by itself.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/engine.h"
+#include "limit/share.h"
+
+namespace weir {
+
+void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim) {
+  const std::uint64_t owed = std::exchange(lease.owed, 0);
+  if (claim == 0 && owed == 0) return;
+  lease.asked += claim;
+  writes_.push_back({.key = slot.key,
+                     .name = ledger_.name(slot),
+                     .ordinal = lease.ordinal,
+                     .interval = rule.clock.interval(),
+                     .delta = claim,
+                     .time_to_live = rule.time_to_live,
+                     .returned = owed,
+                     .use = CounterUse::lease});
+}
+
+void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease) {
+  writes_.push_back({.key = slot.key,
+                     .name = ledger_.name(slot),
+                     .ordinal = lease.ordinal,
+                     .interval = rule.clock.interval(),
+                     .delta = 0,
+                     .time_to_live = rule.time_to_live,
+                     .returned = 0,
+                     .use = CounterUse::lease});
+}
+
+// Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
+void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
+  KeyLeases& leases = *ledger_.own_detail(slot).leases;
+  const auto end = [&](Lease& over) {
+    if (leases.ended.held) {
+      if (all_passed) leases.ended.close();
+      write_lease(rule, slot, leases.ended, 0);
+    }
+    leases.ended = std::exchange(over, Lease());
+  };
+  if (leases.running.held && leases.running.ordinal != next.ordinal) end(leases.running);
+  if (leases.next.held && leases.next.ordinal == next.ordinal && !leases.running.held)
+    leases.running = std::exchange(leases.next, Lease());
+  // A clock that was set has left the interval that this was for.
+  if (leases.next.held && leases.next.ordinal != next.ordinal + 1) end(leases.next);
+  if (leases.ended.held && all_passed) {
+    Lease& ended = leases.ended;
+    ended.lowering = false;
+    ended.close();
+    write_lease(rule, slot, ended, 0);
+    ended = Lease();  // a claim still on its way goes back when its answer comes, and keeps nothing here
+  }
+
+  const std::uint64_t demand = slot.span_counting;
+  Lease& lease = leases.running;
+  if (!lease.held) {
+    if (!asked_for_lately(rule, slot)) return;
+    lease.begin(next.ordinal);
+  }
+  if (lease.lowering && all_passed) lease.lowered_everywhere();
+  const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
+  // What a span takes is a small number as a rule, and jumps: beside the last one stands the interval's
+  // average.
+  const double average = static_cast<double>(offered_in(slot, rule.span.ordinal)) / (rule.span.index + 1);
+  const double expected = std::max(average, (average + static_cast<double>(demand)) / 2);
+  // Until the next claim is answered, but not beyond the interval: what is left then is nobody's.
+  const double spans_ahead = std::min(1.5, static_cast<double>(rule.spans - next.index));
+  // Three standard deviations more, as far as there is enough for all: honest clients should not feel that
+  // quota is leased.
+  const bool plenty = lease.total < rule.limit - rule.limit / 4;
+  const double left_for_each =
+      static_cast<double>(rule.limit - std::min(rule.limit, lease.total) + unused) / cluster_.nodes;
+  const double margin = std::min(3 * std::sqrt(expected * spans_ahead), left_for_each);
+  // One is kept for a client who comes less than once in an interval, and would else find nothing each time.
+  const std::uint64_t kept =
+      std::min<std::uint64_t>(whole_requests(left_for_each, slot.key, next.ordinal), 1);
+  const auto needed = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
+  const std::uint64_t target = std::max(needed, kept);
+  std::uint64_t claim = 0;
+  if (lease.asked == 0 && !lease.lowering) {
+    if (unused < target && !lease.used_up) {
+      // The last tenth goes out by shares, so that nobody strands much of it.
+      const std::uint64_t left = rule.limit - std::min(rule.limit, lease.total);
+      const double share = lease.total > 0
+                               ? static_cast<double>(lease.granted) / static_cast<double>(lease.total)
+                               : 1.0 / cluster_.nodes;
+      const auto most =
+          static_cast<std::uint64_t>(static_cast<double>(left) * (left > rule.limit / 10 ? 0.5 : share));
+      claim = std::min(target - unused, std::max<std::uint64_t>(most, 1));
+    } else if (unused < target) {
+      // Others may give some back.
+      write_lease_question(rule, slot, lease);
+    } else if (unused > target + target / 2) {
+      lease.lower(lease.admitted + target);
+    } else if (demand == 0) {
+      // Others may have come to need what is kept here.
+      write_lease_question(rule, slot, lease);
+    }
+  }
+  write_lease(rule, slot, lease, claim);
+
+  // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
+  // half of what was admitted in this one where the limit was used up, as it will be again.
+  if (next.index + 1 == rule.spans && !leases.next.held && asked_for_lately(rule, slot)) {
+    leases.next.begin(next.ordinal + 1);
+    const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
+    const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
+    const std::uint64_t early_claim = std::max(
+        {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
+         std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
+    write_lease(rule, slot, leases.next, early_claim);
+  }
+}
+
+// The node stops: what it holds and has not used goes back.
+void Engine::end_leases(RuleState& rule, KeySlot& slot) {
+  KeyLeases& leases = *ledger_.own_detail(slot).leases;
+  for (Lease* lease : {&leases.running, &leases.next, &leases.ended}) {
+    if (!lease->held) continue;
+    lease->lowering = false;
+    lease->close();
+    write_lease(rule, slot, *lease, 0);
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the engine makes of the store's answers: what other nodes admitted, this node's share of the traffic,
+// and how many nodes there are.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/engine.h"
+#include "engine/heartbeat.h"
+
+namespace weir {
+namespace {
+
+/// How much of an interval's error is made good in the next one, and how far that may go: it corrects what
+/// rounding and small counts do to the shares; a real change of demand is the estimates' business.
+constexpr double correction_gain = 0.5;
+constexpr double correction_least = 0.8;
+constexpr double correction_most = 1.25;
+
+}  // namespace
+
+void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
+  constexpr std::size_t together = 32;
+  std::array<SlotIndex, together> slots;
+  for (std::size_t i = 0; i < replies.size(); i += together) {
+    const std::span<const EngineReply> some = replies.subspan(i, std::min(together, replies.size() - i));
+    for (const EngineReply& reply : some) ledger_.prefetch(reply.key);
+    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
+    for (std::size_t j = 0; j < some.size(); ++j)
+      if (slots[j] != Ledger::none) ledger_.prefetch_known(slots[j]);
+    for (const EngineReply& reply : some) this->reply(reply, now);
+  }
+}
+
+void Engine::reply(const EngineReply& reply, Instant now) {
+  if (reply.use == CounterUse::members) {
+    // Only a period that is over has been written by all; the one that runs can only show that there are
+    // more.
+    // In a period from before its time this node did not count itself.
+    const bool absent = reply.ordinal == absent_;
+    const auto alive =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
+    cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
+    // Nodes that begin together do not see each other in their first period: until the next one they would
+    // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
+    // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
+    // some, these have all of it. And by a clock that the store's answer has set since, nobody can tell.)
+    cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
+    if (absent) cluster_.founded = reply.total == 0;
+    if (cluster_.counted)
+      share_holds(cluster_.nodes);
+    else if (cluster_.founded && reply.ordinal == beat_ && reply.delta > 0 &&
+             heartbeat.ordinal(now.wall) == beat_)
+      share_holds(std::uint64_t{alive} * (std::uint64_t{alive} + 1));
+    return;
+  }
+  const SlotIndex index = reply.key == 0 ? Ledger::none : ledger_.find(reply.key);
+  if (index == Ledger::none) return;
+  KeySlot& slot = ledger_[index];
+  const RuleState& rule = rules_[slot.rule];
+  if (reply.use == CounterUse::lease) {
+    if (Lease* lease = ledger_.own_detail(slot).leases->of(reply.ordinal); lease != nullptr) {
+      lease->answered(reply.delta, reply.total, rule.limit);
+    } else if (reply.delta > 0) {
+      // It came too late for its interval: nobody can have drawn on it.
+      Lease late;
+      late.begin(reply.ordinal);
+      late.owed = reply.delta;
+      write_lease(rule, slot, late, 0);
+    }
+    return;
+  }
+  if (reply.use == CounterUse::blocked) {
+    using std::chrono::milliseconds;
+    if (reply.total > 0 && reply.total < std::uint64_t{1} << 43)
+      take_over_block(rule, slot, WallTime(milliseconds(static_cast<std::int64_t>(reply.total))), now);
+    return;
+  }
+  const bool running = reply.ordinal == slot.current.ordinal;
+  if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
+  KeyPast& past = ledger_.past(slot);
+  const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
+                                      reply.ordinal < last_counted(slot) &&
+                                      offered_in(slot, reply.ordinal) == 0;
+  if (answers_first_question) past.asked_before = false;
+  const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
+  if (looks_back) past.looks_back = false;
+  if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
+    past.alone[running ? 0 : 1] = reply.total;
+    return;
+  }
+  KeyDetail& detail = ledger_.own_detail(slot);
+  if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
+    past.reading = false;
+    begin_reading(slot, reply.ordinal);
+  }
+  SharedCount& counted = detail.counted[running ? 0 : 1];
+  if (answers_first_question) {
+    counted.total = reply.total;
+    if (counted.others() > 0) let_differ(slot);
+    hear_before(rule, slot, reply);
+    return;
+  }
+  SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;
+  const std::uint64_t known = shared.others();
+  shared.acknowledged += reply.delta;
+  shared.total = reply.total;
+  if (shared.others() > 0) let_differ(slot);
+  if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
+  if (looks_back && reply.delta == 0) detail.looked_back = true;
+  const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
+  if (rule.by_shares()) {
+    hear(slot, news, reply.use == CounterUse::counted);
+    if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
+    return;
+  }
+  hear(slot, news, true);
+
+  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet.
+  if (detail.reading && detail.reading_ordinal == reply.ordinal) {
+    if (const std::uint64_t own = rule.counted(running ? slot.current : previous(slot)); own > 0)
+      detail.nodes = NodesRatio(own, counted.others());
+    settle_interval(rule, slot, running);
+  }
+  // Step 2. Of an interval that is over only what this node has added to it counts.
+  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
+    begin_block(rule, slot, now.monotonic);
+}
+
+// Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is
+// far from its limit, and what it would add to the key's share is nothing, or as little as is usually kept
+// back.
+bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
+                           const EngineReply& reply) const noexcept {
+  const KeyPast& past = ledger_.past(slot);
+  const bool running = reply.ordinal == slot.current.ordinal;
+  if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;
+  if (reply.use == CounterUse::held) return true;
+  if (reply.use != CounterUse::counted || rule.needs_detail() || rule.early_block == EarlyBlock::predictive)
+    return false;
+  return is_far(rule, slot) &&
+         (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
+}
+
+// What others admitted in the interval before this node saw the key.
+void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
+  if (detail.was_full) hear(slot, 0, true);
+  for (std::uint32_t i = 0; i < detail.spans.size(); ++i) {
+    const std::int64_t number = rule.number({reply.ordinal, i});
+    SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
+    if (span.number < number) span = {.number = number};
+    if (span.number == number) span.others += reply.total / rule.spans;
+  }
+}
+
+void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  detail.others_since_heard += others;
+  if (admitted) detail.others_admitted += others;
+  if (slot.heard) return;
+  slot.heard = true;
+  heard_.push_back(ledger_.index_of(slot));
+}
+
+// Once for each interval that has ended, when its whole sum is known.
+void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running) {
+  KeyDetail& detail = ledger_.own_detail(slot);
+  const IntervalCounts ended = running ? slot.current : previous(slot);
+  if (!detail.settling || detail.reading_ordinal != ended.ordinal) return;
+  detail.settling = false;
+  const std::uint64_t others = detail.counted[running ? 0 : 1].others();
+  const std::uint64_t sum = rule.counted(ended) + others;
+  const std::uint64_t limit = rule.limit_of(detail);
+  if (rule.by_shares()) {
+    double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
+                   static_cast<double>(std::max<std::uint64_t>(limit, 1));
+    // What others may have kept back is not missing.
+    if (error > 0)
+      error = std::max(0.0, error - static_cast<double>(rule.hold) * (cluster_.nodes - 1) /
+                                        static_cast<double>(rule.limit));
+    // A bucket may admit more than the rate for once: what it had saved up.
+    const double least = rule.is_bucket() ? -0.05 : -0.5;
+    // A node that is alone has all of the limit, whatever chance did.
+    if ((running ? slot.contended : slot.was_contended) && others > 0)
+      detail.correction =
+          std::clamp(detail.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
+                     correction_least, correction_most);
+  }
+  if (rule.debt) book_debt(slot, sum);
+}
+
+void Engine::learn() {
+  for (std::size_t i = 0; i < heard_.size(); ++i) {
+    if (i + Ledger::ahead < heard_.size()) ledger_.prefetch_slot(heard_[i + Ledger::ahead]);
+    if (i + Ledger::ahead / 2 < heard_.size()) ledger_.prefetch_detail(heard_[i + Ledger::ahead / 2]);
+    KeySlot& slot = ledger_[heard_[i]];
+    if (!slot.heard) continue;  // forgotten meanwhile, or another key's by now
+    slot.heard = false;
+    const RuleState& rule = rules_[slot.rule];
+    KeyDetail& detail = ledger_.own_detail(slot);
+    // The span that has just ended is the last that the store was told of.
+    const std::int64_t told = rule.number(rule.span) - 1;
+    std::uint32_t elapsed = rule.span.index == 0 ? rule.spans : rule.span.index;
+    if (detail.heard_span >= told)
+      elapsed = 0;
+    else if (detail.heard_span >= 0 && told - detail.heard_span <= rule.spans)
+      elapsed = static_cast<std::uint32_t>(told - detail.heard_span);
+    else
+      // The first that is heard, or the first for long, tells of the interval alone.
+      slot.offered_since_heard = std::min(
+          slot.offered_since_heard, offered_in(slot, rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
+    detail.heard_span = std::max(detail.heard_span, told);
+
+    if (std::exchange(detail.looked_back, false))
+      detail.demand.look_back(detail.others_since_heard, elapsed, rule.spans);
+    else
+      detail.demand.learn(slot.offered_since_heard, detail.others_since_heard, elapsed, rule.spans,
+                          cluster_.nodes);
+    // What others have admitted, spread over the spans that it may have happened in.
+    if (!detail.spans.empty()) {
+      const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
+      for (std::uint32_t back = 0; back < over; ++back) {
+        const std::int64_t number = told - back;
+        SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
+        if (span.number < number) span = {.number = number};
+        if (span.number != number) continue;
+        span.others += detail.others_admitted / over + (back < detail.others_admitted % over ? 1 : 0);
+      }
+    }
+    if (contended(rule, detail)) let_differ(slot);
+    if (rule.is_bucket()) charge_bucket(rule, slot, detail);
+    slot.offered_since_heard = 0;
+    detail.others_since_heard = 0;
+    detail.others_admitted = 0;
+  }
+  heard_.clear();
+}
+
+void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
+  // A price paid while the key was known to be contended has others' part in it already. A bucket that others
+  // had emptied before is not full here: what was taken from it is owed.
+  if (std::exchange(detail.was_full, false))
+    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
+  else if (detail.others_admitted > 0 && detail.price == 0)
+    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
+
+  const TokenPrice before = detail.price;
+  detail.price = contended(rule, detail) ? token_price(rule, ledger_.view(slot), cluster_) : 0;
+  const TokenPrice now = detail.price == 0 ? full_price : detail.price;
+  if (before != 0 && before != now)
+    charges_.push_back({.key = slot.key,
+                        .rule = slot.rule,
+                        .tokens = 0,
+                        .scale = static_cast<double>(now) / static_cast<double>(before)});
+}
+
+}  // namespace weir
