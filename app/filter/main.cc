@@ -25,6 +25,7 @@
 #include "filter/counters.h"
 #include "filter/distribute.h"
 #include "filter/options.h"
+#include "filter/output.h"
 #include "filter/ports.h"
 #include "filter/queue_plan.h"
 #include "filter/reporter.h"
@@ -37,8 +38,6 @@ namespace weir::filter {
 namespace {
 
 constexpr Duration last_sync_patience = std::chrono::seconds{2};
-
-void complain(const std::string& message) { std::fprintf(stderr, "weir-filter: %s\n", message.c_str()); }
 
 /// DPDK's environment, while it lasts.
 class Eal {
@@ -133,10 +132,9 @@ int filter(const Options& options, const Config& config) {
   const auto polling = alone ? 1U : static_cast<unsigned>(lcores.size());
   const QueuePlan plan = plan_queues(chosen.pairs, queues_of(chosen.pairs), polling, config.ports.queues);
 
-  const ThrottleResult made =
-      Throttle::create(config, {.workers = plan.workers, .hash_seed = {}, .log = [](std::string_view line) {
-                                  complain(std::string(line));
-                                }});
+  const ThrottleResult made = Throttle::create(
+      config,
+      {.workers = plan.workers, .hash_seed = {}, .log = [](std::string_view line) { complain(line); }});
   if (!made) {
     complain(made.error);
     return exit_failure;

@@ -5,18 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
+#include "filter/output.h"
 #include "filter/signals.h"
 
 namespace weir::filter {
 namespace {
 
-// Written and flushed as a whole, so that a reader at the other end of a pipe never sees half a line.
-void show(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
+/// A line that nobody reads is left out: the next one counts from the start, too.
+constexpr Duration reader_patience = std::chrono::milliseconds{100};
+/// The last words are worth waiting for, as long as for the last synchronisation.
+constexpr Duration last_words_patience = std::chrono::seconds{2};
 
 }  // namespace
 
@@ -45,9 +44,9 @@ void Reporter::print(const Snapshot& now) {
   if (live_) {
     const std::string table =
         live_heading(before_, now, shared_) + rules_table(before_, now, throttle_.config().rules);
-    show(terminal_ ? "\033[H\033[J" + table : table + "\n");
+    show(terminal_ ? "\033[H\033[J" + table : table + "\n", reader_patience);
   } else {
-    show(statistics_line(before_, now, shared_));
+    show(statistics_line(before_, now, shared_), reader_patience);
   }
   before_ = now;
 }
@@ -70,13 +69,13 @@ void Reporter::run() {
     }
   }
   release_stop_signals();
-  std::fputs("weir-filter: stopping\n", stderr);
+  complain("stopping");
 }
 
 void Reporter::finish() const {
   Snapshot end = look();
   Snapshot begin;
-  show("\n" + rules_table(begin, end, throttle_.config().rules) + total_lines(end));
+  show("\n" + rules_table(begin, end, throttle_.config().rules) + total_lines(end), last_words_patience);
 }
 
 }  // namespace weir::filter

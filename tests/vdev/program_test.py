@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program's face: bad input, --check, statistics, and how it ends."""
+import os
 import re
 import signal
 import socket
@@ -130,16 +131,16 @@ class Program(VdevTest):
 
 
 class Ending(VdevTest):
-    def start(self, store=""):
-        line = command(self.write_config(RULE, store=store), ["--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
-        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+    def start(self, store="", stdout=subprocess.PIPE, stderr=subprocess.PIPE):
+        line = command(self.write_config(RULE, store=store),
+                       ["--log-level=error", "--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True)
         # A test that fails must not leave a process behind, nor wait for one for ever.
         timer = threading.Timer(TIMEOUT_SECONDS, process.kill)
         timer.start()
         self.addCleanup(timer.cancel)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.stdout.close)
+        for stream in filter(None, (process.stderr, process.stdout)):
+            self.addCleanup(stream.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -185,6 +186,45 @@ class Ending(VdevTest):
         process.stdout.close()
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
+
+    def full_pipe(self):
+        """A pipe without room that nobody reads: its two ends."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"." * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        return reader, writer
+
+    def test_statistics_that_nobody_reads_do_not_keep_it_from_ending(self):
+        _, writer = self.full_pipe()
+        process = self.start(stdout=writer)
+        self.assertTrue(any("queues per port" in line for line in process.stderr))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
+        self.assertIn("stopping", process.stderr.read())
+
+    def test_messages_that_nobody_reads_stop_neither_control_nor_statistics(self):
+        reader, writer = self.full_pipe()
+        process = self.start('url = "redis+unix://%s"' % self.path("none.sock"), stderr=writer)
+        # The loss is told by the thread that controls; each line after it says that the thread goes on.
+        generations = []
+        while len(generations) < 3:
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "", "the program ended early")
+            if "store=down" in line:
+                generations.append(int(re.search(r" generation=(\d+) ", line).group(1)))
+        self.assertLess(generations[0], generations[2])
+        os.read(reader, 1 << 20)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn("total rule=all offered=10 admitted=3 blocked=7\n", process.stdout.read())
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
+        self.assertRegex(os.read(reader, 65536).decode(), r"weir-filter: 2 lines are missing here: .*\n"
+                                                           r"weir-filter: stopping\n")
 
 
 if __name__ == "__main__":
