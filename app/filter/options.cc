@@ -47,7 +47,8 @@ OptionsResult read_options(std::span<const char* const> arguments) {
       ->required();
   app.add_flag("--live", result.options.live, "redraw a table of the rules every second");
   CLI::Option* const duration =
-      app.add_option("--duration", seconds, "stop after this long; default: run until SIGINT or SIGTERM")
+      app.add_option("--duration", seconds,
+                     "stop after this long; default: run until SIGINT, SIGTERM or SIGHUP")
           ->type_name("SECONDS");
   app.add_flag("--check", result.options.check, "validate the configuration, say what it does, and exit");
   app.set_version_flag("--version", "weir-filter " WEIR_VERSION);

@@ -19,7 +19,7 @@ class Reporter {
   /// All references must outlive the reporter.
   Reporter(const Throttle& throttle, std::span<const Counters> counters, const Options& options);
 
-  /// Prints statistics until SIGINT, SIGTERM or the end of `--duration`. From then on a signal ends the
+  /// Prints statistics until a signal to stop or the end of `--duration`. From then on a signal ends the
   /// process at once.
   void run();
 

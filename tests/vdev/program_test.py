@@ -131,9 +131,9 @@ class Program(VdevTest):
 
 
 class Ending(VdevTest):
-    def start(self, store="", stdout=subprocess.PIPE, stderr=subprocess.PIPE):
-        line = command(self.write_config(RULE, store=store),
-                       ["--log-level=error", "--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])
+    def start(self, store="", stdout=subprocess.PIPE, stderr=subprocess.PIPE, before=()):
+        line = [*before, *command(self.write_config(RULE, store=store),
+                                  ["--log-level=error", "--lcores", "0@0,1@1", *self.vdevs(requests(10), [])])]
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True)
         # A test that fails must not leave a process behind, nor wait for one for ever.
         timer = threading.Timer(TIMEOUT_SECONDS, process.kill)
@@ -155,6 +155,9 @@ class Ending(VdevTest):
     def check_clean_end(self, number):
         process = self.start()
         self.wait_for_packets(process)
+        self.check_that_it_ends_cleanly(process, number)
+
+    def check_that_it_ends_cleanly(self, process, number):
         process.send_signal(number)
         output = process.stdout.read()
         self.assertEqual(process.wait(TIMEOUT_SECONDS), 0)
@@ -166,6 +169,16 @@ class Ending(VdevTest):
 
     def test_sigint_does_too(self):
         self.check_clean_end(signal.SIGINT)
+
+    def test_a_terminal_that_closes_does_too(self):
+        self.check_clean_end(signal.SIGHUP)
+
+    def test_under_nohup_it_does_not_end_with_its_terminal(self):
+        process = self.start(before=["nohup"])
+        self.wait_for_packets(process)
+        process.send_signal(signal.SIGHUP)
+        self.wait_for_packets(process)
+        self.check_that_it_ends_cleanly(process, signal.SIGTERM)
 
     def test_a_second_signal_ends_it_at_once(self):
         # A store that accepts and never answers keeps the last synchronisation waiting.
