@@ -626,14 +626,13 @@ void Controller::watch_store(Instant now) {
   const StoreFigures store = parts_.store.figures();
   const bool reached = store.up && store.pending == 0;
   if (!reached) ++figures_.store_late;
+  if (parts_.log)
+    if (const std::string line = store_log_.line(reached, store.error, now.monotonic); !line.empty())
+      parts_.log(line);
   if (reached == store_up_) return;
   store_up_ = reached;
   dirty_ = true;
   parts_.engine.sync_result(reached, now);
-  if (parts_.log)
-    parts_.log(reached ? std::string("store reached again")
-                       : "store lost: " + (store.error.empty() ? "no answer in time" : store.error) +
-                             "; going on locally, counts are kept");
 }
 
 void Controller::clear_spare_pools() {

@@ -19,6 +19,7 @@
 
 #include "control/publisher.h"
 #include "control/store_clock.h"
+#include "control/store_log.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
 #include "shared/grant_table.h"
@@ -166,6 +167,7 @@ class Controller {
   MonotonicTime drain_deadline_{};
   MonotonicTime sync_deadline_ = MonotonicTime::max();
   bool store_up_ = true;
+  StoreLog store_log_;
 };
 
 }  // namespace weir

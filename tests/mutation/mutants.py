@@ -16,6 +16,7 @@ PROGRAMS = {
     "classify": "tests/unit/classify/unit-classify",
     "plain_burst": "tests/unit/node/unit-plain-burst",
     "node": "tests/unit/node/unit-node",
+    "control": "tests/unit/control/unit-control",
     "filter": "tests/unit/filter/unit-filter",
 }
 # Not built where the programs are not.
@@ -53,6 +54,10 @@ def several_rules(name, test, old, new, program="plain_burst", **more):
 
 def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
+
+
+def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test, **more}
 
 
 def burst_look(name, test, old, new, file="app/filter/burst_look_kernel.h", **more):
@@ -1403,6 +1408,19 @@ MUTANTS = [
         "if (plain_.rule_count == plain_.rules.size()) return false;",
         "if (plain_.rule_count == plain_.rules.size()) return columns_[rule] = 0, true;",
         file="lib/dataplane/request_burst.cc",
+    ),
+    # What is told of the store.
+    store_log(
+        "what the log has left out is not counted",
+        "StoreLog.WhatWasLeftOutIsCounted",
+        "      ++losses_;",
+        "      losses_ = 1;",
+    ),
+    store_log(
+        "what the log has left out is made up for when the next thing happens only",
+        "StoreLog.TheLastStateIsToldAlthoughNothingChangesAnyMore",
+        "  if (told_ || next_",
+        "  if (std::exchange(told_, true) || next_",
     ),
     # The filter's first pass over a burst.
     burst_look(
