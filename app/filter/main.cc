@@ -208,6 +208,10 @@ int program(std::span<const char* const> arguments) {
   const ConfigResult loaded = load_config(read.options.config);
   for (const ConfigError& error : loaded.errors) std::fprintf(stderr, "%s\n", error.to_string().c_str());
   if (!loaded) return exit_usage;
+  if (const std::string wrong = Throttle::check(loaded.config); !wrong.empty()) {
+    std::fprintf(stderr, "%s: %s\n", read.options.config.c_str(), wrong.c_str());
+    return exit_usage;
+  }
   return read.options.check ? check(loaded.config) : filter(read.options, loaded.config);
 }
 

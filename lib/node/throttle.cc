@@ -55,23 +55,28 @@ Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t
   return core_->admit_key(rule, value, weight, now);
 }
 
-ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& options) {
+std::string Throttle::check(const Config& config) {
   std::string wrong;
   for (const ConfigError& error : check_config(config))
     wrong += (wrong.empty() ? "" : "\n") + error.to_string();
-  if (!wrong.empty()) return {nullptr, wrong};
+  if (!wrong.empty()) return wrong;
+  const RedisUrlResult url = parse_redis_url(config.store.url);
+  if (!url) return "store.url: " + url.error;
+  // Files are read again for every connection; a mistake is better told now.
+  const RedisAccess access = read_access(url.url, config.store);
+  return access.error.empty() ? std::string() : "store: " + access.error;
+}
+
+ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& options) {
+  if (std::string wrong = check(config); !wrong.empty()) return {nullptr, std::move(wrong)};
   if (options.workers == 0 || options.workers > max_workers)
     return {nullptr, "workers: " + std::to_string(options.workers) + " is not within 1 … " +
                          std::to_string(max_workers)};
-  const RedisUrlResult url = parse_redis_url(config.store.url);
-  if (!url) return {nullptr, "store.url: " + url.error};
-  // Files are read again for every connection; a mistake is better told now.
-  if (const RedisAccess access = read_access(url.url, config.store); !access.error.empty())
-    return {nullptr, "store: " + access.error};
   // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are
   // values.
   try {
-    auto core = std::make_unique<NodeCore>(config, options, make_store(url.url, config.store));
+    auto core = std::make_unique<NodeCore>(config, options,
+                                           make_store(parse_redis_url(config.store.url).url, config.store));
     return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};
   } catch (const std::bad_alloc&) {
     return {nullptr, "not enough memory for node.keys = " + std::to_string(config.node.keys)};

@@ -57,6 +57,16 @@ class Program(VdevTest):
         self.assertNotIn("EAL", done.stderr)
         self.assertEqual(self.run_program("--check", "--config", path).returncode, 2)
 
+    def test_what_is_wrong_about_the_store_is_told_before_dpdk_starts_too(self):
+        path = self.path("weir.toml")
+        for store, mistake in (('url = "redis://redis:port"', "store.url: the port must be a number"),
+                               ('url = "redis://redis"\npassword_file = "/none"', "store: password_file: cannot read")):
+            self.write_config(RULE, store=store)
+            for options in ([], ["--check"]):
+                done = self.run_program("--", "--config", path, *options)
+                self.fails(done, 2, "%s: %s" % (path, mistake))
+                self.assertNotIn("EAL", done.stderr)
+
     def test_check_tells_what_the_configuration_does(self):
         path = self.write_config(RULE, ports="pairs = [[0, 1]]", store='url = "redis://me:secret@localhost:6379/1"')
         done = self.run_program("--config", path, "--check")

@@ -184,8 +184,13 @@ struct ThrottleResult;
 /// One node. Destroying it stops the controller; workers must be offline by then.
 class WEIR_API Throttle {
  public:
+  /// What create() would refuse a configuration for: a value, the store's address, or a file or variable that
+  /// is named there. Makes nothing.
+  /// @return empty: nothing; else a line for each mistake, which begins with the key
+  static std::string check(const Config& config);
   /// Checks the configuration and allocates all memory but for keys' names and what the controller comes to
-  /// know of some of them, which is bounded by their number. Does not connect yet.
+  /// know of some of them, which is bounded by their number. The store begins to connect; nobody waits for
+  /// it.
   static ThrottleResult create(const Config& config, const ThrottleOptions& options);
   ~Throttle();
   Throttle(const Throttle&) = delete;
