@@ -85,6 +85,33 @@ std::string match_text(const Match& match) {
   return out.empty() ? " every request" : out;
 }
 
+/// What makes the algorithm this rule's, in the words of the configuration; what is as it usually is, is left
+/// out.
+std::string algorithm_text(const Rule& rule) {
+  std::string out(to_string(rule.algorithm));
+  switch (rule.algorithm) {
+    case Algorithm::cooldown:
+      out += " " + duration_text(rule.cooldown);
+      break;
+    case Algorithm::token_bucket:
+    case Algorithm::leaky_bucket:
+      out += text(", burst %llu", wide(rule.burst == 0 ? rule.limit : rule.burst));
+      break;
+    default:
+      break;
+  }
+  if (rule.warmup != Duration::zero()) out += ", warmup " + duration_text(rule.warmup);
+  if (rule.dephase != Duration::zero()) out += ", dephase " + duration_text(rule.dephase);
+  if (rule.hold_back != Rule().hold_back) out += text(", hold_back %g", rule.hold_back);
+  if (rule.early_block != EarlyBlock::sound)
+    out += ", early_block " + std::string(to_string(rule.early_block));
+  if (rule.local_rule != LocalRule::cumulative)
+    out += ", local_rule " + std::string(to_string(rule.local_rule));
+  if (rule.debt) out += ", debt";
+  if (rule.penalize) out += ", penalize";
+  return out;
+}
+
 std::string rule_text(const Rule& rule) {
   std::string key;
   for (const Dimension& dimension : rule.key) key += (key.empty() ? "" : ", ") + dimension_text(dimension);
@@ -93,8 +120,7 @@ std::string rule_text(const Rule& rule) {
   out += text("; limit %llu per %s in %u spans", wide(rule.limit), duration_text(rule.interval).c_str(),
               rule.spans);
   if (rule.weight != 1) out += text("; weight %u", rule.weight);
-  out += "; " + std::string(to_string(rule.algorithm)) + " " + duration_text(rule.cooldown);
-  if (rule.penalize) out += ", penalizing";
+  out += "; " + algorithm_text(rule);
   out += "; action " + std::string(to_string(rule.action));
   return out + "; without the store: " + std::string(to_string(rule.on_store_failure)) + "\n";
 }
@@ -131,13 +157,14 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
   return text(
       "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
       "tx_drops=%llu malformed=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
-      "pending=%llu overruns=%llu stalled=%llu\n",
+      "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(totals.dropped), wide(totals.transmit_drops),
       wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
       wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
-      wide(figures.counts_pending), wide(figures.span_overruns), wide(figures.stalled_workers));
+      wide(figures.counts_pending), wide(figures.counts_expired), wide(figures.span_overruns),
+      wide(figures.stalled_workers));
 }
 
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules) {
@@ -188,6 +215,7 @@ std::string total_lines(const Snapshot& end) {
 std::string description(const Config& config, std::size_t table_memory, std::size_t worker_memory) {
   std::string out;
   for (const Rule& rule : config.rules) out += rule_text(rule);
+  if (config.rules.empty()) out += "no rules: every request passes\n";
   out += "ports:";
   if (config.ports.pairs.empty()) out += " all there are, paired in order";
   for (const auto& [first, second] : config.ports.pairs)

@@ -12,7 +12,7 @@ from packets import tcp
 
 RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
 STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "dropped", "tx_drops", "malformed",
-              "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "overruns", "stalled"]
+              "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "expired", "overruns", "stalled"]
 
 
 def requests(count):

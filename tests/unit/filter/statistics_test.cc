@@ -48,7 +48,8 @@ TEST(StatisticsLine, IsKeyValuePairs) {
   EXPECT_EQ(
       statistics_line({}, moment(), true),
       "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 dropped=6 tx_drops=4 "
-      "malformed=2 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 overruns=0 stalled=0\n");
+      "malformed=2 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 overruns=0 "
+      "stalled=0\n");
 }
 
 TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {
@@ -92,6 +93,41 @@ TEST(ShownUrl, HidesThePassword) {
   EXPECT_EQ(shown_url("redis://:sec@ret@host"), "redis://:***@host");
   EXPECT_EQ(shown_url("redis://host:6379"), "redis://host:6379");
   EXPECT_EQ(shown_url("memory://"), "memory://");
+}
+
+TEST(Description, TellsTheTermsOfEachAlgorithmAndNoOthers) {
+  const auto described = [](auto change) {
+    Config config;
+    config.rules = {rules()[0]};
+    config.rules[0].cooldown = std::chrono::seconds{3};
+    change(config.rules[0]);
+    const std::string text = description(config, 0, 0);
+    const std::size_t begin = text.find(" spans; ") + 8;
+    return text.substr(begin, text.find("; action") - begin);
+  };
+  EXPECT_EQ(described([](Rule& rule) { rule.algorithm = Algorithm::strict; }), "strict");
+  EXPECT_EQ(described([](Rule& rule) { rule.algorithm = Algorithm::leaky_bucket; }),
+            "leaky-bucket, burst 20");
+  EXPECT_EQ(described([](Rule& rule) {
+              rule.algorithm = Algorithm::token_bucket;
+              rule.burst = 50;
+              rule.warmup = std::chrono::seconds{10};
+            }),
+            "token-bucket, burst 50, warmup 10s");
+  EXPECT_EQ(
+      described([](Rule& rule) {
+        rule.dephase = std::chrono::seconds{5};
+        rule.hold_back = 0.25;
+        rule.early_block = EarlyBlock::predictive;
+        rule.local_rule = LocalRule::per_span;
+        rule.debt = true;
+        rule.penalize = true;
+      }),
+      "cooldown 3s, dephase 5s, hold_back 0.25, early_block predictive, local_rule per-span, debt, penalize");
+}
+
+TEST(Description, SaysThatWithoutRulesEverythingPasses) {
+  EXPECT_TRUE(description({}, 0, 0).starts_with("no rules: every request passes\n"));
 }
 
 TEST(Description, TellsWhatEveryRuleDoes) {
