@@ -117,8 +117,12 @@ int filter(const Options& options, const Config& config) {
   const cpu_set_t home = own_cpus();
   const Eal eal(options.eal);
   if (!eal.up()) {
-    complain(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
-             " (without hugepages: --no-huge -m 256)");
+    // It often fails without a number that would say why.
+    const std::string reason = rte_errno == 0 ? "" : std::string(" (") + rte_strerror(rte_errno) + ")";
+    complain(
+        "DPDK does not start" + reason +
+        "; its own messages say why. Without hugepages: --no-huge -m 256. Beside another process that uses "
+        "DPDK: --in-memory, or a --file-prefix of its own");
     return exit_failure;
   }
 

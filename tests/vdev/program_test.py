@@ -96,7 +96,20 @@ class Program(VdevTest):
                                self.write_config(RULE)],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               check=False)
-        self.fails(done, 1, "DPDK does not start")
+        self.fails(done, 1, "DPDK does not start", "--no-huge")
+
+    def test_beside_another_one_of_the_same_name_it_says_what_to_do(self):
+        folder = {**os.environ, "RUNTIME_DIRECTORY": self.folder}
+        line = [PROGRAM, "--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--lcores", "0@0,1@1", "--vdev",
+                "net_null0", "--vdev", "net_null1", "--", "--config", self.write_config(RULE)]
+        with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=folder) as first:
+            try:
+                self.assertIn("time=", first.stdout.readline())
+                second = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=folder,
+                                        timeout=TIMEOUT_SECONDS, check=False)
+            finally:
+                first.kill()
+        self.fails(second, 1, "DPDK does not start;", "--file-prefix")
 
     def test_too_little_memory_is_told(self):
         line = command(self.write_config(RULE, ports="descriptors = 32768"),
