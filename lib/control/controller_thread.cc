@@ -2,23 +2,19 @@
 #include "control/controller_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <utility>
+
+#include "base/signals_blocked.h"
 
 namespace weir {
 
 ControllerThread::ControllerThread(std::function<MonotonicTime()> advance, std::function<MonotonicTime()> now,
                                    bool busy)
     : advance_(std::move(advance)), now_(std::move(now)), busy_(busy) {
-  // The new thread inherits the mask, so that no signal can reach it before it has set its own.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread_.native_handle(), "weir-control");
 }
 

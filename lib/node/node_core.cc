@@ -92,6 +92,7 @@ void NodeCore::end_thread() {
 }
 
 void NodeCore::start() {
+  if (thread_ != nullptr) return;
   // The first publication is there before the first worker comes online.
   advance(system_now());
   wait_for_first_answer(config_.store.timeout);
@@ -107,6 +108,14 @@ void NodeCore::wait_for_first_answer(Duration patience) {
   std::mutex mutex;
   std::condition_variable changed;
   bool woken = false;
+  // Before what it would wake goes away, also where advance() finds no memory.
+  struct Unset {
+    ~Unset() {
+      const std::lock_guard lock(node.control_mutex_);
+      node.store_->on_ready({});
+    }
+    NodeCore& node;
+  } const unset{*this};
   {
     const std::lock_guard lock(control_mutex_);
     store_->on_ready([&] {
@@ -124,8 +133,6 @@ void NodeCore::wait_for_first_answer(Duration patience) {
     changed.wait_for(waiting, left, [&] { return woken; });
     woken = false;
   }
-  const std::lock_guard lock(control_mutex_);
-  store_->on_ready({});  // before what it would wake goes away
 }
 
 bool NodeCore::stop(Duration patience) {

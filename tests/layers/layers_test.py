@@ -70,6 +70,7 @@ FORBIDDEN_WORDS = re.compile(
 IN_BASE = {
     ("lib/base/huge_array.h", "sys/mman.h"): "huge pages are the kernel's to give, and every room's tables want them",
     ("lib/base/instruction_set.cc", "cpuid.h"): "which instructions there are is the processor's to say",
+    ("lib/base/signals_blocked.h", "signal.h"): "signals are the kernel's to send, and two rooms start threads",
     ("lib/base/key_hash.h", "emmintrin.h"): "two products of one instruction, which compilers do not find by themselves",
     **{
         ("lib/base/pages.cc", header): "pages are provided by the kernel ahead of those who must not wait for it"

@@ -1200,6 +1200,13 @@ MUTANTS = [
         "? config.node.keys",
         file="lib/node/node_core.cc",
     ),
+    node(
+        "who starts a thread gets no signals any more",
+        "Throttle.ThatGetsNoThreadLeavesItsCallerTheSignalsAndMayBeStartedLater",
+        "const SignalsBlocked blocked;",
+        "static const SignalsBlocked blocked;",
+        file="lib/control/controller_thread.cc",
+    ),
     shared(
         "a worker goes on with cells from before the pool was cleared",
         "Pool.CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive",

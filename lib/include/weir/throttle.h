@@ -202,7 +202,11 @@ class WEIR_API Throttle {
   /// What HttpRequests should extract for these rules; not the host, where no rule looks at it.
   const HeaderSelection& headers() const noexcept;
 
-  /// Starts the controller's thread. Not together with advance().
+  /// Starts the controller's thread; waits for the store's first answer, for `store.timeout` at most. Does
+  /// nothing where it runs already; may be called again after stop(). Not together with advance(), and one
+  /// thread at a time calls start() and stop().
+  /// @throws std::system_error  there is no thread left: nothing runs, and it may be called again
+  /// @throws std::bad_alloc     there is no memory left: destroy the throttle
   void start();
   /// Ends the last span, synchronises what is pending (at most `patience`), ends the thread. Workers must be
   /// offline.

@@ -2,8 +2,6 @@
 #include "store/redis/redis_store.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/signals_blocked.h"
 #include "store/exchange/exchange.h"
 #include "store/inbox.h"
 #include "store/outbox.h"
@@ -63,22 +62,6 @@ std::uint64_t random_word() {
   std::random_device random;
   return std::uint64_t{random()} << 32 | random();
 }
-
-/// Blocks every signal while a thread is started, so that it inherits the mask from its first instruction on.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 timespec to_timespec(Duration duration) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);

@@ -3,6 +3,11 @@
 #include "weir/throttle.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstddef>
+#include <system_error>
 
 namespace weir {
 namespace {
@@ -173,6 +178,51 @@ TEST(Throttle, RunsAndStopsWithItsOwnThread) {
   worker.offline();
   EXPECT_TRUE(made.throttle->stop(1s));
   EXPECT_EQ(made.throttle->figures().counts_synced, 1U);
+}
+
+TEST(Throttle, StartedTwiceRunsOnceAndMayBeStartedAgainOnceItWasStopped) {
+  ThrottleResult made = Throttle::create(config_of(one_rule), {.workers = 1, .hash_seed = {}, .log = {}});
+  made.throttle->start();
+  made.throttle->start();
+  EXPECT_TRUE(made.throttle->stop(1s));
+  EXPECT_TRUE(made.throttle->stop(1s));
+  made.throttle->start();
+  EXPECT_TRUE(made.throttle->stop(1s));
+}
+
+/// While it lives, threads are asked to have stacks that no machine has.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(Throttle, ThatGetsNoThreadLeavesItsCallerTheSignalsAndMayBeStartedLater) {
+  ThrottleResult made = Throttle::create(config_of(one_rule), {.workers = 1, .hash_seed = {}, .log = {}});
+  {
+    const NoThreads none;
+    EXPECT_THROW(made.throttle->start(), std::system_error);
+  }
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 0);
+  made.throttle->start();
+  EXPECT_TRUE(made.throttle->stop(1s));
 }
 
 }  // namespace
