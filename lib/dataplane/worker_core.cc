@@ -693,10 +693,14 @@ Decision WorkerCore::admit_key(RuleIndex rule, std::string_view value, std::uint
                                MonotonicTime now) noexcept {
   catch_up();
   key_bytes_.clear();
-  key_bytes_.add_text(value);
   Plan& planned = plans_[0];
   planned.count = 1;
-  planned.keys[0] = {key_of(rule, key_bytes_.bytes()), SpanTable::nowhere, rule, false};
+  if (plane_.terms[rule].dense && value.empty()) {
+    planned.keys[0] = {rule_keys_[rule], table_->place_of_rule(rule), rule, true};
+  } else {
+    key_bytes_.add_text(value);
+    planned.keys[0] = {key_of(rule, key_bytes_.bytes()), SpanTable::nowhere, rule, false};
+  }
   if (weight == 0) return peek(planned.keys[0], key_bytes_.bytes(), now);
   look_up(planned, weight);
   return decide(planned, weight, now, Detail::full, [&](RuleIndex) { return key_bytes_.bytes(); });

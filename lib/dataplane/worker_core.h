@@ -83,6 +83,9 @@ class alignas(64) WorkerCore {
   void online() noexcept;
   void offline() noexcept;
   void quiescent() noexcept {
+    // To the controller whoever reports is online.
+    if (!online_) [[unlikely]]
+      return;
     plane_.quiescence.quiescent(index_);
     // Only after the report: what is loaded from here on is what the reported token promised. And not by its
     // address alone: the controller may have used the memory of the publication that this worker held until

@@ -1200,6 +1200,20 @@ MUTANTS = [
         "? config.node.keys",
         file="lib/node/node_core.cc",
     ),
+    worker(
+        "who reports though it is offline is waited for",
+        "Worker.ThatReportsThoughItIsOfflineIsNotWaitedFor",
+        "    if (!online_) [[unlikely]]\n      return;\n    plane_.quiescence",
+        "    plane_.quiescence",
+        file="lib/dataplane/worker_core.h",
+        units=["tests/unit/dataplane/worker_core_test.cc"],
+    ),
+    worker(
+        "a key of a rule without dimensions made for one decision is another one",
+        "Keys.OfARuleWithoutDimensionsAreTheOneThatItsRequestsShareAlsoWhereTheyAreMadeForOneDecision",
+        "  if (plane_.terms[rule].dense && value.empty()) {",
+        "  if (false && value.empty()) {",
+    ),
     node(
         "who starts a thread gets no signals any more",
         "Throttle.ThatGetsNoThreadLeavesItsCallerTheSignalsAndMayBeStartedLater",

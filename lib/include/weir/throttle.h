@@ -45,7 +45,8 @@ class NodeCore;    // the rooms put together
 WEIR_API MonotonicTime monotonic_now() noexcept;
 
 /// One worker's handle. Not thread-safe: one thread at a time. None of these functions blocks, allocates,
-/// throws or makes a system call.
+/// throws or makes a system call, but for the first online(). A worker that is offline admits everything, and
+/// counts nothing of it.
 class WEIR_API Worker {
  public:
   /// Begins taking part. Call before the first admit(), and after each offline(). Idempotent. The first call
@@ -57,7 +58,8 @@ class WEIR_API Worker {
   /// Idempotent.
   void offline() noexcept;
   /// Reports that no decision is in progress, and takes up what the controller has published. Call once per
-  /// loop. (A decision that finds that it has not been for windows does so itself, before it begins.)
+  /// loop; does nothing while the worker is offline. (A decision that finds that it has not been for windows
+  /// does so itself, before it begins.)
   void quiescent() noexcept;
 
   /// Decides on one request under all rules that apply: refused by one, it is charged to none.
@@ -88,15 +90,16 @@ class WEIR_API Worker {
                             std::span<const PlainFrame> next = {}) noexcept;
 
   /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.
+  /// @param rule    less than config().rules.size(), as in key(): nobody looks whether it is
   /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit
-  /// digest
-  /// @param weight  multiplies the rule's weight
+  /// digest. Empty, for a rule without key: the key that all its requests share
+  /// @param weight  multiplies the rule's weight. 0: only looks, nothing is charged or counted
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
   /// Makes a key for admit_keys(). Hashes the value: keep the key with what it stands for.
-  /// @param value  as for admit_key(); must outlive the key. Empty, for a rule without key: the key that all
-  /// its requests share, which costs no search
+  /// @param value  as for admit_key(); must outlive the key. The key that all requests of a rule without key
+  /// share costs no search
   Key key(RuleIndex rule, std::string_view value) const noexcept;
 
   /// Has the memory that admit_keys() will touch brought near. Where keys are known before these are to be

@@ -267,6 +267,19 @@ TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
   EXPECT_EQ(plane.tables[1].began.wall, WallTime(1000s));
 }
 
+TEST(Worker, ThatReportsThoughItIsOfflineIsNotWaitedFor) {
+  Plane plane({window_of(1)});
+  WorkerCore& worker = *plane.cores[0];
+  worker.offline();
+  worker.quiescent();
+  EXPECT_TRUE(plane.quiescence.passed(0, plane.quiescence.start()));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(worker.admit(get(), MonotonicTime(1ms)).verdict, Verdict::admit);
+  worker.online();
+  EXPECT_FALSE(plane.quiescence.passed(0, plane.quiescence.start()));
+  worker.quiescent();
+  EXPECT_EQ(plane.tables[0].size(), 0U) << "nothing was counted meanwhile";
+}
+
 TEST(Worker, TakesUpAPublicationThatLiesWhereTheOneItHeldWas) {
   Plane plane({rule_of("all", 100)});
   plane.cores[0]->admit(get(), MonotonicTime(1ms));
@@ -554,6 +567,18 @@ TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShare) {
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 5U);
   plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
   EXPECT_EQ(verdicts, (std::array{Verdict::block, Verdict::admit, Verdict::block}));
+}
+
+TEST(Keys, OfARuleWithoutDimensionsAreTheOneThatItsRequestsShareAlsoWhereTheyAreMadeForOneDecision) {
+  Plane plane({rule_of("all", 3)});
+  WorkerCore& worker = *plane.cores[0];
+  EXPECT_EQ(worker.admit(get(), MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(worker.admit_key(0, "", 1, MonotonicTime(1ms)).remaining, 1U);
+  EXPECT_EQ(worker.admit_key(0, "", 0, MonotonicTime(1ms)).remaining, 1U);
+  EXPECT_EQ(worker.admit_key(0, "", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(worker.admit(get(), MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 3U);
+  EXPECT_EQ(worker.admit_key(0, "ann", 1, MonotonicTime(1ms)).remaining, 2U) << "another key of the rule";
 }
 
 TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
