@@ -142,12 +142,13 @@ bool NodeCore::stop(Duration patience) {
 
 bool NodeCore::finish(Instant now, Duration patience) {
   const std::lock_guard lock(control_mutex_);
+  const MonotonicTime begun = monotonic_now();
   controller_.finish(now);
   store_->flush(patience);
   controller_.collect_replies(now);
   // What the last claims have brought goes back too.
   controller_.end_spans(now);
-  const bool flushed = store_->flush(patience);
+  const bool flushed = store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun));
   controller_.collect_replies(now);
   const bool drained =
       std::all_of(tables_.begin(), tables_.end(), [](const SpanTable& table) { return table.size() == 0; });

@@ -1215,6 +1215,13 @@ MUTANTS = [
         "  if (false && value.empty()) {",
     ),
     node(
+        "who ends waits for the store twice as long as it may",
+        "Stop.WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice",
+        "store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun))",
+        "store_->flush(patience)",
+        file="lib/node/node_core.cc",
+    ),
+    node(
         "who starts a thread gets no signals any more",
         "Throttle.ThatGetsNoThreadLeavesItsCallerTheSignalsAndMayBeStartedLater",
         "const SignalsBlocked blocked;",

@@ -211,8 +211,8 @@ class WEIR_API Throttle {
   /// @throws std::system_error  there is no thread left: nothing runs, and it may be called again
   /// @throws std::bad_alloc     there is no memory left: destroy the throttle
   void start();
-  /// Ends the last span, synchronises what is pending (at most `patience`), ends the thread. Workers must be
-  /// offline.
+  /// Ends the thread and the last span, and synchronises what is pending: takes `patience` at most, as long
+  /// as need be at Duration::max(). Workers must be offline.
   /// @return true when nothing is left pending.
   bool stop(Duration patience);
 

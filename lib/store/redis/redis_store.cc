@@ -141,7 +141,9 @@ class RedisStore final : public Store {
   }
 
   bool flush(Duration patience) override {
-    const auto deadline = steady_clock::now() + patience;
+    const TimePoint now = steady_clock::now();
+    // "For ever" is not to wrap round into the past.
+    const TimePoint deadline = now + std::min<Duration>(patience, TimePoint::max() - now);
     std::unique_lock lock(mutex_);
     hurry_ = true;
     interrupt();

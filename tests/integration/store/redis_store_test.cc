@@ -617,6 +617,8 @@ TEST(RedisStore, FlushWaitsForEverythingPending) {
   EXPECT_TRUE(store.store().flush(60s));
   EXPECT_EQ(store.figures().pending, 0u);
   EXPECT_TRUE(store.store().flush(0s)) << "nothing pending";
+  store.add(many(1000, 1), 1);
+  EXPECT_TRUE(store.store().flush(Duration::max())) << "for ever, if need be";
 }
 
 TEST(RedisStore, FlushTriesAtOnceAndGivesUpWhenPatienceEnds) {
