@@ -68,13 +68,13 @@ std::string Throttle::check(const Config& config) {
 }
 
 ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& options) {
-  if (std::string wrong = check(config); !wrong.empty()) return {nullptr, std::move(wrong)};
-  if (options.workers == 0 || options.workers > max_workers)
-    return {nullptr, "workers: " + std::to_string(options.workers) + " is not within 1 … " +
-                         std::to_string(max_workers)};
   // The rooms throw only in set-up, and only for want of memory or threads; beyond this edge errors are
   // values.
   try {
+    if (std::string wrong = check(config); !wrong.empty()) return {nullptr, std::move(wrong)};
+    if (options.workers == 0 || options.workers > max_workers)
+      return {nullptr, "workers: " + std::to_string(options.workers) + " is not within 1 … " +
+                           std::to_string(max_workers)};
     auto core = std::make_unique<NodeCore>(config, options,
                                            make_store(parse_redis_url(config.store.url).url, config.store));
     return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};

@@ -99,7 +99,7 @@ class Outbox {
   /// @param sums_entries   the most entries of one batch of plain sums, in groups of their own; 0: plain sums
   ///                       go with the others
   Outbox(std::size_t batch_entries, std::size_t max_entries, HashKey hash_key = {},
-         std::size_t sums_entries = 0) noexcept
+         std::size_t sums_entries = 0)
       : batch_entries_(batch_entries),
         sums_entries_(sums_entries),
         max_entries_(max_entries),

@@ -193,7 +193,7 @@ class WEIR_API Throttle {
   static std::string check(const Config& config);
   /// Checks the configuration and allocates all memory but for keys' names and what the controller comes to
   /// know of some of them, which is bounded by their number. The store begins to connect; nobody waits for
-  /// it.
+  /// it. Want of memory, or of threads, is an error like any other.
   static ThrottleResult create(const Config& config, const ThrottleOptions& options);
   ~Throttle();
   Throttle(const Throttle&) = delete;

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -200,17 +201,21 @@ StoreLimiter::StoreLimiter(std::unique_ptr<StoreLimiterCore> core) noexcept : co
 StoreLimiter::~StoreLimiter() = default;
 
 StoreLimiterResult StoreLimiter::create(const std::string& url, const StoreLimiterTerms& terms) {
-  RedisUrlResult parsed = parse_redis_url(url);
-  std::string wrong = parsed ? std::string{} : "url: " + parsed.error;
-  if (parsed && parsed.url.mode == RedisUrl::Mode::memory)
-    wrong = "url: memory:// is this process alone; name a Redis, or use a weir::Limiter";
-  else if (parsed && parsed.url.mode != RedisUrl::Mode::single)
-    wrong = "url: a StoreLimiter talks to one server: redis://, rediss:// or redis+unix://";
-  if (const std::string others = mistakes(terms); !others.empty())
-    wrong += (wrong.empty() ? "" : "\n") + others;
-  if (!wrong.empty()) return {nullptr, std::move(wrong)};
-  auto core = std::make_unique<StoreLimiterCore>(std::move(parsed.url), terms);
-  return {std::unique_ptr<StoreLimiter>(new StoreLimiter(std::move(core))), {}};
+  try {
+    RedisUrlResult parsed = parse_redis_url(url);
+    std::string wrong = parsed ? std::string{} : "url: " + parsed.error;
+    if (parsed && parsed.url.mode == RedisUrl::Mode::memory)
+      wrong = "url: memory:// is this process alone; name a Redis, or use a weir::Limiter";
+    else if (parsed && parsed.url.mode != RedisUrl::Mode::single)
+      wrong = "url: a StoreLimiter talks to one server: redis://, rediss:// or redis+unix://";
+    if (const std::string others = mistakes(terms); !others.empty())
+      wrong += (wrong.empty() ? "" : "\n") + others;
+    if (!wrong.empty()) return {nullptr, std::move(wrong)};
+    auto core = std::make_unique<StoreLimiterCore>(std::move(parsed.url), terms);
+    return {std::unique_ptr<StoreLimiter>(new StoreLimiter(std::move(core))), {}};
+  } catch (const std::bad_alloc&) {
+    return {nullptr, "out of memory"};
+  }
 }
 
 StoreAcquisition StoreLimiter::try_acquire(std::string_view key, std::uint64_t weight) noexcept {
