@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// Frames in DPDK mbufs. Kept apart from weir/packet.h so that users without DPDK need none of its headers.
+/// Frames in DPDK mbufs. Kept apart from weir/packet.h so that users without DPDK need none of its headers;
+/// who includes this compiles with `pkg-config --cflags libdpdk` besides weir's own flags.
 #pragma once
 
 #include <rte_mbuf.h>

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The library as a program outside of this house gets it: by what pkg-config says of it, and nothing else.
+
+Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT (with the library built), WEIR_COMPILER (a C++ compiler's command, its
+words separated by ':').
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
+BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
+COMPILER = os.environ["WEIR_COMPILER"].split(":")
+
+PROGRAM = """
+#include <weir/throttle.h>
+
+int main() {
+  const weir::ConfigResult read = weir::parse_config("[[rule]]\\nname = 'all'\\nlimit = 1\\ninterval = '1h'", "here");
+  const weir::ThrottleResult made = weir::Throttle::create(read.config, {});
+  if (!made) return 2;
+  made.throttle->start();
+  weir::Worker& worker = made.throttle->worker(0);
+  worker.online();
+  const auto now = weir::monotonic_now();
+  const bool first = worker.admit({}, now).verdict == weir::Verdict::admit;
+  const bool second = worker.admit({}, now).verdict == weir::Verdict::admit;
+  worker.offline();
+  return first && !second && made.throttle->stop(std::chrono::seconds{1}) ? 0 : 1;
+}
+"""
+
+
+def pkg_config(*arguments):
+    """The words of an answer, as if the library were installed where it was built."""
+    here = (f"--define-variable=includedir={SOURCE}/lib/include", f"--define-variable=libdir={BUILD}/lib")
+    path = f"{BUILD}/meson-private:{os.environ.get('PKG_CONFIG_PATH', '')}"
+    done = subprocess.run(
+        ["pkg-config", *here, *arguments, "weir"],
+        env=os.environ | {"PKG_CONFIG_PATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return shlex.split(done.stdout)
+
+
+class Embed(unittest.TestCase):
+    def builds_and_runs(self, libraries, standard="c++20"):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "program.cc")
+            source.write_text(PROGRAM, encoding="utf-8")
+            program = str(pathlib.Path(folder, "program"))
+            command = [*COMPILER, f"-std={standard}", str(source), "-o", program, *pkg_config("--cflags"), *libraries]
+            built = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+            self.assertEqual(0, built.returncode, built.stderr)
+            run = subprocess.run([program], env=os.environ | {"LD_LIBRARY_PATH": f"{BUILD}/lib"}, timeout=60)
+            self.assertEqual(0, run.returncode)
+
+    def test_is_compiled_for_the_machine_and_with_the_headers_of_whoever_embeds_it(self):
+        flags = pkg_config("--cflags")
+        self.assertIn(f"-I{SOURCE}/lib/include", flags)
+        others = [flag for flag in flags if not re.match(r"-I|-D_FILE_OFFSET_BITS=|-pthread$", flag)]
+        self.assertEqual([], others)
+
+    def test_is_linked_by_its_name_alone(self):
+        self.assertEqual([f"-L{BUILD}/lib", "-lweir"], pkg_config("--libs"))
+        self.builds_and_runs(pkg_config("--libs"))
+
+    def test_is_linked_statically_with_what_it_stands_on(self):
+        libraries = pkg_config("--static", "--libs")
+        at = libraries.index("-lweir")
+        libraries[at : at + 1] = ["-l:libweir.a"]
+        self.builds_and_runs(libraries)
+
+
+if __name__ == "__main__":
+    tap.main()
