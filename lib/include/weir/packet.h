@@ -199,8 +199,8 @@ inline constexpr std::array<RequestByte, 256> request_bytes = [] {
   for (unsigned char i = '0'; i <= '9'; ++i) table[i] = RequestByte::method;
   for (unsigned char i = 'a'; i <= 'z'; ++i) table[i] = RequestByte::method;
   for (unsigned char i = 'A'; i <= 'Z'; ++i) table[i] = RequestByte::method;
-  for (const unsigned char i : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
-    table[i] = RequestByte::method;
+  for (const char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
+    table[static_cast<unsigned char>(c)] = RequestByte::method;
   table['\r'] = table['\n'] = RequestByte::line_end;
   return table;
 }();

@@ -108,7 +108,7 @@ struct Rule {
   std::uint64_t limit = 0;     ///< ≥ 1, in units of weight per interval
   Duration interval{};         ///< 10 ms … 366 days
   std::uint32_t spans = 10;    ///< 2 … 1000; interval / spans ≥ 1 ms
-  Duration cooldown{};         ///< > 0; default: the interval. Algorithm cooldown
+  Duration cooldown{};         ///< > 0; TOML's default is the interval, a program sets it. Algorithm cooldown
   Algorithm algorithm = Algorithm::cooldown;
   std::uint64_t burst = 0;  ///< what may be saved up; 0: the limit. Token and leaky bucket
   Duration warmup{};        ///< from cold to the full rate; 0: none. Token bucket

@@ -16,7 +16,9 @@
 ///
 /// Threads: a Worker belongs to one thread at a time. Everything else of a Throttle may be called by any
 /// thread unless its comment says otherwise. The library creates one thread in start() (and one for a Redis
-/// store), installs no signal handlers, writes to no stream and never initialises DPDK's EAL.
+/// store, in create()), installs no signal handlers, writes to no stream and never initialises DPDK's EAL. A
+/// process that forks leaves these threads behind: the child uses none of its parent's throttles, and
+/// destroys none. Make them in the process that serves.
 #pragma once
 
 #include <cstdint>
@@ -177,14 +179,16 @@ struct ThrottleOptions {
   unsigned workers = 1;  ///< handles to make, 1 … 255
   /// Seed of the keyed hash; unset: random. Set it only where a run must replay.
   std::optional<std::uint64_t> hash_seed;
-  /// Told of changes worth a log line ("store lost: …"), by the controller's thread; must not block. May be
+  /// Told of changes worth a log line ("store lost: …"), by the controller's thread, and in start(), stop()
+  /// and advance() by their callers. Must not block, throw, or call the Throttle, whose lock is held. May be
   /// empty.
   std::function<void(std::string_view)> log;
 };
 
 struct ThrottleResult;
 
-/// One node. Destroying it stops the controller; workers must be offline by then.
+/// One node. Destroying it stops the controller, and what is still pending is lost: stop() comes first.
+/// Workers must be offline by then.
 class WEIR_API Throttle {
  public:
   /// What create() would refuse a configuration for: a value, the store's address, or a file or variable that
@@ -228,6 +232,7 @@ class WEIR_API Throttle {
   /// The rules that apply to a request, in order of the configuration. Any thread, not a worker's path.
   std::vector<RuleIndex> rules_for(const Request& request) const;
   /// The name of the key under which a rule counts a request, e.g. "login|203.0.113.7".
+  /// @pre rule < config().rules.size()
   std::string key_name(RuleIndex rule, const Request& request) const;
   /// What the tables take, in bytes, all workers together. Any thread, not a worker's path. Grows, as keys
   /// come, by their names, by entries of those of which much is asked, and by what is known of some from
