@@ -1114,7 +1114,7 @@ std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
   const KeyState* state = publication_->find(planned.key);
   const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window).allowance;
-  const AllowanceCell* cell = window.running->find(planned.key);
+  const AllowanceCell* cell = window.running->foresee(planned.key, index_);
   const SpanTable::Place entry = table_->locate(planned.key);
   const bool drew =
       entry != SpanTable::nowhere && table_->is_open(entry) && table_->holds(entry, planned.key);

@@ -89,6 +89,22 @@ AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
   return nullptr;
 }
 
+const AllowanceCell* AllowancePool::foresee(std::uint64_t key, unsigned by) noexcept {
+  const std::size_t first = home(key);
+  for (std::size_t i = first; i < first + probe_length; ++i) {
+    const Word found = index_[i].load(std::memory_order_relaxed);
+    if (number_of(found) == free) {
+      const AtHand& mine = at_hand_[by + 1];
+      const bool has_some = mine.next < mine.end && mine.turn == found;
+      return has_some || used() < cells_.usable() ? nullptr : &shared_cell(key);
+    }
+    const Word number = number_if_of(found, key);
+    if (names_cell(number)) return &cells_[number - 1];
+    if (number == shared) break;
+  }
+  return &shared_cell(key);
+}
+
 void AllowancePool::begin() noexcept {
   index_.touch_pages();
   sketch_.touch_pages();

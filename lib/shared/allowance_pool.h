@@ -118,6 +118,10 @@ class AllowancePool {
   }
   /// The key's own cell, or nullptr.
   AllowanceCell* find(std::uint64_t key) noexcept;
+  /// What a worker that claimed the key now would draw it from: its own cell, or one that it shares; nullptr:
+  /// a new one. Claims none.
+  /// @param by  the worker, as for claim()
+  const AllowanceCell* foresee(std::uint64_t key, unsigned by) noexcept;
   /// Whether a cell that the key was drawn from is the key's own, here. Touches little but the cell.
   bool is_own_cell(AllowanceCell* cell, std::uint64_t key) noexcept {
     if (!cells_.holds(cell)) return false;

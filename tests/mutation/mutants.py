@@ -1231,8 +1231,8 @@ MUTANTS = [
     shared(
         "a worker goes on with cells from before the pool was cleared",
         "Pool.CellsThatAWorkerHadAtHandWhenItWasClearedAreOthersToGive",
-        "mine.next < mine.end && mine.turn == found",
-        "mine.next < mine.end",
+        "(mine.next < mine.end && mine.turn == found) || take_some(mine)",
+        "mine.next < mine.end || take_some(mine)",
         file="lib/shared/allowance_pool.cc",
     ),
     shared(
@@ -1255,6 +1255,19 @@ MUTANTS = [
         "wary_[window] = wary_turns;",
         "wary_[window] = 1;",
         file="lib/control/controller.cc",
+    ),
+    worker(
+        "a granted key that finds no cell is told all that a new one would hold",
+        "Grant.WhereItsKeyFindsNoCellTellsWhatRemainsInTheOneThatItShares",
+        "window.running->foresee(planned.key, index_);",
+        "window.running->find(planned.key);",
+    ),
+    shared(
+        "a cell that a worker has at hand is not foreseen",
+        "Pool.ForeseesWhichCellAKeyWouldBeDrawnFrom",
+        "return has_some || used() < cells_.usable() ?",
+        "return used() < cells_.usable() ?",
+        file="lib/shared/allowance_pool.cc",
     ),
     # Bursts of requests.
     whole(

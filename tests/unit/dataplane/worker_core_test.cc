@@ -1395,6 +1395,28 @@ TEST(Grant, OfNoRuleIsUsedForARequestThatAnotherRuleRefuses) {
   EXPECT_EQ(tenant->offered - tenant->admitted, 3U);
 }
 
+TEST(Grant, WhereItsKeyFindsNoCellTellsWhatRemainsInTheOneThatItShares) {
+  for (const bool has_drawn_there : {false, true}) {
+    Granted plane({window_of(1000)}, 8);
+    ASSERT_TRUE(plane.admits(0, "ann", 2));
+    // A flood takes all cells of the window, and all that the shared ones hold but a little.
+    const auto flood = [&](std::uint64_t but) {
+      for (std::uint64_t i = 1; i < 5000; ++i) {
+        const AllowancePool::Place place = plane.running.claim(i * 0x9e3779b97f4a7c15, 0);
+        if (!place.own) place.cell->draw(place.cell->left_of(992 - but), 992 - but, 1);
+      }
+    };
+    flood(20);
+    std::uint64_t left = 6 + 20;
+    if (has_drawn_there) {
+      ASSERT_TRUE(plane.admits(0, "ann", 10));  // more than is granted
+      left -= 10;
+    }
+    while (left-- > 0) ASSERT_EQ(plane.cores[0]->admit_key(0, "ann", 1, MonotonicTime(1ms)).remaining, left);
+    EXPECT_FALSE(plane.admits());
+  }
+}
+
 TEST(Grant, TellsWhatRemainsAsIfItHadBeenDrawn) {
   Granted plane({window_of(1000)}, 8);
   for (std::uint64_t left = 1000; left-- > 0;) {

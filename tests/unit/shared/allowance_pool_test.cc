@@ -220,6 +220,24 @@ TEST(Pool, TellsWhetherACellIsStillTheKeys) {
   EXPECT_FALSE(pool.is_own_cell(cell, 42));
 }
 
+TEST(Pool, ForeseesWhichCellAKeyWouldBeDrawnFrom) {
+  std::mt19937_64 random(9);
+  AllowancePool pool(1000, 2);
+  int own = 0;
+  int shared = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::uint64_t key = random() | 1;
+    const auto by = static_cast<unsigned>(random() % 2);
+    const AllowanceCell* const foreseen = pool.foresee(key, by);
+    const AllowancePool::Place claimed = pool.claim(key, by);
+    EXPECT_EQ(foreseen, claimed.own ? nullptr : claimed.cell);
+    EXPECT_EQ(pool.foresee(key, 1 - by), claimed.cell);
+    (claimed.own ? own : shared) += 1;
+  }
+  EXPECT_GT(own, 1000);
+  EXPECT_GT(shared, 1000);
+}
+
 TEST(Pool, ClearForgetsEverything) {
   AllowancePool pool(64, 1);
   AllowanceCell* cell = pool.claim(42, 0).cell;
