@@ -1295,7 +1295,11 @@ void WorkerCore::decide_each(std::span<const Request> requests, std::uint32_t le
   }
   for_each(left, [&](std::size_t at) { prefetch_beyond_lines(plans_[at], times(requests[at])); });
   for_each(left, [&](std::size_t at) { prefetch_entries(plans_[at]); });
+  const KeyFilter::Bits refused = refused_;
   for_each(left, [&](std::size_t at) {
+    // A block that an earlier request has begun ends the grants that were found before.
+    if (refused_ != refused) [[unlikely]]
+      look_up(plans_[at], times(requests[at]));
     const auto name_of = [&](RuleIndex rule) {
       // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
       plane_.classifier.match(requests[at], scratch_);

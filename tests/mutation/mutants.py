@@ -1269,6 +1269,12 @@ MUTANTS = [
         "return used() < cells_.usable() ?",
         file="lib/shared/allowance_pool.cc",
     ),
+    worker(
+        "a grant that an earlier request's block has ended is used in its burst",
+        "Grant.OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest",
+        "if (refused_ != refused) [[unlikely]]",
+        "if (false)",
+    ),
     # Bursts of requests.
     whole(
         "a rule's column is believed to be where the burst before had it",

@@ -1373,6 +1373,22 @@ TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
   EXPECT_EQ(plane.grants[0]->refused.load(), 0U);
 }
 
+// Where grants are so much of the allowance that what is left of them is not made credit of.
+TEST(Grant, OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest) {
+  const Header user{"user", "ann"};
+  std::array<Request, 2> requests{get(), get()};
+  for (Request& request : requests) request.headers = std::span(&user, 1);
+  requests[0].weight = 60;
+  for (const Detail detail : {Detail::full, Detail::verdicts}) {
+    Granted plane({rule_of("user", 100, {by_header("user")})}, 8, 8);
+    ASSERT_TRUE(plane.admits(0, "ann", 5));
+    std::array<Decision, 2> decisions;
+    plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, detail);
+    EXPECT_EQ(decisions[0].verdict, Verdict::block);
+    EXPECT_EQ(decisions[1].verdict, Verdict::block);
+  }
+}
+
 TEST(Grant, OfNoRuleIsUsedForARequestThatAnotherRuleRefuses) {
   Granted plane({rule_of("all", 1000, {by_header("tenant")}), window_of(2)}, 8);
   auto next = std::make_unique<Publication>(*plane.published.back());
