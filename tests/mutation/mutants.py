@@ -1435,9 +1435,9 @@ MUTANTS = [
         "false",
         program="property",
     ),
-    whole(
+    worker(
         "a request that has all it needs ready goes before one that waits for what both need",
-        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/three_rules",
+        "Grant.UnderSeveralRulesIsOfWhoComesFirstInABurst",
         "Order::kept);",
         "Order::any);",
         file="lib/dataplane/request_burst.cc",

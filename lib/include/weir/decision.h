@@ -30,8 +30,11 @@ struct Decision {
   RuleIndex observed = no_rule;
   std::uint32_t weight = 0;  ///< what was, or would have been, charged under `rule`
   std::uint64_t limit = 0;   ///< of `rule`, per interval
-  std::uint64_t remaining =
-      0;                   ///< weight that may still be admitted to the key now, as far as this worker knows
+  /// Weight that may still be admitted to the key now, by requests that fit into it, as far as this worker
+  /// knows. Not in it is what other workers have at hand of the key, and what this one had when a span ended,
+  /// until that has been counted: all together at most a 32nd of the limit, and what was drawn for requests
+  /// that another rule then refused. 0 of what a rule that sheds has refused.
+  std::uint64_t remaining = 0;
   Duration retry_after{};  ///< for `block`: until the request may pass, if no other does; at least 1 ns
   /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0:
   /// now.

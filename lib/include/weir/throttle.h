@@ -69,7 +69,12 @@ class WEIR_API Worker {
   /// enough
   Decision admit(const Request& request, MonotonicTime now) noexcept;
 
-  /// The same for a burst; `decisions[i]` answers `requests[i]`, as if admitted one after the other.
+  /// The same for a burst; `decisions[i]` answers `requests[i]`, as if admitted one after the other. (Only
+  /// which of what it has at hand of a key this worker uses first is not the same. That shows to other
+  /// workers, after a span's end, and where keys found no room: what remains may then be told as more or less
+  /// than one by one, by no more than Decision::remaining leaves out, or, of keys without room, by a 64th of
+  /// the limit for each one that shares; and who is the first to be refused may be another one. What is
+  /// admitted in all keeps to the limit.)
   /// @param detail  less than everything is faster; see there
   /// @pre decisions.size() >= requests.size()
   void admit_burst(std::span<const Request> requests, MonotonicTime now, std::span<Decision> decisions,
