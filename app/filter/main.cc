@@ -103,6 +103,8 @@ void run_threads(Throttle& throttle, Reporter& reporter, std::vector<Task>& task
     started.wait();  // a worker needs the first publication
     tasks.front()();
     control.join();
+    // For this thread, too, which now waits for the store.
+    release_stop_signals();
     return;
   }
   throttle.start();
@@ -223,6 +225,7 @@ int program(std::span<const char* const> arguments) {
 }  // namespace weir::filter
 
 int main(int count, char** arguments) {
+  weir::filter::open_standard_descriptors();
   try {
     return weir::filter::program({arguments, static_cast<std::size_t>(count)});
   } catch (const std::exception& exception) {

@@ -11,6 +11,10 @@
 
 namespace weir::filter {
 
+/// Where one of the three standard descriptors is closed, has it lead nowhere: else the next file that the
+/// program opens, DPDK's shared memory perhaps, would be what it writes its lines to. First of all in main().
+void open_standard_descriptors() noexcept;
+
 /// A line on standard error, after the program's name. Where there is no room for it, it is left out, and the
 /// next line that finds room says how many were.
 void complain(std::string_view message);

@@ -15,7 +15,7 @@ void hold_stop_signals() noexcept;
 /// Waits at most this long for one of them. @return true when it came
 bool wait_for_stop(Duration patience) noexcept;
 
-/// From now on each of them ends the process at once. Call it in the thread that waited.
+/// From now on each of them ends the process at once, as soon as a thread that goes on has called it.
 void release_stop_signals() noexcept;
 
 }  // namespace weir::filter

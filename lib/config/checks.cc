@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <span>
 #include <string_view>
 
 #include "classify/path_template.h"
@@ -60,12 +59,11 @@ void check_store(const StoreConfig& store, Findings& findings) {
       "memory://",         "redis://",           "rediss://",        "redis+unix://",
       "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"};
   if (std::ranges::none_of(schemes, [&](std::string_view scheme) { return store.url.starts_with(scheme); }))
-    findings.add(
-        "store.url",
-        "url must be memory://, redis://[user:password@]host[:port][/db], "
-        "redis+unix://[user:password@]/path/to.sock[?db=N], "
-        "redis+sentinel://host[:port],…/master[/db] or redis+cluster://host[:port],…; with TLS rediss… "
-        "instead of redis…");
+    findings.add("store.url",
+                 "url must be memory://, redis://[user:password@]host[:port][/db], "
+                 "redis+unix://[user:password@]/path/to.sock[?db=N], "
+                 "redis+sentinel://host[:port],…/master[/db] or redis+cluster://host[:port],…; with TLS rediss… "
+                 "instead of redis…");
   check_range("store", "timeout", store.timeout, timeout_range, findings);
   check_range("store", "reconnect", store.reconnect, reconnect_range, findings);
   check_range("store", "backlog", store.backlog, backlog_range, findings);
@@ -228,34 +226,6 @@ void check_key(const std::string& path, const Rule& rule, std::set<std::string>&
   }
 }
 
-/// Whether all that `narrow` matches is matched by `wide`, too, as far as that shows without taking patterns
-/// apart.
-bool covers(const Match& wide, const Match& narrow) {
-  const auto covers_words = [](const auto& more, const auto& less) {
-    return more.empty() || (!less.empty() && std::ranges::all_of(less, [&](const auto& word) {
-             return std::ranges::find(more, word) != more.end();
-           }));
-  };
-  return covers_words(wide.methods, narrow.methods) &&
-         covers_words(wide.destination_ports, narrow.destination_ports) &&
-         (wide.host.empty() || wide.host == narrow.host) && (wide.path.empty() || wide.path == narrow.path);
-}
-
-/// A rule behind so many that none of its requests has room for it would look as if it limited something.
-/// @return false when it is one
-bool check_reach(const std::vector<Rule>& rules, std::size_t index, Findings& findings) {
-  const auto before = std::span(rules).first(index);
-  const auto covering =
-      std::ranges::count_if(before, [&](const Rule& rule) { return covers(rule.match, rules[index].match); });
-  if (static_cast<std::size_t>(covering) < max_rules_per_request) return true;
-  findings.add(rule_path(index),
-               "this rule would never apply: " + std::to_string(covering) +
-                   " rules before it match all requests that it matches, and of those that match "
-                   "one request the first " +
-                   std::to_string(max_rules_per_request) + " apply");
-  return false;
-}
-
 void check_limit(const std::string& path, const Rule& rule, Findings& findings) {
   if (rule.limit == 0) findings.add(path + ".limit", limit_range.demand("limit") + ", not 0");
   check_range(path, "interval", rule.interval, interval_range, findings);
@@ -278,9 +248,8 @@ void check_algorithm(const std::string& path, const Rule& rule, Findings& findin
       check_range(path, "cooldown", rule.cooldown, cooldown_range, findings);
   }
   if (!(rule.hold_back >= 0 && rule.hold_back <= max_hold_back) && !findings.faulty(path + ".hold_back"))
-    findings.add(path + ".hold_back",
-                 "hold_back must be a number from 0 to 0.5, the part of the limit that nodes "
-                 "may keep back from each other");
+    findings.add(path + ".hold_back", "hold_back must be a number from 0 to 0.5, the part of the limit that nodes "
+                                      "may keep back from each other");
   // 0 is a program's way to leave it out.
   if (rule.burst != 0) check_range(path, "burst", rule.burst, burst_range, findings);
   check_range(path, "warmup", rule.warmup, warmup_range, findings);
@@ -309,10 +278,6 @@ void check_values(const Config& config, Findings& findings) {
     check_algorithm(path, rule, findings);
     check_key(path, rule, headers, findings);
   }
-  // The first one says it for all.
-  if (config.rules.size() <= max_rules)
-    for (std::size_t i = 0; i < config.rules.size() && check_reach(config.rules, i, findings); ++i) {
-    }
 }
 
 }  // namespace weir
