@@ -25,10 +25,10 @@ std::string StoreLog::line(bool reached, std::string_view why, MonotonicTime now
         losses > 1 ? " (" + std::to_string(losses) + " times since the last message)" : "";
     return "store lost" + times + ": " + why_ + "; going on locally, counts are kept";
   }
+  if (losses == 0) return "store reached again";
   // Its loss, or the last of several, has not been told.
-  if (losses > 0)
-    return "store reached again, lost " + std::to_string(losses) + " times since the last message: " + why_;
-  return "store reached again";
+  const std::string times = losses == 1 ? "once" : std::to_string(losses) + " times";
+  return "store reached again, lost " + times + " since the last message: " + why_;
 }
 
 }  // namespace weir

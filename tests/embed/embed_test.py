@@ -77,7 +77,7 @@ class Embed(unittest.TestCase):
         self.assertEqual([f"-L{BUILD}/lib", "-lweir"], pkg_config("--libs"))
         self.builds_and_runs(pkg_config("--libs"))
 
-    def test_is_linked_statically_with_what_it_stands_on(self):
+    def test_its_archive_is_linked_with_what_it_stands_on(self):
         libraries = pkg_config("--static", "--libs")
         at = libraries.index("-lweir")
         libraries[at : at + 1] = ["-l:libweir.a"]

@@ -58,6 +58,11 @@ TEST(StoreLog, WhatWasLeftOutIsCounted) {
   EXPECT_EQ(log.line(true, "", start + 19500ms), "");
   EXPECT_EQ(log.line(false, "refused", start + 20s),
             "store lost (2 times since the last message): refused; going on locally, counts are kept");
+  EXPECT_EQ(log.line(true, "", start + 20500ms), "");
+  EXPECT_EQ(log.line(true, "", start + 30s), back);
+  EXPECT_EQ(log.line(false, "full", start + 31s), "");
+  EXPECT_EQ(log.line(true, "", start + 32s), "");
+  EXPECT_EQ(log.line(true, "", start + 40s), "store reached again, lost once since the last message: full");
 }
 
 TEST(StoreLog, TheLastStateIsToldAlthoughNothingChangesAnyMore) {
