@@ -6,6 +6,7 @@ file     the source it changes; `old` must be in it exactly once
 units    what is compiled again: by default the file itself; for a header, the sources whose code it ends up in
 program  one of PROGRAMS
 test     the test that must fail
+set      what the machine must be able to do, as Linux names it: elsewhere this code does not run
 """
 
 PROGRAMS = {
@@ -25,6 +26,8 @@ OPTIONAL = {"filter"}
 ENGINE = [f"lib/engine/{part}.cc" for part in ("blocks", "engine", "holding", "leases", "replies")]
 ENGINE_AND_QUOTA = [*ENGINE, "lib/engine/quota.cc"]
 WORKER = ["lib/dataplane/worker_core.cc"]
+# Of its parts the youngest that the kernels need.
+AVX512 = "avx512_vbmi2"
 
 
 def engine(name, test, old, new, file="lib/engine/engine.cc", **more):
@@ -63,6 +66,15 @@ def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
 def burst_look(name, test, old, new, file="app/filter/burst_look_kernel.h", **more):
     more.setdefault("units", ["app/filter/burst_look_avx2.cc", "app/filter/burst_look_avx512.cc"])
     return {"name": name, "file": file, "old": old, "new": new, "program": "filter", "test": test, **more}
+
+
+def avx512(name, test, old, new, file="lib/classify/head_scan_avx512.cc"):
+    return classify(name, test, old, new, file=file, units=["lib/classify/head_scan_avx512.cc"], set=AVX512)
+
+
+def burst_look_avx512(name, test, old, new):
+    file = "app/filter/burst_look_avx512.cc"
+    return burst_look(name, test, old, new, file=file, units=[file], set=AVX512)
 
 
 def whole(name, test, old, new, file, **more):
@@ -1481,5 +1493,139 @@ MUTANTS = [
         "BurstLook.EveryOddityIsSeenInEveryPlace",
         "Fields::differs(fragment, 0x06000000, 0xff00ff3f)",
         "Fields::differs(fragment, 0x06000000, 0xff00ff1f)",
+    ),
+    # What eight, or sixteen, frames at once are asked.
+    avx512(
+        "eight at once: dots in a path mean nothing",
+        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "_mm512_or_si512(all_slashes, _mm512_load_si512(&dots_[at]))",
+        "all_slashes",
+        file="lib/classify/request_line_kernel.h",
+    ),
+    avx512(
+        "eight at once: a path may be percent-encoded",
+        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "    found = _mm512_mask_testn_epi64_mask(found, percents, path_bit);\n",
+        "",
+        file="lib/classify/request_line_kernel.h",
+    ),
+    avx512(
+        "eight at once: what stands behind the version is not looked at",
+        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "static_cast<__mmask16>((1U << rest_of_line) - 1)",
+        "static_cast<__mmask16>((1U << (rest_of_line - 2)) - 1)",
+        file="lib/classify/request_line_kernel.h",
+    ),
+    avx512(
+        "eight at once: the only slash of a path is one at its end",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "_mm512_srlv_epi64(without(slashes, all_of(1)), last)",
+        "_mm512_srlv_epi64(slashes, last)",
+        file="lib/classify/request_line_kernel.h",
+    ),
+    avx512(
+        "names at once: a line that begins as none does is like any other",
+        "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
+        "    if (_mm512_mask_test_epi64_mask(last_only, of_all, of_all) != 0) [[unlikely]]",
+        "    if (false)",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "names at once: of two fields of a name the last one counts",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "_mm512_cmpeq_epi64_mask(folded, want), all_of(place));",
+        "_mm512_cmpeq_epi64_mask(folded, want) & _mm512_testn_epi64_mask(places, places),\n                                         all_of(place));",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "names at once: of a name longer than a vector its beginning is enough",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "      if (!in_window) fits = 0;\n",
+        "",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "fields at once: what a value ends with is not looked at",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "_mm_cmple_epu16_mask(from_visible, _mm_set1_epi16(0xff - (' ' + 1)))",
+        "0xff",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "fields at once: what a value begins with is not looked at",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "static_cast<char>(0xff ^ (' ' + 1))",
+        "static_cast<char>(0xff)",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "hosts at once: a long one is not looked at",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "      odd |= static_cast<std::uint32_t>(known & ~small) << at;\n",
+        "",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "hosts at once: the dot at the end is a part of it",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "_mm512_test_epi64_mask(dots, last), last);",
+        "0, last);",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "hosts at once: one in capitals is another one",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "_mm512_test_epi64_mask(odd_bytes, odd_bytes)",
+        "__mmask8{0}",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "hosts at once: the port is a part of it",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "_mm512_or_si512(end_bits, _mm512_load_si512(&colons_[at]))",
+        "end_bits",
+        file="lib/classify/fields_kernel.h",
+    ),
+    avx512(
+        "hashes at once: what the lower halves carry is lost",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "high = _mm512_mask_sub_epi64(high, carried, high, _mm512_set1_epi64(-1));",
+        "static_cast<void>(carried);",
+    ),
+    avx512(
+        "hashes at once: the words beside an odd text are summed up, too",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "2 * i + 1 < count ? 0xff : lower_half",
+        "0xff",
+    ),
+    avx512(
+        "hashes at once: the shape of a fifth text does not count",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "if (count > 4) sum.add(",
+        "if (count > 5) sum.add(",
+    ),
+    avx512(
+        "a payload's last window may hold an empty line",
+        "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
+        "__mmask64 found = in_window(last_window);",
+        "__mmask64 found = 0;",
+    ),
+    avx512(
+        "a payload's windows but the last may hold an empty line",
+        "InstructionSets.FindNoPlainRequestWhereAnythingStandsBehindItsHead",
+        "found = _kor_mask64(found, in_window(data));",
+        "static_cast<void>(0);",
+    ),
+    burst_look_avx512(
+        "sixteen looks: the second eight frames have the first ones' payloads",
+        "BurstLook.EveryOddityIsSeenInEveryPlace",
+        "const Vector high = _mm512_add_epi32(low, _mm512_set1_epi32(8));",
+        "const Vector high = low;",
+    ),
+    burst_look_avx512(
+        "sixteen looks: a header may be longer than its packet",
+        "BurstLook.EveryOddityIsSeenInEveryPlace",
+        "    flags = _mm512_mask_cmple_epi32_mask(flags, offset, end);\n",
+        "",
     ),
 ]

@@ -34,11 +34,23 @@ from mutants import PROGRAMS
 
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
-MUTANTS = [
-    mutant
-    for mutant in mutants.MUTANTS
-    if mutant["program"] not in mutants.OPTIONAL or (BUILD / PROGRAMS[mutant["program"]]).is_file()
-]
+
+
+@functools.lru_cache(maxsize=None)
+def abilities():
+    """What the machine's processors can do, as Linux names it."""
+    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
+    return set(flags[1].split()) if flags else set()
+
+
+def is_possible(mutant):
+    """Whether the program is there, and what the mutant changes runs on this machine."""
+    there = mutant["program"] not in mutants.OPTIONAL or (BUILD / PROGRAMS[mutant["program"]]).is_file()
+    return there and mutant.get("set") in {None, *abilities()}
+
+
+MUTANTS = [mutant for mutant in mutants.MUTANTS if is_possible(mutant)]
 
 # A mutant may loop for ever; the named tests take milliseconds.
 PATIENCE_S = 60
