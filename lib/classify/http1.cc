@@ -44,9 +44,13 @@ bool equals_lower(std::string_view text, std::string_view lower_case) noexcept {
 
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
-std::string_view trim(std::string_view text) noexcept {
+/// What a value ends before. nginx takes any number of '\r' for a line's end: were they the value's, each
+/// number would make another key of it.
+constexpr bool is_behind_value(char c) noexcept { return is_blank(c) || c == '\r'; }
+
+std::string_view trim_value(std::string_view text) noexcept {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_behind_value(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -198,12 +202,58 @@ constexpr void seek(SoughtFields& sought, std::string_view name, SoughtFields::R
   if (role == SoughtFields::is_chosen) sought.fields[at].chosen = chosen;
 }
 
+std::optional<std::size_t> hexadecimal(char c) noexcept {
+  if (is_digit(c)) return static_cast<std::size_t>(c - '0');
+  c = lower(c);
+  return c >= 'a' && c <= 'f' ? std::optional(static_cast<std::size_t>(c - 'a' + 10)) : std::nullopt;
+}
+
+/// The size that a chunk's line tells. @return none: it tells none, or more than there is
+std::optional<std::size_t> chunk_size(std::string_view line, std::size_t available) noexcept {
+  constexpr std::string_view behind_size = " \t;";
+  std::size_t size = 0;
+  std::size_t at = 0;
+  while (at < line.size()) {
+    const std::optional<std::size_t> digit = hexadecimal(line[at]);
+    if (!digit) break;
+    size = size * 16 + *digit;
+    if (size > available) return std::nullopt;
+    ++at;
+  }
+  if (at == 0 || (at < line.size() && behind_size.find(line[at]) == std::string_view::npos))
+    return std::nullopt;
+  return size;
+}
+
+/// What stands behind a chunked body and its trailer (RFC 9112 §7.1). @return none: it does not end here
+std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
+  for (;;) {
+    const std::optional<std::string_view> line = take_line(rest);
+    if (!line) return std::nullopt;
+    const std::optional<std::size_t> size = chunk_size(*line, rest.size());
+    if (!size) return std::nullopt;
+    if (*size == 0) break;
+    rest.remove_prefix(*size);
+    if (const std::optional<std::string_view> end = take_line(rest); !end || !end->empty())
+      return std::nullopt;
+  }
+  while (const std::optional<std::string_view> field = take_line(rest))
+    if (field->empty()) return rest;
+  return std::nullopt;
+}
+
 }  // namespace
 
-/// Where the body of a request ends, as its header fields tell.
-class HttpRequests::BodyLength {
+/// Where the body of a request ends, as its header fields tell (RFC 9112 §6.3).
+class HttpRequests::Body {
  public:
-  void transfer_encoding() noexcept { unknown_ = true; }
+  /// Chunked, if that is the last of all codings.
+  void transfer_encoding(std::string_view value) noexcept {
+    encoded_ = true;
+    const std::size_t comma = value.rfind(',');
+    chunked_ = equals_lower(trim_value(comma == std::string_view::npos ? value : value.substr(comma + 1)),
+                            "chunked");
+  }
 
   void content_length(std::string_view value) noexcept {
     std::uint64_t length = 0;
@@ -218,17 +268,20 @@ class HttpRequests::BodyLength {
     length_ = length;
   }
 
-  /// How many of the bytes behind the header section to skip for the next request; none if it is not among
-  /// them, or nobody can tell where.
-  std::optional<std::size_t> skip(std::size_t available) const noexcept {
-    if (unknown_ || length_ > available) return std::nullopt;
-    return static_cast<std::size_t>(length_);
+  /// Of what stands behind the header section that which stands behind the body, too; none if the body goes
+  /// on in the next segment, or nobody can tell where it ends.
+  std::optional<std::string_view> skip(std::string_view behind_head) const noexcept {
+    if (encoded_) return chunked_ ? behind_chunks(behind_head) : std::nullopt;
+    if (unknown_ || length_ > behind_head.size()) return std::nullopt;
+    return behind_head.substr(static_cast<std::size_t>(length_));
   }
 
  private:
   std::uint64_t length_ = 0;
   bool given_ = false;
-  bool unknown_ = false;
+  bool unknown_ = false;  // the length
+  bool encoded_ = false;  // whatever length is given
+  bool chunked_ = false;
 };
 
 HeaderSelection::HeaderSelection(InstructionSet set) noexcept : scans_(&scans_of(set)) {
@@ -259,7 +312,7 @@ bool HeaderSelection::add(std::string_view lower_case_name) noexcept {
 /// same.
 /// @param rest  from the request on; afterwards from the end of its header section on, if complete
 bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
-                         BodyLength& body) const noexcept {
+                         Body& body) const noexcept {
   const std::optional<std::string_view> first = take_line(rest);
   if (!first) return false;
   const std::optional<RequestLine> line = parse_request_line(*first);
@@ -285,14 +338,14 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
     // many.
     const std::string_view name = field->substr(0, colon);
     if (!lengths.contains(name.size())) continue;
-    const std::string_view value = trim(field->substr(colon + 1));
+    const std::string_view value = trim_value(field->substr(colon + 1));
     if (equals_lower(name, host_name)) {
       if (!host_seen && selection_->host_wanted_) out.host = value;
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
       body.content_length(value);
     } else if (equals_lower(name, transfer_encoding_name)) {
-      body.transfer_encoding();
+      body.transfer_encoding(value);
     }
     for (std::size_t i = 0; i < selection_->size(); ++i) {
       if (!equals_lower(name, (*selection_)[i])) continue;
@@ -332,11 +385,10 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   // Before the end there is at least the colon, and from the beginning on at least the line's end.
   end -= end[-1] == '\r' ? 1 : 0;
   begin += *begin == ' ' ? 1 : 0;
-  if (is_blank(*begin) || is_blank(end[-1])) [[unlikely]] {
-    while (begin < end && is_blank(*begin)) ++begin;
-    while (begin < end && is_blank(end[-1])) --end;
-  }
-  return {begin, static_cast<std::size_t>(end - begin)};
+  const std::string_view value{begin, static_cast<std::size_t>(end - begin)};
+  if (is_blank(*begin) || is_behind_value(end[-1])) [[unlikely]]
+    return trim_value(value);
+  return value;
 }
 
 }  // namespace
@@ -346,24 +398,24 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   const char* const data = payload.data();
   FoundHead of_body;
   if (!selection_->scans_->find_fields(data, head.line_end, head.end, body_fields, of_body)) return false;
-  BodyLength body;
+  Body body;
   for (std::size_t i = 0; i < of_body.count; ++i) {
+    const std::string_view value = value_of(data, of_body.fields[i]);
     if (body_fields.fields[of_body.fields[i].field].roles == SoughtFields::is_content_length)
-      body.content_length(value_of(data, of_body.fields[i]));
+      body.content_length(value);
     else
-      body.transfer_encoding();
+      body.transfer_encoding(value);
   }
   go_on_behind(payload.substr(0, head.method_end), body, payload.substr(head.end));
   return true;
 }
 
 /// Goes on behind the body, if that ends among the bytes behind the header section.
-void HttpRequests::go_on_behind(std::string_view method, const BodyLength& body,
+void HttpRequests::go_on_behind(std::string_view method, const Body& body,
                                 std::string_view behind_head) noexcept {
   // Behind CONNECT comes a tunnel, not a request.
   if (method == "CONNECT") return;
-  if (const std::optional<std::size_t> length = body.skip(behind_head.size()))
-    rest_ = behind_head.substr(*length);
+  rest_ = body.skip(behind_head).value_or(std::string_view());
 }
 
 /// As find(), by the parser.
@@ -371,7 +423,7 @@ void HttpRequests::go_on_behind(std::string_view method, const BodyLength& body,
                                                   std::span<Header> headers, bool& complete) noexcept {
   complete = false;
   out.host = {};
-  BodyLength body;
+  Body body;
   if (!parse(rest, out, headers, complete, body)) return false;
   if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
   if (complete) go_on_behind(out.method, body, rest);

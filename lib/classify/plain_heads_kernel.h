@@ -58,12 +58,11 @@ template <typename Bytes>
   return target_end + rest_of_line - 1;
 }
 
-/// Where a value begins and ends, white space before and behind it.
+/// Where a value begins and ends, white space before and behind it, and any number of '\r' (see http1.cc).
 [[gnu::noinline]] inline PlainHeads::Value value_between(const char* data, std::size_t begin,
                                                          std::size_t end) noexcept {
-  end -= data[end - 1] == '\r' ? 1 : 0;
   while (begin < end && is_blank(data[begin])) ++begin;
-  while (begin < end && is_blank(data[end - 1])) --end;
+  while (begin < end && (is_blank(data[end - 1]) || data[end - 1] == '\r')) --end;
   return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(end)};
 }
 

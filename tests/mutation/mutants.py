@@ -1316,6 +1316,42 @@ MUTANTS = [
         "if (publication_ != nullptr) {",
         file="lib/dataplane/request_burst.cc",
     ),
+    # What stands behind a request in its segment.
+    classify(
+        "behind a chunked body nobody looks",
+        "Pipelining.FindsRequestsBehindChunkedBodies",
+        "return chunked_ ? behind_chunks(behind_head) : std::nullopt;",
+        "return std::nullopt;",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a body is chunked whatever its last coding is",
+        "Pipelining.EndsWhereNobodyCanTellTheBodysLength",
+        "return chunked_ ? behind_chunks(behind_head) : std::nullopt;",
+        "return behind_chunks(behind_head);",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a chunk may be longer than its size",
+        "Pipelining.EndsWithChunksThatAreNoneOrGoOnInTheNextSegment",
+        "!end || !end->empty())",
+        "!end)",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "what stands behind the last chunk is the next request, its trailer too",
+        "Pipelining.FindsRequestsBehindChunkedBodies",
+        "    if (field->empty()) return rest;\n",
+        "    return rest;\n",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a carriage return at a value's end is a part of it",
+        "HttpRequest.TakesAllCarriageReturnsAtALinesEndForItsEnd",
+        "return is_blank(c) || c == '\\r';",
+        "return is_blank(c);",
+        file="lib/classify/http1.cc",
+    ),
     # Bursts of plain frames.
     classify(
         "a request behind another one passes with it",

@@ -224,8 +224,9 @@ struct ParsedRequest {
 };
 
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
-/// it in the same segment. A payload that does not begin with a request line has none. A request line without
-/// its end has none either; cut-off headers still yield the request, not `complete`.
+/// it in the same segment, also behind bodies that end there, of a given length or in chunks. A payload that
+/// does not begin with a request line has none. A request line without its end has none either; cut-off
+/// headers still yield the request, not `complete`.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
@@ -244,13 +245,13 @@ class WEIR_API HttpRequests {
   bool has_more() const noexcept { return !rest_.empty(); }
 
  private:
-  class BodyLength;
+  class Body;
   bool find(Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool find_parsing(std::string_view rest, Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool note_next(std::string_view payload, const FoundHead& head) noexcept;
-  void go_on_behind(std::string_view method, const BodyLength& body, std::string_view behind_head) noexcept;
+  void go_on_behind(std::string_view method, const Body& body, std::string_view behind_head) noexcept;
   bool parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
-             BodyLength& body) const noexcept;
+             Body& body) const noexcept;
 
   std::string_view rest_;
   const HeaderSelection* selection_;

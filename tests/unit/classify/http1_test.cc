@@ -185,6 +185,23 @@ TEST(HttpRequest, TrimsValues) {
   EXPECT_EQ(found.headers[1].second, "") << "there, and empty";
 }
 
+// nginx takes any number of them for the line's end: else each number would make another key of one value.
+TEST(HttpRequest, TakesAllCarriageReturnsAtALinesEndForItsEnd) {
+  const std::string text = "GET / HTTP/1.1\r\nHost: h\r\r\nX: a b \r\r\r\nY: \r\r\nZ: a\rb\r\r\n\r\n";
+  for (const InstructionSet set :
+       {InstructionSet::portable, InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
+    HeaderSelection chosen(set);
+    for (const char* const name : {"x", "y", "z"}) ASSERT_TRUE(chosen.add(name));
+    const Found found = only_request_in(text, chosen);
+    EXPECT_TRUE(found.complete);
+    EXPECT_EQ(found.host, "h");
+    ASSERT_EQ(found.headers.size(), 3u);
+    EXPECT_EQ(found.headers[0].second, "a b");
+    EXPECT_EQ(found.headers[1].second, "");
+    EXPECT_EQ(found.headers[2].second, "a\rb");
+  }
+}
+
 TEST(HttpRequest, TakesTheFirstOfRepeatedHeaders) {
   const Found found = only_request_in(
       HttpText().host("first").header("X", "1").header("x", "2").host("second").str(), selection({"x"}));
@@ -262,16 +279,43 @@ TEST(Pipelining, EndsWithABodyThatGoesOnInTheNextSegment) {
 TEST(Pipelining, EndsWhereNobodyCanTellTheBodysLength) {
   const std::string next = "0\r\n\r\nGET /2 HTTP/1.1\r\n\r\n";
   for (const auto header :
-       {"Transfer-Encoding: chunked", "transfer-encoding: identity",
-        "Content-Length: 0\r\nTransfer-Encoding: chunked", "Content-Length: +5", "Content-Length: -5",
-        "Content-Length: 5x", "Content-Length:", "Content-Length: 0x5", "Content-Length: 5, 5",
-        "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 18446744073709551621",
-        "Content-Length: 99999999999999999999999999999999"}) {
+       {"transfer-encoding: identity", "Transfer-Encoding: chunked, gzip", "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "Transfer-Encoding:", "Content-Length: +5",
+        "Content-Length: -5", "Content-Length: 5x", "Content-Length:", "Content-Length: 0x5",
+        "Content-Length: 5, 5", "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 18446744073709551621", "Content-Length: 99999999999999999999999999999999"}) {
     EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header + "\r\n\r\n" + next), Targets{"/1"}) << header;
   }
   EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n" + next),
             (Targets{"/1", "/2"}))
       << "said twice, the same";
+}
+
+// Else who sends one request for anything with such a body could send any number behind it, uncounted.
+TEST(Pipelining, FindsRequestsBehindChunkedBodies) {
+  for (const auto header :
+       {"Transfer-Encoding: chunked", "transfer-encoding:CHUNKED ", "Transfer-Encoding: gzip, chunked",
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"})
+    for (const auto body :
+         {"0\r\n\r\n", "5\r\n12345\r\n0\r\n\r\n", "5\n12345\n0\n\n",
+          "a;x=\"y\"\r\n\r\n\r\n0\r\n\r\n\r\n00\r\n\r\n", "0010\r\n0123456789abcdef\r\n1\r\n.\r\n000\r\n\r\n",
+          "0 \t;\r\nA: b\r\nC:\r\n d\r\n\r\n"})
+      EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header + "\r\n\r\n" + body + "GET /2 HTTP/1.1\r\n\r\n"),
+                (Targets{"/1", "/2"}))
+          << header << "\n"
+          << body;
+}
+
+TEST(Pipelining, EndsWithChunksThatAreNoneOrGoOnInTheNextSegment) {
+  const std::string next = "GET /2 HTTP/1.1\r\n\r\n";
+  for (const auto body :
+       {"", "\r\n", "x\r\n", "-1\r\n\r\n", "0x0\r\n\r\n", " 0\r\n\r\n", "5\r\n123\r\n0\r\n\r\n",
+        "5\r\n123456\r\n0\r\n\r\n", "0\r\n", "0\r\nA: b\r\n", "0\r", "ffffffffffffffff\r\n",
+        "10000000000000000\r\n\r\n0\r\n\r\n", "fffffffffffffffffffffffffffffffff0\r\n\r\n0\r\n\r\n"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"s + body + next),
+              Targets{"/1"})
+        << body;
 }
 
 TEST(Pipelining, EndsBehindConnectAndBehindAnUnfinishedRequest) {
