@@ -64,6 +64,7 @@ std::optional<std::string_view> take_line(std::string_view& rest) noexcept {
   return line;
 }
 
+constexpr std::string_view protocol_0_9 = "http/0.9";
 constexpr std::string_view protocol_1_0 = "http/1.0";
 constexpr std::string_view protocol_1_1 = "http/1.1";
 
@@ -77,35 +78,47 @@ struct RequestLine {
   std::string_view protocol;
 };
 
-/// "1.0" and "1.1" by their names; receivers treat a higher minor version as the highest they know (RFC 9110
-/// §2.5).
-std::string_view protocol_name(std::string_view version) noexcept {
-  constexpr std::string_view prefix = "HTTP/1.";
-  if (!version.starts_with(prefix)) return {};
-  const std::string_view minor = version.substr(prefix.size());
-  if (minor.empty() || minor.size() > 3 || !std::all_of(minor.begin(), minor.end(), is_digit)) return {};
-  return minor == "0" ? protocol_1_0 : protocol_1_1;
+/// "1.0" and "1.1" by their names. Of others there are none in these bytes, and receivers take them for the
+/// highest they know (for minor versions RFC 9110 §2.5 says so): Apache and HAProxy take any, Node.js some,
+/// RTSP's among them. @return nothing: it is no version
+std::string_view protocol_name(std::string_view version, bool path) noexcept {
+  if (!version.starts_with("HTTP/") && !(path && version.starts_with("RTSP/"))) return {};
+  version.remove_prefix(5);
+  const std::size_t dot = version.find('.');
+  if (dot == std::string_view::npos) return {};
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.size() <= 3 && std::all_of(text.begin(), text.end(), is_digit);
+  };
+  if (!is_number(version.substr(0, dot)) || !is_number(version.substr(dot + 1))) return {};
+  return version == "1.0" ? protocol_1_0 : protocol_1_1;
 }
 
-/// More than one space between the parts, and spaces at the end, are let through: servers do (RFC 9112 §3).
+/// White space of any kind and number between the parts, and at the end, is let through: servers do (RFC 9112
+/// §3). So is a GET without a version, which is HTTP/0.9's.
 std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
-  const auto skip_spaces = [](std::string_view text) {
-    return text.substr(std::min(text.find_first_not_of(' '), text.size()));
+  constexpr auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; };
+  const auto take_part = [&] {
+    const auto end = std::find_if(line.begin(), line.end(), is_space);
+    const std::string_view part(line.begin(), end);
+    line = {std::find_if_not(end, line.end(), is_space), line.end()};
+    return part;
   };
   RequestLine out;
-  const std::size_t method_end = line.find(' ');
-  if (method_end == std::string_view::npos) return std::nullopt;
-  out.method = line.substr(0, method_end);
+  out.method = take_part();
   if (!is_token(out.method)) return std::nullopt;
-  line = skip_spaces(line.substr(method_end));
-  const std::size_t target_end = line.find(' ');
-  if (target_end == std::string_view::npos || target_end == 0) return std::nullopt;
-  out.target = line.substr(0, target_end);
-  if (!std::all_of(out.target.begin(), out.target.end(), is_target_character)) return std::nullopt;
-  line = skip_spaces(line.substr(target_end));
-  const std::size_t version_end = std::min(line.find(' '), line.size());
-  if (!skip_spaces(line.substr(version_end)).empty()) return std::nullopt;
-  out.protocol = protocol_name(line.substr(0, version_end));
+  out.target = take_part();
+  if (out.target.empty() || !std::all_of(out.target.begin(), out.target.end(), is_target_character))
+    return std::nullopt;
+  const bool path = out.target.front() == '/';
+  const std::string_view version = take_part();
+  if (!line.empty()) return std::nullopt;
+  if (version.empty())
+    out.protocol = out.method == "GET" && (path || !split_absolute(out.target).authority.empty())
+                       ? protocol_0_9
+                       : std::string_view();
+  // What HTTP/2 begins with.
+  else if (out.method != "PRI")
+    out.protocol = protocol_name(version, path);
   if (out.protocol.empty()) return std::nullopt;
   return out;
 }
@@ -208,7 +221,7 @@ std::optional<std::size_t> hexadecimal(char c) noexcept {
   return c >= 'a' && c <= 'f' ? std::optional(static_cast<std::size_t>(c - 'a' + 10)) : std::nullopt;
 }
 
-/// The size that a chunk's line tells. @return none: it tells none, or more than there is
+/// The size that a chunk's line tells, or as much more than there is. @return none: it tells none
 std::optional<std::size_t> chunk_size(std::string_view line, std::size_t available) noexcept {
   constexpr std::string_view behind_size = " \t;";
   std::size_t size = 0;
@@ -216,8 +229,7 @@ std::optional<std::size_t> chunk_size(std::string_view line, std::size_t availab
   while (at < line.size()) {
     const std::optional<std::size_t> digit = hexadecimal(line[at]);
     if (!digit) break;
-    size = size * 16 + *digit;
-    if (size > available) return std::nullopt;
+    size = std::min(size * 16 + *digit, available + 1);
     ++at;
   }
   if (at == 0 || (at < line.size() && behind_size.find(line[at]) == std::string_view::npos))
@@ -225,58 +237,105 @@ std::optional<std::size_t> chunk_size(std::string_view line, std::size_t availab
   return size;
 }
 
-/// What stands behind a chunked body and its trailer (RFC 9112 §7.1). @return none: it does not end here
+/// What stands behind a chunked body and its trailer (RFC 9112 §7.1): nothing where they go on in the next
+/// segment. @return none: these are no chunks, or more than anything honest sends in a segment
 std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
-  for (;;) {
+  constexpr std::string_view nothing;
+  constexpr int most_chunks = 64;
+  for (int chunk = 0;; ++chunk) {
     const std::optional<std::string_view> line = take_line(rest);
-    if (!line) return std::nullopt;
+    if (!line) return nothing;
     const std::optional<std::size_t> size = chunk_size(*line, rest.size());
-    if (!size) return std::nullopt;
+    if (!size || chunk == most_chunks) return std::nullopt;
     if (*size == 0) break;
+    if (*size > rest.size()) return nothing;
     rest.remove_prefix(*size);
-    if (const std::optional<std::string_view> end = take_line(rest); !end || !end->empty())
-      return std::nullopt;
+    const std::optional<std::string_view> end = take_line(rest);
+    if (!end) return nothing;
+    if (!end->empty()) return std::nullopt;
   }
   while (const std::optional<std::string_view> field = take_line(rest))
     if (field->empty()) return rest;
-  return std::nullopt;
+  return nothing;
+}
+
+/// From the first line on that begins a request.
+std::string_view from_request_line(std::string_view rest) noexcept {
+  for (std::string_view behind = rest; const std::optional<std::string_view> line = take_line(behind);
+       rest = behind)
+    if (parse_request_line(*line)) return rest;
+  return {};
+}
+
+/// The value of a field that tells of the body, which may stand in the lines that continue it.
+/// @param behind  the field's line
+/// @return what is no such value, if it stands in several
+std::string_view unfolded(std::string_view value, std::string_view behind) noexcept {
+  while (!behind.empty() && is_blank(behind.front())) {
+    const std::optional<std::string_view> line = take_line(behind);
+    if (!line) break;
+    const std::string_view more = trim_value(*line);
+    if (!more.empty()) value = value.empty() ? more : std::string_view("?");
+  }
+  return value;
 }
 
 }  // namespace
 
-/// Where the body of a request ends, as its header fields tell (RFC 9112 §6.3).
+/// Where the body of a request ends, as its header fields tell (RFC 9112 §6.3) and servers read them.
 class HttpRequests::Body {
  public:
   /// Chunked, if that is the last of all codings.
   void transfer_encoding(std::string_view value) noexcept {
     encoded_ = true;
-    const std::size_t comma = value.rfind(',');
-    chunked_ = equals_lower(trim_value(comma == std::string_view::npos ? value : value.substr(comma + 1)),
-                            "chunked");
+    chunked_ = false;
+    each_of(value, [&](std::string_view coding) {
+      if (!coding.empty()) chunked_ = equals_lower(coding, "chunked");
+    });
   }
 
+  /// Each of several must be the same.
   void content_length(std::string_view value) noexcept {
-    std::uint64_t length = 0;
-    // 18 digits cannot overflow, and no segment holds that much.
-    if (value.empty() || value.size() > 18 || !std::all_of(value.begin(), value.end(), is_digit)) {
-      unknown_ = true;
-      return;
-    }
-    for (const char c : value) length = length * 10 + static_cast<std::uint64_t>(c - '0');
-    unknown_ = unknown_ || (given_ && length != length_);
-    given_ = true;
-    length_ = length;
+    each_of(value, [&](std::string_view length) {
+      const std::size_t zeros = std::min(length.find_first_not_of('0'), length.size());
+      const std::string_view digits = length.substr(zeros);
+      // 18 digits cannot overflow, and no segment holds that much.
+      unknown_ = unknown_ || length.empty() || digits.size() > 18 ||
+                 !std::all_of(digits.begin(), digits.end(), is_digit);
+      if (unknown_) return;
+      std::uint64_t number = 0;
+      for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
+      unknown_ = given_ && number != length_;
+      given_ = true;
+      length_ = number;
+    });
   }
 
-  /// Of what stands behind the header section that which stands behind the body, too; none if the body goes
-  /// on in the next segment, or nobody can tell where it ends.
-  std::optional<std::string_view> skip(std::string_view behind_head) const noexcept {
-    if (encoded_) return chunked_ ? behind_chunks(behind_head) : std::nullopt;
-    if (unknown_ || length_ > behind_head.size()) return std::nullopt;
-    return behind_head.substr(static_cast<std::size_t>(length_));
+  /// From the next request on: nothing if the body goes on in the next segment. Where nobody can tell where
+  /// it ends, every line that begins a request does: a server may go on there, and a limit is not to depend
+  /// on which one does.
+  std::string_view skip(std::string_view behind_head) const noexcept {
+    if (chunked_) {
+      if (const std::optional<std::string_view> rest = behind_chunks(behind_head)) return *rest;
+    } else if (!encoded_ && !unknown_) {
+      return behind_head.substr(
+          static_cast<std::size_t>(std::min<std::uint64_t>(length_, behind_head.size())));
+    }
+    return from_request_line(behind_head);
   }
 
  private:
+  /// Calls take() with each member of a list.
+  template <typename Take>
+  static void each_of(std::string_view list, const Take& take) noexcept {
+    for (;;) {
+      const std::size_t comma = std::min(list.find(','), list.size());
+      take(trim_value(list.substr(0, comma)));
+      if (comma == list.size()) return;
+      list.remove_prefix(comma + 1);
+    }
+  }
+
   std::uint64_t length_ = 0;
   bool given_ = false;
   bool unknown_ = false;  // the length
@@ -343,9 +402,9 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
       if (!host_seen && selection_->host_wanted_) out.host = value;
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
-      body.content_length(value);
+      body.content_length(unfolded(value, rest));
     } else if (equals_lower(name, transfer_encoding_name)) {
-      body.transfer_encoding(value);
+      body.transfer_encoding(unfolded(value, rest));
     }
     for (std::size_t i = 0; i < selection_->size(); ++i) {
       if (!equals_lower(name, (*selection_)[i])) continue;
@@ -400,8 +459,9 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   if (!selection_->scans_->find_fields(data, head.line_end, head.end, body_fields, of_body)) return false;
   Body body;
   for (std::size_t i = 0; i < of_body.count; ++i) {
-    const std::string_view value = value_of(data, of_body.fields[i]);
-    if (body_fields.fields[of_body.fields[i].field].roles == SoughtFields::is_content_length)
+    const FoundField& found = of_body.fields[i];
+    const std::string_view value = unfolded(value_of(data, found), payload.substr(found.line_end + 1));
+    if (body_fields.fields[found.field].roles == SoughtFields::is_content_length)
       body.content_length(value);
     else
       body.transfer_encoding(value);
@@ -415,7 +475,7 @@ void HttpRequests::go_on_behind(std::string_view method, const Body& body,
                                 std::string_view behind_head) noexcept {
   // Behind CONNECT comes a tunnel, not a request.
   if (method == "CONNECT") return;
-  rest_ = body.skip(behind_head).value_or(std::string_view());
+  rest_ = body.skip(behind_head);
 }
 
 /// As find(), by the parser.

@@ -128,9 +128,16 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "HTTP/1.1 200 OK\r\n\r\n",
       "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-      "GET /\r\n\r\n",
+      "GET key\r\n",
+      "GET /",
+      "GET / x\r\n",
+      "get /\r\n",
+      "POST /\r\n",
+      "GET / HTTP/.1\r\n\r\n",
+      "GET / HTTP/11\r\n\r\n",
+      "GET / HTTP/1111.1\r\n\r\n",
+      "GET / ICY/1.1\r\n\r\n",
       "GET / http/1.1\r\n\r\n",
-      "GET / HTTP/2.0\r\n\r\n",
       "GET / HTTP/1.\r\n\r\n",
       "GET / HTTP/1.x\r\n\r\n",
       "GET / HTTP/1.1111\r\n\r\n",
@@ -142,7 +149,6 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "G(T / HTTP/1.1\r\n\r\n",
       "GET /a b HTTP/1.1\r\n\r\n",
       "GET /a\tb HTTP/1.1\r\n\r\n",
-      "GET\t/ HTTP/1.1\r\n\r\n",
       "GET /\r HTTP/1.1\r\n\r\n",
       "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
       "SSH-2.0-OpenSSH_9.2\r\n",
@@ -150,6 +156,40 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
   for (const auto text : others) EXPECT_TRUE(requests_in(text).empty()) << text;
   EXPECT_TRUE(requests_in("G\0T / HTTP/1.1\r\n\r\n"s).empty());
   EXPECT_TRUE(requests_in("GET /\0 HTTP/1.1\r\n\r\n"s).empty());
+}
+
+// Apache, HAProxy and Node.js take a version that there is not in these bytes for HTTP/1.1, Node.js RTSP's,
+// too.
+TEST(HttpRequest, IsFoundWhateverItsVersion) {
+  for (const auto version : {"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/9.99", "HTTP/10.1", "RTSP/1.1"}) {
+    const Found found = only_request_in(HttpText("GET", "/a", version).host("h").str());
+    EXPECT_EQ(found.protocol, "http/1.1") << version;
+    EXPECT_EQ(found.target, "/a");
+    EXPECT_EQ(found.host, "h");
+  }
+  EXPECT_TRUE(requests_in("DESCRIBE rtsp://h/a RTSP/1.0\r\n\r\n").empty()) << "RTSP's own";
+}
+
+// nginx and Apache still answer these.
+TEST(HttpRequest, IsFoundWithoutAVersion) {
+  for (const auto text :
+       {"GET /a\r\n", "GET /a\n", "GET  /a \r\n", "GET /a\r\n\r\n", "GET /a\r\nGET /a\r\n"}) {
+    const Found found = only_request_in(text);
+    EXPECT_EQ(found.protocol, "http/0.9");
+    EXPECT_EQ(found.method, "GET");
+    EXPECT_EQ(found.target, "/a");
+  }
+  EXPECT_EQ(only_request_in("GET http://h/a\r\n").host, "h");
+  EXPECT_EQ(only_request_in("GET /a\r\nHost: h\r\n\r\n").host, "h") << "Node.js reads on";
+}
+
+// As RFC 9112 §3 lets servers do; HAProxy does.
+TEST(HttpRequest, MayHaveWhiteSpaceOfAnyKindBetweenTheParts) {
+  for (const auto text :
+       {"GET\t/a HTTP/1.1\r\n\r\n", "GET /a\tHTTP/1.1\r\n\r\n", "GET \t /a\v\fHTTP/1.1 \t\r\n\r\n"}) {
+    EXPECT_EQ(only_request_in(text).target, "/a");
+    EXPECT_EQ(only_request_in(text).method, "GET");
+  }
 }
 
 TEST(HttpRequest, IsIncompleteWithoutTheEndOfItsHeaders) {
@@ -276,19 +316,29 @@ TEST(Pipelining, EndsWithABodyThatGoesOnInTheNextSegment) {
   EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345"), Targets{"/1"});
 }
 
-TEST(Pipelining, EndsWhereNobodyCanTellTheBodysLength) {
-  const std::string next = "0\r\n\r\nGET /2 HTTP/1.1\r\n\r\n";
+TEST(Pipelining, TakesBodiesOfALengthThatIsToldInAnyWayServersKnow) {
+  for (const auto header :
+       {"Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5, 5",
+        "Content-Length: 5 ,05\r\ncontent-length:005", "Content-Length: 0000000000000000000000000000000005",
+        "Content-Length:\r\n 5", "Content-Length: \r\n\t\r\n 5"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header + "\r\nX: y\r\n\r\nabcdeGET /2 HTTP/1.1\r\n\r\n"),
+              (Targets{"/1", "/2"}))
+        << header;
+}
+
+// Whoever goes on behind such a body, by whichever reading, is not to find more requests than are counted.
+TEST(Pipelining, GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds) {
   for (const auto header :
        {"transfer-encoding: identity", "Transfer-Encoding: chunked, gzip", "Transfer-Encoding: xchunked",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "Transfer-Encoding:", "Content-Length: +5",
-        "Content-Length: -5", "Content-Length: 5x", "Content-Length:", "Content-Length: 0x5",
-        "Content-Length: 5, 5", "Content-Length: 5\r\nContent-Length: 6",
-        "Content-Length: 18446744073709551621", "Content-Length: 99999999999999999999999999999999"}) {
-    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header + "\r\n\r\n" + next), Targets{"/1"}) << header;
-  }
-  EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n" + next),
-            (Targets{"/1", "/2"}))
-      << "said twice, the same";
+        "Transfer-Encoding: chunked\r\n x", "Content-Length: -5", "Content-Length: 5x",
+        "Content-Length:", "Content-Length: 0x5", "Content-Length: 5, 6", "Content-Length: 5,",
+        "Content-Length: 5\r\n 6", "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 18446744073709551621", "Content-Length: 99999999999999999999999999999999"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\n"s + header +
+                         "\r\n\r\nabcd\r\n0\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n"),
+              (Targets{"/1", "/2", "/3"}))
+        << header;
 }
 
 // Else who sends one request for anything with such a body could send any number behind it, uncounted.
@@ -307,14 +357,33 @@ TEST(Pipelining, FindsRequestsBehindChunkedBodies) {
           << body;
 }
 
-TEST(Pipelining, EndsWithChunksThatAreNoneOrGoOnInTheNextSegment) {
+TEST(Pipelining, EndsWithChunksThatGoOnInTheNextSegment) {
   const std::string next = "GET /2 HTTP/1.1\r\n\r\n";
-  for (const auto body :
-       {"", "\r\n", "x\r\n", "-1\r\n\r\n", "0x0\r\n\r\n", " 0\r\n\r\n", "5\r\n123\r\n0\r\n\r\n",
-        "5\r\n123456\r\n0\r\n\r\n", "0\r\n", "0\r\nA: b\r\n", "0\r", "ffffffffffffffff\r\n",
-        "10000000000000000\r\n\r\n0\r\n\r\n", "fffffffffffffffffffffffffffffffff0\r\n\r\n0\r\n\r\n"})
+  for (const auto body : {"99\r\n", "5\r\n12345\r\nfff\r\n", "ffffffffffffffff\r\n", "10000000000000000\r\n",
+                          "0\r\n", "0\r\nA: b\r\n"})
     EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"s + body + next),
               Targets{"/1"})
+        << body;
+  for (const auto body : {"", "5", "5\r", "5\r\n12345", "5\r\n12345\r", "5\r\n12345\r\n0"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"s + body), Targets{"/1"})
+        << body;
+}
+
+// Else each of many requests could have all that is behind it looked through.
+TEST(Pipelining, TakesVeryManyChunksForNone) {
+  std::string body;
+  for (int i = 0; i < 100; ++i) body += "1\r\n.\r\n";
+  EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + body +
+                       "99\r\nGET /2 HTTP/1.1\r\n\r\n"),
+            (Targets{"/1", "/2"}));
+}
+
+TEST(Pipelining, GoesOnWithEveryRequestLineBehindChunksThatAreNone) {
+  for (const auto body : {"\r\n", "x\r\n", "-1\r\n\r\n", "0x0\r\n\r\n", " 0\r\n\r\n", "5\r\n123\r\n0\r\n\r\n",
+                          "5\r\n123456\r\n0\r\n\r\n"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"s + body +
+                         "GET /2 HTTP/1.1\r\n\r\n"),
+              (Targets{"/1", "/2"}))
         << body;
 }
 
@@ -447,7 +516,8 @@ TEST(HttpRequests, AreSafeForNoiseAndMutations) {
     for (const Found& found : requests_in(text, chosen)) {
       ASSERT_FALSE(found.method.empty());
       ASSERT_FALSE(found.target.empty());
-      ASSERT_TRUE(found.protocol == "http/1.0" || found.protocol == "http/1.1");
+      ASSERT_TRUE(found.protocol == "http/0.9" || found.protocol == "http/1.0" ||
+                  found.protocol == "http/1.1");
     }
   }
 }
