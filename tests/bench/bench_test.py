@@ -79,6 +79,26 @@ class Report(unittest.TestCase):
         self.assertIn("**Failed: decision, memory, latency.**", text)
         self.assertIn("| **weir**, a key at hand |", text)
 
+    def test_a_quick_run_is_called_so_however_the_report_is_written_anew(self):
+        self.report("--only", "scaling")
+        done = bench("--output", self.output, "--reuse")
+        self.assertEqual(0, done.returncode, done.stdout)
+        self.assertIn("**Too short to quote anything from: scaling.**", (self.output / "report.md").read_text(encoding="utf-8"))
+
+    def test_figures_keep_when_and_on_what_they_were_measured(self):
+        began = self.report("--only", "scaling").splitlines()[2]
+        self.assertIn("processors", began)
+        path = self.output / "scaling.json"
+        left = json.loads(path.read_text(encoding="utf-8"))
+        left["run"]["began"], left["quick"] = "long ago", False
+        path.write_text(json.dumps(left), encoding="utf-8")
+        text = self.report("--only", "scaling", "--reuse")
+        self.assertIn("Began long ago", text)
+        self.assertNotIn("Too short", text)
+        left["run"]["machine"] = "another machine"
+        (self.output / "memory.json").write_text(json.dumps({**left, "figures": []}), encoding="utf-8")
+        self.assertIn("memory: another machine", self.report("--reuse"))
+
     def test_decisions_are_told_beside_their_floor(self):
         text = self.report("--only", "decision")
         for words in ("| floor: a random line, prefetched |", "| **weir**, a key at hand |", "### First touches",
