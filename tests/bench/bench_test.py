@@ -149,12 +149,20 @@ class Report(unittest.TestCase):
         top, section = text.split("## What a key takes of a worker's memory")
         self.assertIn("| memory | bytes per active key and worker: of all more is asked | ≤ 32 |", top)
         self.assertIn("| bytes per active key and worker: of all more is asked | 100,000 keys |", section)
+        self.assertIn("| the same, as the process has grown: little is asked of any: all within their grants | 1,000,000 keys |", section)
 
     def test_what_is_not_installed_is_left_out_and_said(self):
         text = self.report("--only", "gateways", PATH="/nonexistent")
         self.assertIn("left out: nginx and HAProxy: wrk", text)
         self.assertIn("| **weir**, a decision: the key at hand is found, decided, counted; 1,000 keys |", text)
         self.assertIn("| **weir**, a request under one rule: its header found, matched, hashed, decided, counted; 1,000 keys |", text)
+        for server in ("nginx limit_req", "HAProxy stick-table"):
+            self.assertIn(f"| gateways | {server}, added / weir's decision | ≥ 100 |  | not measured |", text)
+
+    def test_aims_of_what_is_not_installed_are_not_measured(self):
+        text = self.report("--only", "latency", PATH="/nonexistent")
+        self.assertIn("left out: a store that syncs, and one that dies: redis-server is not installed", text)
+        self.assertIn("| span 10 ms, Redis dies, 1,000 keys |  | ≤ 1.2 | not measured |", text)
 
 
 class FramesOfARound(unittest.TestCase):
@@ -206,6 +214,11 @@ class AimsOfASection(unittest.TestCase):
         self.assertIn("| speed | ours / floor | ≤ 1.5 | 1.80 (2,000 keys) | **not met**, 1 of 2 met |", text)
         self.assertIn("| speed | others / ours | ≥ 3 |  | not measured |", text)
         self.assertNotIn("nothing", text)
+
+    def test_that_are_measured_in_some_places_only_are_not_called_met(self):
+        self.aims.at_least("part / whole", "here", 5, 3)
+        self.aims.at_least("part / whole", "there", None, 3)
+        self.assertIn("| speed | part / whole | ≥ 3 | 5.00 (here) | met, 1 of 1 met, 1 not measured |", common.summary([self.aims]))
 
     def test_of_nothing_make_no_table(self):
         self.assertEqual("", common.summary([common.Aims("nothing")]))

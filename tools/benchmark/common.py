@@ -160,8 +160,9 @@ class Aims:
                 continue
             _, where, measured, _, part = max(told, key=lambda row: row[4])
             met = sum(row[4] <= 1 for row in told)
+            missing = f", {len(each) - len(told)} not measured" if len(told) < len(each) else ""
             rows.append((self.section, what, aim, number(measured) + (f" ({where})" if where else ""),
-                         self._verdict(part) + (f", {met} of {len(told)} met" if len(told) > 1 else "")))
+                         self._verdict(part) + (f", {met} of {len(told)} met" if len(each) > 1 else "") + missing))
         return rows
 
     def __bool__(self):

@@ -20,6 +20,7 @@ TARGETS = ("bench/decision/bench-decision",)
 CLIENTS = 10_000  # different keys
 SIZES = (1000, 100_000)  # nginx's keys lie between
 AIM = 100
+NGINX_NAME, HAPROXY_NAME = SERVERS = ("nginx limit_req", "HAProxy stick-table")
 # What of weir stands beside what they add: the contender of bench-decision, and what it does, in short and in full.
 DECISIONS = {
     "weir_key": ("decision", "a decision: the key at hand is found, decided, counted"),
@@ -163,7 +164,7 @@ def nginx(folder):
     path = folder / "nginx.conf"
     path.write_text(NGINX.format(folder=folder, port=port), encoding="utf-8")
     base = f"http://127.0.0.1:{port}"
-    return Server("nginx limit_req", [find_program("nginx"), "-p", folder, "-c", path, "-e", folder / "error.log"],
+    return Server(NGINX_NAME, [find_program("nginx"), "-p", folder, "-c", path, "-e", folder / "error.log"],
                   {kind: f"{base}/{kind}" for kind in ("free", "limited", "closed")})
 
 
@@ -172,7 +173,7 @@ def haproxy(folder):
     path = folder / "haproxy.cfg"
     path.write_text(HAPROXY.format(port=ports[0], limited=ports[1], closed=ports[2]), encoding="utf-8")
     urls = {kind: f"http://127.0.0.1:{port}/" for kind, port in zip(("free", "limited", "closed"), ports)}
-    return Server("HAProxy stick-table", [find_program("haproxy"), "-db", "-q", "-f", path], urls)
+    return Server(HAPROXY_NAME, [find_program("haproxy"), "-db", "-q", "-f", path], urls)
 
 
 def decide(context, figures, sizes):
@@ -219,14 +220,17 @@ def report(figures, context, aims):
     weir = {name: {int(size): median(times) for size, times in of_sizes.items()} for name, of_sizes in figures["weir"].items()}
     columns = [(name, size) for name in DECISIONS for size in sorted(weir[name])]
     rows, names, values = [], [], []
-    for server, pairs in figures["servers"].items():
+    for server in SERVERS:
+        pairs = figures["servers"].get(server, [])
+        middle = median([pair["limited"] - pair["free"] for pair in pairs]) if pairs else None
+        for name, size in columns:
+            aims.at_least(f"{server}, added / weir's {DECISIONS[name][0]}", f"{size:,} keys", middle / weir[name][size] if pairs else None, AIM)
+        if not pairs:
+            continue
         free, limited = (median([pair[kind] for pair in pairs]) for kind in ("free", "limited"))
         added = [pair["limited"] - pair["free"] for pair in pairs]
-        middle = median(added)
         rows.append((server, number(free), number(limited), f"{number(middle)} ({' … '.join(number(v) for v in spread(added))})",
                      *(f"{middle / weir[name][size]:.0f}" for name, size in columns)))
-        for name, size in columns:
-            aims.at_least(f"{server}, added / weir's {DECISIONS[name][0]}", f"{size:,} keys", middle / weir[name][size], AIM)
         names.append(server)
         values.append([middle, free])
     for name, size in columns:
