@@ -24,6 +24,7 @@ SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
 sys.path.insert(0, str(SOURCE / "tools/benchmark"))
 import common
+import controller
 import decision
 import filter as filter_section
 import plot
@@ -159,10 +160,34 @@ class Report(unittest.TestCase):
         for server in ("nginx limit_req", "HAProxy stick-table"):
             self.assertIn(f"| gateways | {server}, added / weir's decision | ≥ 100 |  | not measured |", text)
 
+    def test_the_controllers_time_for_a_span_is_held_against_the_span(self):
+        text = self.report("--only", "controller")
+        for words in ("| ms for a span | cooldown, 100 % written in every span |", "| ms for a span at an interval's end | token-bucket, 1 % written in every span |",
+                      "| cooldown | 10 % |", "![controller](controller.svg)"):
+            self.assertIn(words, text)
+        runs = json.loads((self.output / "controller.json").read_text(encoding="utf-8"))["figures"]
+        self.assertTrue(all(run["median"] > 0 for run in runs))
+        self.assertNotIn("not measured", text)
+
     def test_aims_of_what_is_not_installed_are_not_measured(self):
         text = self.report("--only", "latency", PATH="/nonexistent")
         self.assertIn("left out: a store that syncs, and one that dies: redis-server is not installed", text)
         self.assertIn("| span 10 ms, Redis dies, 1,000 keys |  | ≤ 1.2 | not measured |", text)
+
+
+class SpansOfAController(unittest.TestCase):
+    FIGURES = [{"kind": kind, "keys": 1_000_000, "hot": 10, "algorithm": 0, "median": 50.0, "border": 120.0, "worst": 130.0, "overflowed": 0.0,
+                **({"store": 60.0} if kind == "turn" else {"first": 300.0})} for kind in ("turn", "meet")]
+
+    def test_are_told_in_milliseconds_for_all_keys(self):
+        aims = common.Aims("controller")
+        text = "\n".join(controller.report(self.FIGURES, unittest.mock.Mock(plot=lambda name, _: name), aims))
+        self.assertIn("| cooldown | 10 % | 50.0 | 120 | 130 | 60.0 | 300 | 50.0 | 0.00% |", text)
+        told = aims.table()
+        self.assertIn("| ms for a span | cooldown, 10 % written in every span | 50.0 | ≤ 100 | met |", told)
+        self.assertIn("| ms for a span at an interval's end | cooldown, 10 % written in every span | 120 | ≤ 100 | **not met** |", told)
+        self.assertIn("| ms for a span, the memory store's work included | cooldown, 10 % written in every span | 110 | ≤ 100 | **not met** |", told)
+        self.assertIn("| ms for a span | token-bucket, 1 % written in every span |  | ≤ 100 | not measured |", told)
 
 
 class FramesOfARound(unittest.TestCase):

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the end of a span takes of the controller's core, however many keys are active."""
+
+import json
+
+from common import Failed, number, run, table
+from plot import bars
+
+TITLE = "What the controller takes for a span"
+TARGETS = ("bench/controller/bench-controller",)
+KEYS = 1_000_000
+SPAN_MS = 100
+# As the program numbers them. The default, and one without grants.
+ALGORITHMS = {0: "cooldown", 3: "token-bucket"}
+# Of a hundred keys, those that are written to the store in every span; the others once in an interval.
+HOT = (1, 10, 100)
+
+
+def measure(context):
+    """What bench-controller counts, in ns per key, by kind of run, number of keys, hot ones in a hundred and algorithm."""
+    keys = 1000 if context.quick else KEYS
+    raw = context.output / "controller-runs.json"
+    run(context.build / TARGETS[0], "--benchmark_out_format=json", f"--benchmark_out={raw}",
+        f"--benchmark_filter=^(turn|meet)/keys:{keys}/hot:({'|'.join(map(str, HOT))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/")
+    figures = []
+    for entry in json.loads(raw.read_text(encoding="utf-8"))["benchmarks"]:
+        kind, *settings = entry["run_name"].split("/")
+        of = dict(setting.split(":") for setting in settings if ":" in setting)
+        if entry.get("error_occurred"):
+            context.remark(f"**{entry['run_name']}: not in the figures: {entry['error_message']}**")
+            continue
+        figures.append({"kind": kind, "keys": int(of["keys"]), "hot": int(of["hot"]), "algorithm": int(of["algorithm"]),
+                        **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "overflowed") if name in entry}})
+    if not figures:
+        raise Failed(f"{raw}: no run that adds up")
+    return figures
+
+
+def report(figures, context, aims):
+    of = {(each["kind"], each["algorithm"], each["hot"]): each for each in figures}
+    keys = figures[0]["keys"]
+    ms = keys / 1e6  # of ns per key
+    rows, groups, values = [], [], []
+    for algorithm, name in ALGORITHMS.items():
+        for hot in HOT:
+            turn, meet = of.get(("turn", algorithm, hot)), of.get(("meet", algorithm, hot))
+            where = f"{name}, {hot} % written in every span"
+            aims.at_most("ms for a span", where, turn and turn["median"] * ms, SPAN_MS)
+            aims.at_most("ms for a span at an interval's end", where, turn and turn["border"] * ms, SPAN_MS)
+            aims.at_most("ms for a span, the memory store's work included", where, turn and (turn["median"] + turn["store"]) * ms, SPAN_MS)
+            if not turn:
+                continue
+            rows.append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
+                         number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}"))
+            groups.append(f"{name}, {hot} %")
+            values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
+    svg = bars("A span's end", "ms of the controller's core, logarithmic", groups,
+               ["a span, median", "an interval's end", "the memory store"], values, logarithmic=True)
+    return [
+        f"A node with one worker under one rule, {keys:,} keys, every one counted in every span, in virtual time: what the controller's core "
+        "takes for the end of a span (flip, add up, decide, hand over to the store, take in its answers, publish). Spans are as long as "
+        f"they need; a node whose spans are of {SPAN_MS} ms ends them late where this is more. Keys that come near their limits are written to the store in every "
+        "span, the others once in an interval: the part of the keys in the second column. An interval's end: the dearer of the two spans "
+        "beside it. What a store does is not in these figures: the memory store's part, on the same core, stands beside them; "
+        "to write to a Redis takes this core some 350 ns for each key that is written (README, the store; bench-store). All at once: the first span of a node's "
+        "life, in which all keys are new. Overflowed: requests that found no room of their own. Counters were compared with the number "
+        "of requests. What all this costs the workers is in the section on decisions, with and without a controller.",
+        table(("algorithm", "written in every span", "ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
+               "ns per key, median", "overflowed"), rows),
+        context.plot("controller", svg),
+    ]
