@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,8 @@ class Contender {
   /// Requests are about to come: for the first time, after a pause, or from the beginning of a stream in
   /// which every key comes once. Not timed.
   virtual void begin() {}
+  /// A part of a stream is about to be decided on. Not timed, but in between: what goes on beside it.
+  virtual void between() {}
   /// Decides on a part of one of the workload's streams, burst by burst. Nothing but this is timed.
   virtual void decide(Drawn drawn, std::size_t at, std::size_t count) = 0;
   /// No requests come for a while.
@@ -52,6 +55,8 @@ struct Kind {
   std::vector<Drawn> streams;  ///< measured on each of these
   std::unique_ptr<Contender> (*make)(Workload& workload);
   bool dense = false;  ///< of one key, which needs no search; its floor is an array
+  /// Of more it would take too much memory, or too long to meet.
+  std::size_t most_keys = std::numeric_limits<std::size_t>::max();
 };
 
 std::vector<Kind> weir_kinds();

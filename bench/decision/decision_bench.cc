@@ -41,12 +41,13 @@ class Walk {
 
   /// @return ns per request, over at least this time
   double steady(Duration time) {
-    const Duration began = thread_time();
     std::uint64_t requests = 0;
     Duration taken{};
     do {
+      contender_.between();
+      const Duration began = thread_time();
       requests += step();
-      taken = thread_time() - began;
+      taken += thread_time() - began;
     } while (taken < time);
     return static_cast<double>(taken.count()) / static_cast<double>(requests);
   }
@@ -208,7 +209,7 @@ Result run_all(const Options& options, const Effort& effort) {
     Workload workload(keys);
     std::vector<Turn> turns;
     for (const Kind& kind : kinds)
-      if (kind.dense == dense) turns.push_back({&kind, &workload, options.repeats});
+      if (kind.dense == dense && keys <= kind.most_keys) turns.push_back({&kind, &workload, options.repeats});
     in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
       for (Result& each : run(turn, round, effort.time())) runs.push_back(std::move(each));
     });

@@ -2,6 +2,7 @@
 // Ours: with the controller at work in real time, spans of 100 ms, so that flips, publications, drains and
 // the first touches after each flip are in the figures; with a controller that has published once and then
 // sleeps; and, span by span in virtual time, first touches alone.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -26,6 +27,29 @@ name = "user"
 key = ["header:x-user"]
 limit = 1000000000000
 interval = "24h"
+)";
+// Without grants: what a worker has at hand of a key it has drawn from the key's cell, in each span anew.
+constexpr std::string_view drawn_rule = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+interval = "1s"
+algorithm = "sliding-window"
+)";
+// The same, and where there is but one worker it draws for each request.
+constexpr std::string_view bucket_rule = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+interval = "1s"
+algorithm = "token-bucket"
+)";
+constexpr std::string_view rule_that_blocks = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1
+interval = "1s"
+cooldown = "24h"
 )";
 constexpr std::string_view three_rules = R"([[rule]]
 name = "all"
@@ -52,6 +76,13 @@ interval = "1s"
 /// taken away for longer than two spans refuses what it has at hand then.
 constexpr std::uint64_t refused_in_a_million = 1000;
 
+void tell(const Figures& figures, Result& told) {
+  told["requests"] = figures.rules.front().offered;
+  told["overflowed"] = figures.overflowed;
+  told["spans"] = figures.spans;
+  told["overruns"] = figures.span_overruns;
+}
+
 void expect_in_order(const Figures& figures, std::uint64_t requests, Result& told) {
   std::uint64_t refused = 0;
   for (const RuleFigures& rule : figures.rules) {
@@ -61,9 +92,7 @@ void expect_in_order(const Figures& figures, std::uint64_t requests, Result& tol
   if (refused > requests / 1'000'000 * refused_in_a_million)
     expect_counted(requests - refused, requests, "admitted");
   told["refused"] = refused;
-  told["overflowed"] = figures.overflowed;
-  told["spans"] = figures.spans;
-  told["overruns"] = figures.span_overruns;
+  tell(figures, told);
 }
 
 /// @param named  by the requests' names; else all are the key of a rule without dimensions
@@ -80,13 +109,15 @@ enum class Controller : std::uint8_t {
   has_ended,  ///< nobody, once it has published
 };
 
+/// Those of all rules here: two have no more than one key.
+std::size_t room_for(const Workload& workload) { return workload.keys() + 2; }
+
 /// A node with one worker.
 class Node : public Contender {
  public:
-  Node(const Workload& workload, std::string_view rules, Controller controller = Controller::at_work)
-      : controller_(controller),
-        throttle_(make_throttle(rules, workload.keys() + 2, 1)),
-        worker_(throttle_->worker(0)) {
+  /// @param room  for so many keys
+  Node(std::size_t room, std::string_view rules, Controller controller = Controller::at_work)
+      : controller_(controller), throttle_(make_throttle(rules, room, 1)), worker_(throttle_->worker(0)) {
     if (controller == Controller::at_work)
       throttle_->start();
     else
@@ -98,13 +129,16 @@ class Node : public Contender {
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
     throttle_->stop(1s);
-    expect_in_order(throttle_->figures(), requests_, told);
+    check(throttle_->figures(), told);
   }
 
  protected:
   static constexpr Duration span = 100ms;
+  /// The counters, against the number of requests.
+  virtual void check(const Figures& figures, Result& told) { expect_in_order(figures, requests_, told); }
   Worker& worker() noexcept { return worker_; }
   void count(std::size_t requests) noexcept { requests_ += requests; }
+  std::uint64_t requests() const noexcept { return requests_; }
 
  private:
   const Controller controller_;
@@ -114,11 +148,13 @@ class Node : public Contender {
 };
 
 /// Keys that the pipeline has at hand; the worker is told of the next bursts.
-class KeysAtHand final : public Node {
+class KeysAtHand : public Node {
  public:
   /// @param told  of so many bursts
-  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, std::size_t told)
-      : Node(workload, rules, controller),
+  /// @param room  for so many keys; 0: for those that there are
+  KeysAtHand(Workload& workload, std::string_view rules, Controller controller, std::size_t told,
+             std::size_t room = 0)
+      : Node(room == 0 ? room_for(workload) : room, rules, controller),
         told_(told),
         keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
               keys_of(worker(), workload.stream(Drawn::zipf))} {}
@@ -137,10 +173,76 @@ class KeysAtHand final : public Node {
   std::array<Verdict, burst> verdicts_;
 };
 
+/// Keys that have all been blocked: what it costs to refuse.
+class BlockedKeys final : public KeysAtHand {
+ public:
+  explicit BlockedKeys(Workload& workload)
+      : KeysAtHand(workload, rule_that_blocks, Controller::at_work, 1), keys_(workload.keys()) {}
+
+ private:
+  void check(const Figures& figures, Result& told) override {
+    tell(figures, told);
+    const RuleFigures& rule = figures.rules.front();
+    expect_counted(rule.offered, requests(), "offered");
+    // A key that comes once in an interval is not blocked yet.
+    const std::uint64_t intervals = figures.spans / 10 + 2;
+    if (rule.admitted > keys_ * intervals) expect_counted(rule.admitted, keys_ * intervals, "admitted");
+  }
+
+  const std::size_t keys_;
+};
+
+/// Keys at hand that have room, while somebody makes up keys without end, which find none. What these take
+/// is not timed.
+class KeysInASpray final : public KeysAtHand {
+ public:
+  explicit KeysInASpray(Workload& workload)
+      : KeysAtHand(workload, user_rule, Controller::at_work, 1,
+                   std::max<std::size_t>(keys_by_default, 2 * workload.keys())),
+        at_once_(std::clamp<std::size_t>(workload.keys() / 8192, 2, 16) * burst) {}
+  void between() override {
+    if (monotonic_now() - began_ < alone) return;
+    std::array<std::string, burst> names;
+    std::array<Key, burst> keys;
+    std::array<Verdict, burst> verdicts;
+    for (std::size_t i = 0; i < at_once_; i += burst) {
+      for (std::size_t j = 0; j < burst; ++j) {
+        names[j] = "made-up-" + std::to_string(made_up_++);
+        keys[j] = worker().key(0, names[j]);
+      }
+      worker().admit_keys(keys, verdicts);
+      worker().quiescent();
+    }
+    count(at_once_);
+  }
+  void begin() override {
+    began_ = monotonic_now();
+    KeysAtHand::begin();
+  }
+  /// Until there is no room left.
+  Duration settles_in() const override { return alone + 3 * span; }
+
+ private:
+  static constexpr std::size_t keys_by_default = 65'536;  // of a node
+  // The known ones have come, after a pause, too, and the controller has met them.
+  static constexpr Duration alone = 4 * span;
+
+  void check(const Figures& figures, Result& told) override {
+    KeysAtHand::check(figures, told);
+    told["made_up"] = made_up_;
+    if (figures.overflowed < made_up_ / 2) throw Worthless("most of the keys made up have found room");
+  }
+
+  const std::size_t at_once_;  // the more room there is, the more
+  MonotonicTime began_{};
+  std::uint64_t made_up_ = 0;
+};
+
 /// The one key of a rule without dimensions, as often as there are requests in a burst.
 class DenseKey final : public Node {
  public:
-  DenseKey(Workload& workload, std::string_view rules) : Node(workload, rules, Controller::at_work) {
+  DenseKey(Workload& workload, std::string_view rules)
+      : Node(room_for(workload), rules, Controller::at_work) {
     keys_.fill(worker().key(0, {}));
   }
   void decide(Drawn, std::size_t at, std::size_t some) override {
@@ -160,7 +262,8 @@ class DenseKey final : public Node {
 /// admit_burst() adds to the above.
 class Requests final : public Node {
  public:
-  Requests(Workload& workload, std::string_view rules) : Node(workload, rules), workload_(workload) {
+  Requests(Workload& workload, std::string_view rules)
+      : Node(room_for(workload), rules), workload_(workload) {
     for (std::size_t i = 0; i < burst; ++i) {
       headers_[i].name = "x-user";
       requests_[i].method = "GET";
@@ -267,6 +370,10 @@ std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
 std::unique_ptr<Contender> dense_key(Workload& workload) {
   return std::make_unique<DenseKey>(workload, dense_rule);
 }
+template <typename Keys>
+std::unique_ptr<Contender> keys_under(Workload& workload) {
+  return std::make_unique<Keys>(workload);
+}
 template <const std::string_view& rules>
 std::unique_ptr<Contender> requests(Workload& workload) {
   return std::make_unique<Requests>(workload, rules);
@@ -280,9 +387,14 @@ std::unique_ptr<Contender> first_touches(Workload& workload) {
 
 std::vector<Kind> weir_kinds() {
   const std::vector<Drawn> drawn{Drawn::uniform, Drawn::zipf};
+  constexpr std::size_t most_beyond_grants = 1'000'000;
   return {{"weir_key", drawn, keys_at_hand<user_rule>},
           {"weir_key_far", drawn, keys_at_hand<user_rule, Controller::at_work, Stream::furthest_ahead>},
           {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
+          {"weir_key_drawn", drawn, keys_at_hand<drawn_rule>, false, most_beyond_grants},
+          {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
+          {"weir_key_blocked", drawn, keys_under<BlockedKeys>, false, most_beyond_grants},
+          {"weir_key_in_spray", drawn, keys_under<KeysInASpray>, false, most_beyond_grants},
           {"weir_one_rule", drawn, requests<user_rule>},
           {"weir_three_rules", drawn, requests<three_rules>},
           {"weir_first_in_span", {Drawn::once}, first_touches<false>},

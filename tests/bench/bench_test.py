@@ -103,7 +103,9 @@ class Report(unittest.TestCase):
     def test_decisions_are_told_beside_their_floor(self):
         text = self.report("--only", "decision")
         for words in ("| floor: a random line, prefetched |", "| **weir**, a key at hand |", "### First touches",
-                      "| **weir**, a key never met before |", "### What the controller costs the worker", "| rule without dimensions / array |"):
+                      "| **weir**, a key never met before |", "### What the controller costs the worker", "| rule without dimensions / array |",
+                      "| key at hand, token-bucket / floor, below a million keys | 1,000 keys, zipf |", "| key at hand while keys are made up / else | 1,000 keys, uniform |",
+                      "| **weir**, a key at hand that is blocked: refused |"):
             self.assertIn(words, text)
         xml.etree.ElementTree.parse(self.output / "decision-zipf.svg")
         figures = json.loads((self.output / "decision.json").read_text(encoding="utf-8"))["figures"]
@@ -116,8 +118,13 @@ class Report(unittest.TestCase):
                    "runs": [{"contender": "weir_key", "keys": 1000, "round": 0, "wrong": "counted 1 of 2 requests"}]}
         context = common.Context(BUILD, self.output, quick=True)
         with unittest.mock.patch.object(decision, "run_json", return_value=figures), contextlib.redirect_stdout(io.StringIO()):
-            decision.measure(context)
+            told = decision.measure(context)
         self.assertIn("left out: decisions among 10,000,000 keys: they need 12.0 GB of memory, there are 3.0", context.left_out)
+        self.assertIn("left out: TBB concurrent_hash_map: not there when the build folder was configured (Debian: libtbb-dev)", context.left_out)
+        aims = common.Aims("decision")
+        decision._add_aims(aims, decision.Turns([]), "zipf", told["sizes_left_out"])
+        self.assertIn("| rte_hash / key at hand | 10,000,000 keys, zipf |  | ≥ 3 | not measured |", aims.table())
+        self.assertNotIn("token-bucket", aims.table())
         self.assertIn("**weir_key, 1,000 keys: 1 turns are not in the figures: counted 1 of 2 requests**", context.left_out)
 
     def test_ratios_are_those_of_one_round(self):
