@@ -28,6 +28,7 @@ import controller
 import decision
 import filter as filter_section
 import plot
+import scaling
 
 
 def bench(*arguments, **environment):
@@ -197,6 +198,29 @@ class SpansOfAController(unittest.TestCase):
         self.assertIn("| ms for a span | token-bucket, 1 % written in every span |  | ≤ 100 | not measured |", told)
 
 
+class DecisionsOfSeveralWorkers(unittest.TestCase):
+    def test_that_do_not_add_up_are_left_out_and_said(self):
+        runs = [{"contender": name, "keys": 1000, "workers": workers, "round": turn, "per_second_cpu": 1e6 * workers, "per_second_wall": 1e6 * workers}
+                for name in ("weir_key", "mutex_and_map") for workers in (1, 2) for turn in (0, 1)]
+        runs[2:4] = [{"contender": "weir_key", "keys": 1000, "workers": 2, "round": turn, "wrong": "counted 1 of 2 decisions"} for turn in (0, 1)]
+        context = common.Context(BUILD, None, quick=True)
+        with unittest.mock.patch.object(scaling, "run_json", return_value={"processors": 2, "runs": runs}), contextlib.redirect_stdout(io.StringIO()):
+            figures = scaling.measure(context)
+        self.assertIn("**weir_key, 1,000 keys, 2 workers: 2 turns are not in the figures: counted 1 of 2 decisions**", context.left_out)
+        aims = common.Aims("scaling")
+        text = "\n".join(scaling.report(figures, unittest.mock.Mock(plot=lambda name, _: name), aims))
+        self.assertIn("| mutex and unordered_map | 1,000 | 2 | 2.00 | 2.00 | 2.00 | 2.00 |", text)
+        self.assertNotIn("| **weir**, a key at hand | 1,000 | 2 |", text)
+        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys |  | ≥ 1.9 | not measured |", aims.table())
+
+
+    def test_of_one_processor_are_not_measured(self):
+        runs = [{"contender": "weir_key", "keys": 1000, "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6}]
+        aims = common.Aims("scaling")
+        scaling.report({"processors": 1, "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), aims)
+        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys |  | ≥ 1.9 | not measured |", aims.table())
+
+
 class FramesOfARound(unittest.TestCase):
     def test_are_divided_by_that_rounds_io(self):
         runs = [{"source": source, "contender": name, "round": turn, "ns_per_frame": ns}
@@ -254,6 +278,18 @@ class AimsOfASection(unittest.TestCase):
 
     def test_of_nothing_make_no_table(self):
         self.assertEqual("", common.summary([common.Aims("nothing")]))
+
+
+class OneProcessor(unittest.TestCase):
+    @unittest.skipUnless((BUILD / "tools/key-memory/weir-key-memory").exists(), "built without programs")
+    def test_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one = {min(os.sched_getaffinity(0))}
+            done = subprocess.run([sys.executable, SOURCE / "tools/bench", "--quick", "--no-build", "--build", BUILD, "--output", folder, "--only", "memory"],
+                                  preexec_fn=lambda: os.sched_setaffinity(0, one), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=180, check=False)
+            self.assertEqual(0, done.returncode, done.stdout)
+            self.assertIn("- **one processor alone: ", pathlib.Path(folder, "report.md").read_text(encoding="utf-8"))
 
 
 class Mistakes(unittest.TestCase):

@@ -21,7 +21,14 @@ TUTORIAL_AIM = 100
 
 def measure(context):
     options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 3, "--seconds", 0.3, "--keys", "1000,100000,1000000")
-    return run_json(context.build / TARGETS[0], *options)
+    figures = run_json(context.build / TARGETS[0], *options)
+    wrong = {}
+    for each in figures["runs"]:
+        if "wrong" in each:
+            wrong.setdefault((each["contender"], each["keys"], each["workers"]), []).append(each["wrong"])
+    for (contender, keys, workers), words in wrong.items():
+        context.remark(f"**{contender}, {keys:,} keys, {workers} workers: {len(words)} turns are not in the figures: {words[0]}**")
+    return {**figures, "runs": [each for each in figures["runs"] if "wrong" not in each]}
 
 
 class Turns:
@@ -35,13 +42,18 @@ class Turns:
         self.workers = sorted({workers for _, _, workers in self._runs})
         self.contenders = [name for name in WORDS if any(key[0] == name for key in self._runs)]
 
+    def has(self, contender, keys, workers):
+        return (contender, keys, workers) in self._runs
+
     def rate(self, contender, keys, workers, clock):
-        return median([each[f"per_second_{clock}"] / 1e6 for each in self._runs[(contender, keys, workers)].values()])
+        rates = [each[f"per_second_{clock}"] / 1e6 for each in self._runs.get((contender, keys, workers), {}).values()]
+        return median(rates) if rates else None
 
     def times(self, one, other, clock):
         """How many times the other's rate, in the same round. one, other: (contender, keys, workers)."""
-        mine, others = self._runs[one], self._runs[other]
-        return median([mine[turn][f"per_second_{clock}"] / others[turn][f"per_second_{clock}"] for turn in mine.keys() & others.keys()])
+        mine, others = self._runs.get(one, {}), self._runs.get(other, {})
+        ratios = [mine[turn][f"per_second_{clock}"] / others[turn][f"per_second_{clock}"] for turn in mine.keys() & others.keys()]
+        return median(ratios) if ratios else None
 
 
 def report(figures, context, aims):
@@ -51,9 +63,11 @@ def report(figures, context, aims):
         for size in turns.sizes:
             for count in turns.workers:
                 one, these = (contender, size, 1), (contender, size, count)
+                if not turns.has(*these):
+                    continue
                 rows.append((WORDS[contender], f"{size:,}", count, *(number(turns.rate(*these, clock)) for clock in ("cpu", "wall")),
-                             *(f"{turns.times(these, one, clock):.2f}" for clock in ("cpu", "wall"))))
-    for size in turns.sizes if 2 in turns.workers else ():
+                             *(number(turns.times(these, one, clock)) for clock in ("cpu", "wall"))))
+    for size in turns.sizes:
         where = f"{size:,} keys"
         aims.at_least("2 workers / 1, by processor time", where, turns.times(("weir_key", size, 2), ("weir_key", size, 1), "cpu"), AIM)
         aims.at_least("weir / mutex and map, each on two threads, by the wall clock", where,
@@ -68,7 +82,7 @@ def report(figures, context, aims):
         "their processors to themselves, which is what tells on a machine that others use; waiting for a lock that sleeps does not show "
         "in it, so the mutex's figures are those of the wall clock. Of the floor's threads each has lines of its own, as a worker has: "
         "where two of them get less than twice as much out of one memory, so may workers that wait for it. Ratios are medians over the rounds. Every contender's counters "
-        "were added up and compared with the decisions.",
+        "were added up and compared with the decisions (a turn that does not add up, as where a worker lost its processor for so long that it refused, is not in the figures).",
         table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock"), rows),
         context.plot("scaling", svg),
     ]
