@@ -101,6 +101,18 @@ class Report(unittest.TestCase):
         (self.output / "memory.json").write_text(json.dumps({**left, "figures": []}), encoding="utf-8")
         self.assertIn("memory: another machine", self.report("--reuse"))
 
+    def test_what_a_section_left_out_is_said_whatever_becomes_of_the_next_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            decision_program = pathlib.Path(folder, decision.TARGETS[0])
+            decision_program.parent.mkdir(parents=True)
+            decision_program.symlink_to(BUILD / decision.TARGETS[0])
+            done = bench("--quick", "--no-build", "--build", folder, "--output", self.output, "--only", "gateways", "--only", "latency", PATH="/nonexistent")
+        self.assertEqual(1, done.returncode, done.stdout)
+        text = (self.output / "report.md").read_text(encoding="utf-8")
+        self.assertIn("**Failed: latency.**", text)
+        for words in ("- left out: nginx and HAProxy: wrk", "- left out: a store that syncs"):
+            self.assertIn(words, text)
+
     def test_decisions_are_told_beside_their_floor(self):
         text = self.report("--only", "decision")
         for words in ("| floor: a random line, prefetched |", "| **weir**, a key at hand |", "### First touches",

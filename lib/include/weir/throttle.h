@@ -241,7 +241,8 @@ class WEIR_API Throttle {
   std::string key_name(RuleIndex rule, const Request& request) const;
   /// What the tables take, in bytes, all workers together. Any thread, not a worker's path. Grows, as keys
   /// come, by their names, by entries of those of which much is asked, and by what is known of some from
-  /// other nodes; see README. Of a worker that has not been online: what it may ever take.
+  /// other nodes; see README. Of a worker that has not been online: what it may ever take. Without what waits
+  /// for the store or, with memory://, the counters that are kept there.
   std::size_t memory() const;
 
  private:
