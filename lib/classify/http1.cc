@@ -116,8 +116,8 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
     out.protocol = out.method == "GET" && (path || !split_absolute(out.target).authority.empty())
                        ? protocol_0_9
                        : std::string_view();
-  // What HTTP/2 begins with.
-  else if (out.method != "PRI")
+  // What HTTP/2 begins with is none.
+  else if (out.method != "PRI" || out.target != "*" || version != "HTTP/2.0")
     out.protocol = protocol_name(version, path);
   if (out.protocol.empty()) return std::nullopt;
   return out;

@@ -70,12 +70,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!request.method.empty() && inside(request.method));
     require(!request.target.empty() && inside(request.target));
     require(inside(request.host));
-    require(request.protocol == "http/1.0" || request.protocol == "http/1.1");
+    require(request.protocol == "http/0.9" || request.protocol == "http/1.0" ||
+            request.protocol == "http/1.1");
     require(request.headers.size() <= chosen.size());
     for (const Header& header : request.headers)
       require(!header.name.empty() && inside(header.name) && inside(header.value));
-    // The shortest request is "X / HTTP/1.0\n\n".
-    require(++found * 14 <= size + 14);
+    // The shortest request is "GET /\n\n".
+    require(++found * 7 <= size + 7);
   }
   require(!requests.next(parsed));
   return 0;

@@ -26,7 +26,9 @@ std::vector<std::string> payloads() {
   return {
       HttpText("GET", "/users/5?x#y").host("www.example.com:80").header("X-Api-Key", "k").str(),
       HttpText("POST", "http://example.com/a/../b").host("h").body("abc").str() + HttpText("GET", "/2").str(),
-      HttpText("POST", "/").header("Transfer-Encoding", "chunked").str(),
+      HttpText("POST", "/").header("Transfer-Encoding", "chunked").str() +
+          "a;x=y\r\n0123456789\r\n0\r\nA: b\r\n\r\nGET /2 HTTP/2.0\r\n\r\n",
+      "POST / HTTP/1.1\r\nContent-Length:\r\n 003, 3\r\n\r\nabcGET /2\r\n\r\n",
       HttpText("CONNECT", "example.com:443", "HTTP/1.0").str(),
       "\r\nOPTIONS * HTTP/1.1\nHost: h\n folded: x\n\n",
   };

@@ -1334,7 +1334,7 @@ MUTANTS = [
     classify(
         "what HTTP/2 begins with is a request",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "else if (out.method != \"PRI\")",
+        "else if (out.method != \"PRI\" || out.target != \"*\" || version != \"HTTP/2.0\")",
         "else",
         file="lib/classify/http1.cc",
     ),

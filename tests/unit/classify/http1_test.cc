@@ -167,6 +167,8 @@ TEST(HttpRequest, IsFoundWhateverItsVersion) {
     EXPECT_EQ(found.target, "/a");
     EXPECT_EQ(found.host, "h");
   }
+  EXPECT_EQ(only_request_in("PRI / HTTP/1.1\r\n\r\n").method, "PRI") << "not what HTTP/2 begins with";
+  EXPECT_EQ(only_request_in("PRI / HTTP/2.0\r\n\r\n").method, "PRI");
   EXPECT_TRUE(requests_in("DESCRIBE rtsp://h/a RTSP/1.0\r\n\r\n").empty()) << "RTSP's own";
 }
 
