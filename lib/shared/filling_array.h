@@ -76,10 +76,13 @@ class FillingArray {
     gathered_ = 0;
     elements_.release();
   }
-  /// The controller: has so many beyond those that are used provided, as far as there are as many.
+  /// The controller: has so many beyond those that are used provided, as far as there are as many. Where the
+  /// kernel had no memory the last time, at least some more than there are: so that it shows whether it has
+  /// some again.
   void provide_ahead(std::size_t ahead) noexcept {
     const std::size_t provided = this->provided();
-    const std::size_t to = in_whole_pages(std::min(used() + ahead, size()));
+    const std::size_t least = usable() < size() ? provided + 1 : 0;
+    const std::size_t to = in_whole_pages(std::min(std::max(used() + ahead, least), size()));
     if (to <= provided) return;
     if (elements_.provide(provided, to))
       tell(to, size());

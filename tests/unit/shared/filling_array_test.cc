@@ -73,6 +73,25 @@ TEST(FillingBytes, WhereTheKernelHasNoMemoryThereIsRoomForNoMoreThanThereIsUntil
   EXPECT_TRUE(bytes.has_room_for(bytes.size()));
 }
 
+TEST(FillingBytes, ThatTheKernelHasMemoryAgainShowsAlsoWhereNoMoreThanThereIsIsAskedFor) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  FillingBytes bytes(40 * mebibyte);
+  bytes.begin(mebibyte);
+  const std::size_t there = bytes.provided();
+  ASSERT_EQ(::mprotect(bytes.data() + there, bytes.size() - there, PROT_NONE), 0);
+  bytes.take(there);
+  bytes.provide_ahead(1);
+  bytes.keep(0);  // so few are used from now on
+  bytes.provide_ahead(1000);
+  EXPECT_FALSE(bytes.has_room_for(there + 1));
+  ASSERT_EQ(::mprotect(bytes.data() + there, bytes.size() - there, PROT_READ | PROT_WRITE), 0);
+  bytes.provide_ahead(1000);
+  EXPECT_TRUE(bytes.has_room_for(bytes.size()));
+  const std::size_t now_there = bytes.provided();
+  bytes.provide_ahead(1000);
+  EXPECT_EQ(bytes.provided(), now_there);
+}
+
 TEST(FillingArray, CountsElementsNotBytes) {
   FillingArray<std::uint64_t> numbers(mebibyte);
   numbers.begin(1000);
