@@ -111,6 +111,8 @@ void WorkerCore::take_up(const Publication* published) noexcept {
     grants_.write_names_to(published->table_of_worker[index_]);
     table_->began = published->began;
     windows_ = published->windows;
+    for (std::size_t rule = 0; rule < table_->cells.size(); ++rule)
+      table_->cells[rule] = windows_[plane_.terms[rule].window].running->cells();
     table_->grant_turns.clear();
     for (std::size_t window = 0; window < windows_.size(); ++window) {
       grant_clocks_[window].turn_to(windows_[window].running_number, other_table);
@@ -749,26 +751,39 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
   }
 }
 
-void WorkerCore::refresh(SpanTable::Place place, std::uint64_t key, MonotonicTime now) noexcept {
+// Looks a key's terms up anew. Where its entry cannot have them, for want of memory, or of a cell in a pool
+// that has been cleared under it, the key is for now as one without an entry.
+WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey& planned,
+                                        MonotonicTime now) noexcept {
   SpanEntry& entry = table_->entry(place);
-  const RuleTerms& terms = plane_.terms[entry.rule];
+  const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
-  const AllowancePool::Place pooled = window.running->claim(key, index_);
-  if (entry.cell != pooled.cell) {
-    entry.cell = pooled.cell;
-    take_credit(place);  // it was drawn in another window
-  }
-  carry_over(*entry.cell, key, terms, now);
-  const KeyState* state = publication_->find(key);
-  const KeyTerms key_terms = terms_of(key, entry.rule, state, window);
-  entry.allowance =
-      is_bucket(terms.algorithm) && key_terms.allowance > 0 ? key_terms.factor : key_terms.allowance;
-  if (terms.algorithm == Algorithm::shed)
-    entry.fraction = key_terms.factor;
-  else
-    entry.blocked_until = std::max(blocked_by(state), early_block(pooled, key, terms, window));
-  if (publication_->reserves_all(state, entry.rule, terms.window, window.running_number))
-    use_up_grant(place, key);
+  const AllowancePool::Place pooled = window.running->claim(planned.key, index_);
+  if (!pooled.own) [[unlikely]]
+    return touch_without_entry(planned, pooled, now);
+  const auto cell = static_cast<std::uint32_t>(pooled.cell - window.running->cells());
+  // What was drawn from another one is another key's by now.
+  if (const std::uint32_t drawn_from = table_->terms(entry).cell; drawn_from != 0 && drawn_from != cell)
+      [[unlikely]]
+    take_credit(place);
+  carry_over(*pooled.cell, planned.key, terms, now);
+  const KeyState* state = publication_->find(planned.key);
+  KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window);
+  if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
+  MonotonicTime blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
+  // One that has ended is none, and needs no memory.
+  if (blocked_until <= now) blocked_until = never;
+  const MonotonicTime kept =
+      terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
+  if (!table_->set_terms(place, {cell, key_terms.allowance, kept})) [[unlikely]]
+    return touch_without_entry(planned, pooled, now);
+  if (publication_->reserves_all(state, planned.rule, terms.window, window.running_number))
+    use_up_grant(place, planned.key);
+  return {.place = place,
+          .entry = &entry,
+          .cell = pooled.cell,
+          .terms = key_terms,
+          .blocked_until = blocked_until};
 }
 
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.
@@ -811,16 +826,13 @@ void WorkerCore::lend(SpanTable::Place place, std::uint64_t key, const Grant& gr
 
 WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept {
   SpanEntry& entry = table_->entry(place);
-  Touched touched;
-  touched.place = place;
-  touched.entry = &entry;
-  touched.cell = entry.cell;
-  touched.terms.allowance = touched.terms.factor = entry.allowance;
-  if (terms.algorithm == Algorithm::shed)
-    touched.terms.factor = entry.fraction;
-  else
-    touched.blocked_until = entry.blocked_until;
-  return touched;
+  const EntryTerms kept = table_->terms(entry);
+  const bool sheds = terms.algorithm == Algorithm::shed;
+  return {.place = place,
+          .entry = &entry,
+          .cell = table_->cells[entry.rule] + kept.cell,
+          .terms = {.allowance = kept.allowance, .factor = sheds ? kept.fraction() : kept.allowance},
+          .blocked_until = sheds ? never : kept.blocked_until};
 }
 
 template <typename NameOf>
@@ -889,8 +901,8 @@ WorkerCore::Touched WorkerCore::look_closely(SpanTable::Place place, const Plann
   table_->set_aside(place, generation_, [&](std::uint32_t since, std::uint32_t key) {
     return publication_->still_holds(since, key);
   });
-  if (table_->take_stale(place)) refresh(place, planned.key, now);
-  return touched_at(place, plane_.terms[planned.rule]);
+  return table_->is_stale(place) ? refresh(place, planned, now)
+                                 : touched_at(place, plane_.terms[planned.rule]);
 }
 
 WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
@@ -1012,7 +1024,6 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
         .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_).cell,
                    terms.bucket, now);
     draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, 0, price, terms.bucket, now);
-    if (touched.entry != nullptr) touched.entry->cell = touched.cell;
   }
   touched.drawn = draw.taken;
   if (!touched.direct) table_->add_credit(touched.place, draw.taken);
@@ -1021,14 +1032,18 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
 
 // Error diffusion: of what has been offered so far the fraction has been admitted, to within one request.
 // Where that one falls differs from key to key and from span to span, so that rare keys' rounding evens out.
+// Of a key that has no entry nobody knows what has been offered: there each request has its own phase.
 bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
                        std::uint64_t weight) const noexcept {
   const std::uint64_t fraction = touched.terms.factor;
-  if (fraction >= admit_all || touched.entry == nullptr) return false;
+  if (fraction >= admit_all) return false;
   const auto moment = static_cast<std::uint64_t>(table_->began.wall.time_since_epoch().count());
-  const std::uint64_t phase = ((planned.key ^ moment) * 0x9e3779b97f4a7c15) >> 32;
+  const auto phase_of = [](std::uint64_t of) { return (of * 0x9e3779b97f4a7c15) >> 32; };
+  if (touched.entry == nullptr)
+    return phase_of((planned.key ^ moment) + table_->overflow(planned.rule).offered) >= fraction;
+  const std::uint64_t phase = phase_of(planned.key ^ moment);
   const std::uint64_t admitted = table_->admitted(touched.place);
-  const unsigned __int128 offered = admitted + touched.entry->refused + weight;
+  const unsigned __int128 offered = admitted + table_->refused(*touched.entry) + weight;
   const unsigned __int128 due = offered * fraction + static_cast<unsigned __int128>(weight) * phase;
   return static_cast<unsigned __int128>(admitted + weight) > due >> 32;
 }
@@ -1038,28 +1053,26 @@ bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
 // been reached.
 void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                         MonotonicTime now) noexcept {
-  SpanEntry* entry = touched.entry;
-  if (entry == nullptr) return;  // counted under a shared name: no block can follow
+  if (touched.entry == nullptr) return;  // counted under a shared name: no block can follow
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
   const std::uint64_t reserve = publication_->reserve_of(publication_->find(planned.key), planned.rule,
                                                          terms.window, window.running_number);
   // Nor its own grant, while that is left alone.
   const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
-  if (entry->refused + weight <= reserve - own) return;
+  if (table_->refused(*touched.entry) + weight <= reserve - own) return;
   const Duration length = terms.block.length(planned.key);
-  if (entry->refused_at == never) entry->refused_at = now;
-  entry->blocked_until = now + length;
-  touched.blocked_until = entry->blocked_until;
+  if (!table_->block(*touched.entry, now, now + length)) return;
+  touched.blocked_until = now + length;
   const KeyFilter::Bits bits = KeyFilter::bits(static_cast<std::uint32_t>(planned.key));
   refused_ |= bits;
   any_ungranted_ = true;
   grants_.refused.store(grants_.refused.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.
-  std::int64_t mark = entry->cell->refused_at.load(std::memory_order_relaxed);
+  std::int64_t mark = touched.cell->refused_at.load(std::memory_order_relaxed);
   if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)
-    entry->cell->refused_at.compare_exchange_strong(mark, now.time_since_epoch().count(),
-                                                    std::memory_order_relaxed);
+    touched.cell->refused_at.compare_exchange_strong(mark, now.time_since_epoch().count(),
+                                                     std::memory_order_relaxed);
 }
 
 // The request was refused by another rule. What a worker may keep for its next request stays with its entry.
@@ -1081,7 +1094,7 @@ void WorkerCore::charge(Touched& touched, RuleIndex rule, std::uint64_t weight) 
   else if (touched.entry == nullptr)
     table_->overflow(rule).admitted += weight;
   else if (touched.direct)
-    touched.entry->drawn += weight;
+    table_->count_admitted(touched.place, weight);
   else
     table_->charge(touched.place, weight);
 }
@@ -1122,6 +1135,16 @@ std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
          left_of(rule_grants_[planned.rule], place);
 }
 
+// Where the key's bucket is: it may have moved on to the next window before this worker.
+BucketCell WorkerCore::bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept {
+  if (!BucketCell(*touched.cell).is_here()) [[unlikely]] {
+    AllowancePool& running = *publication_->windows[plane_.terms[planned.rule].window].running;
+    if (AllowanceCell* const cell = running.find(planned.key); cell != nullptr && BucketCell(*cell).begun())
+      return BucketCell(*cell);
+  }
+  return BucketCell(*touched.cell);
+}
+
 std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,
                                     MonotonicTime now) const noexcept {
   if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant);
@@ -1133,7 +1156,7 @@ std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& pl
   if (touched.terms.allowance == 0 || now < touched.blocked_until) return 0;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
-    const std::uint64_t there = BucketCell(*touched.cell).available(terms.bucket, now);
+    const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
     const auto priced =
         static_cast<unsigned __int128>(there) * full_price / std::max<TokenPrice>(touched.terms.factor, 1);
     return terms.bucket.tokens(static_cast<std::uint64_t>(priced)) + credit;
@@ -1164,7 +1187,7 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
       if (touched.terms.allowance == 0) return terms.span;
       const std::uint64_t needed = std::min(
           BucketCell::priced(terms.bucket.cost(weight), touched.terms.factor), terms.bucket.capacity());
-      const std::uint64_t there = BucketCell(*touched.cell).available(terms.bucket, now);
+      const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
       if (weight > terms.bucket.burst()) return Duration::max();
       return terms.bucket.time_for(needed - std::min(there, needed));
     }
@@ -1175,13 +1198,14 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
   return rest;
 }
 
-Duration WorkerCore::reset_after(const Touched& touched, const RuleTerms& terms,
+Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& planned,
                                  MonotonicTime now) const noexcept {
+  const RuleTerms& terms = plane_.terms[planned.rule];
   const Duration rest = windows_[terms.window].ends - now;
   if (terms.algorithm == Algorithm::sliding_window) return rest + (terms.spans - 1) * terms.span;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
-    const std::uint64_t there = BucketCell(*touched.cell).available(terms.bucket, now);
+    const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
     return terms.bucket.time_for(terms.bucket.capacity() - std::min(there, terms.bucket.capacity()));
   }
   return rest;
@@ -1244,7 +1268,7 @@ bool WorkerCore::is_known_blocked(const PlannedKey& planned, MonotonicTime now) 
   const RuleTerms& terms = plane_.terms[planned.rule];
   return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&
          planned.place != SpanTable::nowhere && table_->is_settled(planned.place, planned.key, generation_) &&
-         now < table_->entry(planned.place).blocked_until;
+         now < SpanTable::blocked_until(table_->entry(planned.place));
 }
 
 // What decide_closely() comes to for such a key (but that a grant which the block of another worker has left
@@ -1252,7 +1276,7 @@ bool WorkerCore::is_known_blocked(const PlannedKey& planned, MonotonicTime now) 
 Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                              Detail detail) noexcept {
   const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;
-  table_->entry(planned.place).refused += weight;
+  table_->count_refused(table_->entry(planned.place), weight);
   counters_[planned.rule].offered.add(1);
   counters_[planned.rule].blocked.add(1);
   Decision decision;
@@ -1368,7 +1392,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     if (here.entry == nullptr)
       table_->overflow(keys[i].rule).offered += weight;
     else if (refused || !charged[i])
-      here.entry->refused += weight;
+      table_->count_refused(*here.entry, weight);
     if (charged[i]) {
       if (refused) {
         undraw(here, terms, now);
@@ -1412,7 +1436,7 @@ void WorkerCore::tell(Decision& decision, const PlannedKey& planned, const Touch
                       std::uint64_t weight, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   name_rule(decision, planned.rule, weight);
-  decision.reset_after = std::max(Duration{}, reset_after(touched, terms, now));
+  decision.reset_after = std::max(Duration{}, reset_after(touched, planned, now));
   const bool blocked = decision.verdict == Verdict::block;
   // What is shed is not refused for want of anything.
   if (!blocked || terms.algorithm != Algorithm::shed) decision.remaining = remaining(touched, planned, now);

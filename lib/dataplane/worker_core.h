@@ -29,6 +29,7 @@
 #include "classify/classifier.h"
 #include "classify/plain_classifier.h"
 #include "dataplane/rule_terms.h"
+#include "shared/bucket_cell.h"
 #include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
@@ -315,7 +316,7 @@ class alignas(64) WorkerCore {
                               MonotonicTime now) noexcept;
   Touched look_closely(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
   Touched touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept;
-  void refresh(SpanTable::Place place, std::uint64_t key, MonotonicTime now) noexcept;
+  Touched refresh(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
   KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
                     const WindowState& window) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
@@ -345,7 +346,8 @@ class alignas(64) WorkerCore {
                           MonotonicTime now) const noexcept;
   Duration retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                        std::uint64_t remaining, MonotonicTime now) const noexcept;
-  Duration reset_after(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
+  Duration reset_after(const Touched& touched, const PlannedKey& planned, MonotonicTime now) const noexcept;
+  BucketCell bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept;
 
   DataPlane plane_;
   unsigned index_;

@@ -122,6 +122,9 @@ class AllowancePool {
   /// a new one. Claims none.
   /// @param by  the worker, as for claim()
   const AllowanceCell* foresee(std::uint64_t key, unsigned by) noexcept;
+  /// From here a key's own cell is as many cells away as its number says, which is never 0: for who keeps it
+  /// in 32 bits. Always the same.
+  AllowanceCell* cells() noexcept { return cells_.data() - 1; }
   /// Whether a cell that the key was drawn from is the key's own, here. Touches little but the cell.
   bool is_own_cell(AllowanceCell* cell, std::uint64_t key) noexcept {
     if (!cells_.holds(cell)) return false;

@@ -15,12 +15,14 @@ std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
 }  // namespace
 
 SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_keys, InstructionSet set)
-    : most_homes_(home_lines(keys, keys_per_line)),
+    : cells(rules),
+      most_homes_(home_lines(keys, keys_per_line)),
       rules_line_(lines_of(most_homes_)),
       search_(lane_search_of(set)),
       lines_(rules_line_ + (rules + keys_per_line - 1) / keys_per_line),
       numbers_(lines_.size() * lanes_per_line),
       entries_(lines_.size() * keys_per_line),
+      rests_(entries_.size()),
       places_(entries_.size()),
       open_((entries_.size() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits),
       heaviest_(keys / keys_per_heavy),
@@ -43,6 +45,7 @@ void SpanTable::touch_pages() noexcept {
   lines_.prefer_this_node();
   numbers_.prefer_this_node();
   entries_.prefer_this_node();
+  rests_.prefer_this_node();
   places_.prefer_this_node();
   open_.prefer_this_node();
   names_.prefer_this_node();
@@ -51,6 +54,7 @@ void SpanTable::touch_pages() noexcept {
   numbers_.begin_surely(0);
   numbers_.begin_last(rules_line_ * lanes_per_line);
   entries_.begin_surely(always_ahead);
+  rests_.begin_surely(always_ahead);
   places_.begin_surely(always_ahead);
   names_.begin_surely(always_ahead * usual_name_bytes);
 }
@@ -140,21 +144,67 @@ void SpanTable::open(Place place) noexcept {
   ++opened_;
 }
 
+// @return whether it has one by now; false: there is no memory for it
+bool SpanTable::take_rest(SpanEntry& entry) noexcept {
+  if (entry.has_rest()) return true;
+  if (!rests_.has_room_for(1)) return false;
+  const FillingArray<EntryRest>::Offset number = rests_.take(1);
+  rests_[number] = {.drawn = entry.numbers.drawn,
+                    .allowance = entry.numbers.allowance,
+                    .refused_at = never,
+                    .refused_high = 0,
+                    .cell = entry.cell_or_refused};
+  entry.cell_or_refused = entry.refused_or_rest;
+  entry.refused_or_rest = SpanEntry::rested | number;
+  entry.blocked_until = never;
+  return true;
+}
+
+bool SpanTable::set_terms_of_rest(SpanEntry& entry, const EntryTerms& terms) noexcept {
+  if (!take_rest(entry)) return false;
+  rest(entry).cell = terms.cell;
+  rest(entry).allowance = terms.allowance;
+  entry.blocked_until = terms.blocked_until;
+  return true;
+}
+
+void SpanTable::carry_drawn(SpanEntry& entry, Place place, std::uint64_t more) noexcept {
+  if (take_rest(entry)) {
+    rest(entry).drawn += more;
+    return;
+  }
+  const std::uint64_t admitted = entry.numbers.drawn + more - credit(place);
+  overflow_[entry.rule].offered += admitted;
+  overflow_[entry.rule].admitted += admitted;
+  entry.numbers.drawn = credit(place);
+}
+
+void SpanTable::carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
+  if (!take_rest(entry)) {
+    overflow_[entry.rule].offered += weight;
+    return;
+  }
+  const std::uint64_t refused = this->refused(entry) + weight;
+  rest(entry).refused_high = static_cast<std::uint32_t>(refused >> 32);
+  entry.cell_or_refused = static_cast<std::uint32_t>(refused);
+}
+
 CountedKey SpanTable::counted(std::uint32_t number) const noexcept {
   const Place place = places_[number];
   const SpanEntry& entry = entries_[number];
+  const EntryTerms terms = this->terms(entry);
   const std::uint32_t credit = credit_of(number);
-  const std::uint64_t in = entry.drawn - credit;
+  const std::uint64_t in = drawn(entry) - credit;
   return {.key = std::uint64_t{entry.key_high} << 32 | line_of(place).tags[lane_of(place)],
           .rule = entry.rule,
           .name = name_at(entry.name_offset),
-          .offered = in + entry.refused,
+          .offered = in + refused(entry),
           .admitted = in,
           .credit = credit,
           .lent = entry.lent,
-          .allowance = entry.allowance,
-          .refused_at = entry.refused_at,
-          .cell = entry.cell};
+          .allowance = terms.allowance,
+          .refused_at = refused_at(entry),
+          .cell = terms.cell == 0 ? nullptr : cells[entry.rule] + terms.cell};
 }
 
 std::span<const std::byte> SpanTable::name_at(std::uint32_t offset) const noexcept {
@@ -229,12 +279,13 @@ void SpanTable::renew() noexcept {
   wanted_ = std::max<std::size_t>(held() + 2 * std::size_t{new_keys}, 2 * std::size_t{held()});
   if (without_place_ > 0) wanted_ = std::max(wanted_, 4 * keys_of(homes()));
   may_grow_ = true;
+  const std::size_t rests = rests_.used();
   if (names_are_short() || places_short)
     forget_light();
   else
     forget_counts();
   // (A worker that has not been online yet may come right now: at first it is the one who provides.)
-  if (held() > 0) provide_for(new_keys);
+  if (held() > 0) provide_for(new_keys, rests);
   held_before_ = held();
 }
 
@@ -261,9 +312,9 @@ bool SpanTable::provide_lines(std::size_t homes) noexcept {
 }
 
 // All entries are closed, so what only the lines know of their keys they keep meanwhile: `aside` the tag,
-// `refused` whether it is heavy. A key that finds its
-// lines full of others, though there are more lines, is forgotten or takes the place of a light one, as when
-// it comes for the first time: nothing is counted of either.
+// `refused_or_rest` whether it is heavy. A key that finds its lines full of others, though there are more
+// lines, is forgotten or takes the place of a light one, as when it comes for the first time: nothing is
+// counted of either.
 void SpanTable::place_anew(std::size_t homes) noexcept {
   const std::uint32_t count = held();
   for (std::uint32_t number = 0; number < count; ++number) {
@@ -271,7 +322,7 @@ void SpanTable::place_anew(std::size_t homes) noexcept {
       prefetch_to_read(&lines_[places_[number + drain_ahead] / lanes_per_line]);
     const Place place = places_[number];
     entries_[number].aside = line_of(place).tags[lane_of(place)];
-    entries_[number].refused = line_of(place).heavy & bit(place);
+    entries_[number].refused_or_rest = line_of(place).heavy & bit(place);
   }
   empty_lines();
   const std::size_t more = homes - this->homes();
@@ -293,7 +344,7 @@ void SpanTable::place_anew(std::size_t homes) noexcept {
     const Place place = is_of_rule(places_[number]) ? places_[number] : place_for(key_of(entry));
     if (place == nowhere) continue;
     hold(place, key_of(entry), entry.rule, entry.name_offset);
-    if (entry.refused != 0) mark_heavy(numbers_[place]);
+    if (entry.refused_or_rest != 0) mark_heavy(numbers_[place]);
   }
   held_before_ = held();
 }
@@ -322,6 +373,7 @@ void SpanTable::forget_counts() noexcept {
   const std::size_t words = (held() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits;
   std::memset(open_.data(), 0, words * sizeof(OpenBits));
   opened_ = 0;
+  rests_.keep(0);
   without_place_ = 0;
   grant_turns.clear();
   counted_beside = false;
@@ -329,13 +381,16 @@ void SpanTable::forget_counts() noexcept {
 }
 
 // Room for twice as many new keys as have come since the last drain, but for no more than the table is made
-// for. (Names are as long as those that are here, or a quarter longer.)
-void SpanTable::provide_for(std::size_t new_keys) noexcept {
+// for. (Names are as long as those that are here, or a quarter longer.) And for as many rests as were needed
+// in this span, or few: where more are needed there is time to touch them, as who is blocked has no hurry.
+void SpanTable::provide_for(std::size_t new_keys, std::size_t rests) noexcept {
   const std::size_t keys = entries_.size() / 8 * 5;
   const std::size_t to_come =
       std::max(std::min(2 * new_keys, keys - std::min<std::size_t>(keys, held())), always_ahead);
   entries_.provide_ahead(to_come);
   entries_.gather();
+  rests_.provide_ahead(std::max(rests, always_ahead));
+  rests_.gather();
   places_.provide_ahead(to_come);
   names_.provide_ahead(to_come * (names_.used() / held() + 1) * 5 / 4);
 }
@@ -365,7 +420,7 @@ std::size_t SpanTable::memory() const noexcept {
   const std::size_t rules_lines = lines_.provided() < lines_.size() ? lines_.size() - rules_line_ : 0;
   return lines_.memory() + numbers_.memory() +
          rules_lines * (sizeof(Line) + lanes_per_line * sizeof(numbers_[0])) + entries_.memory() +
-         places_.memory() + entries_.provided() / 8 + names_.memory() +
+         rests_.memory() + places_.memory() + entries_.provided() / 8 + names_.memory() +
          overflow_.size() * sizeof(OverflowCount) +
          weighed * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
 }

@@ -13,7 +13,12 @@
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
-/// in that order.
+/// in that order. And most entries are of keys that are admitted, or refused now and then: what these need
+/// has room in half a cache line, in 32 bits each. Only a key that is blocked, or sheds, or of which there is
+/// more than that, has a rest beside its entry, for the span: its numbers move there and leave their room to
+/// the block, so that a flood of a blocked key touches no more lines than any other. Where the kernel has no
+/// memory for a rest, nothing is lost: what the entry cannot count any more is counted under the rule's
+/// overflow, and a key whose terms it cannot hold is treated as one that has no entry.
 ///
 /// So do lines, where most keys are expected to need none: there are few at first. Once the keys held are
 /// more than half of what the lines are for, or a third where all of them are new, the controller makes the
@@ -52,6 +57,7 @@
 #include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "base/single_writer_counter.h"
+#include "limit/share.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_array.h"
 #include "shared/heaviness.h"
@@ -65,29 +71,61 @@ namespace weir {
 /// Two tables per worker, used in turns: while the worker counts in one, the controller drains the other.
 inline constexpr unsigned tables_per_worker = 2;
 
-/// What a worker knows of a key beyond its line. One cache line. Weights, of the running span.
-struct alignas(64) SpanEntry {
-  std::uint64_t drawn = 0;      ///< of it, what is not credit has been admitted
-  std::uint64_t refused = 0;    ///< offered and not charged, by whichever rule it was refused
-  std::uint64_t allowance = 0;  ///< KeyTerms::allowance; of a bucket its price, 0 when closed
-  union {
-    MonotonicTime blocked_until = never;  ///< but for a rule that sheds, which never blocks:
-    std::uint64_t fraction;               ///< what it admits, of 2^32
+/// What a worker knows of a key beyond its line. Half a cache line. Weights, of the running span. What has
+/// two meanings is for SpanTable to read and write.
+struct alignas(32) SpanEntry {
+  struct Numbers {
+    std::uint32_t drawn = 0;
+    std::uint32_t allowance = 0;
   };
-  MonotonicTime refused_at = never;  ///< first refusal for want of allowance in this span
-  AllowanceCell* cell = nullptr;
-  std::uint32_t key_high = 0;  ///< the part of the hash that is not in the line
-  std::uint32_t aside = 0;     ///< credit that is not ready
+  union {
+    Numbers numbers;              ///< where it has no rest
+    MonotonicTime blocked_until;  ///< where it has one: of its EntryTerms
+  };
+  std::uint32_t cell_or_refused = 0;  ///< EntryTerms::cell; or the lower half of what is refused
+  std::uint32_t refused_or_rest = 0;  ///< what is refused; or `rested` and the number of its rest
+  std::uint32_t aside = 0;            ///< credit that is not ready
+  std::uint32_t key_high = 0;         ///< the part of the hash that is not in the line
   std::uint32_t name_offset = 0;
   RuleIndex rule : 10 = 0;
   std::uint32_t lent : 22 = 0;  ///< what counts as not used of the worker's grant, see shared/grant_table.h;
-                                ///< where that is too much for it, the rest is among what is drawn
+                                ///< where that is too much for it, what is left is among what is drawn
+
+  SpanEntry() noexcept : numbers{} {}
+
+  static constexpr std::uint32_t rested = std::uint32_t{1} << 31;
+  bool has_rest() const noexcept { return (refused_or_rest & rested) != 0; }
 
   static constexpr std::uint32_t most_lent = (std::uint32_t{1} << 22) - 1;
   static constexpr std::uint32_t kept_lent = most_lent / 2;  // at least a grant
 };
-static_assert(sizeof(SpanEntry) == 64);
+static_assert(sizeof(SpanEntry) == 32);
 static_assert(max_rules <= std::size_t{1} << 10);
+
+/// What an entry has no room for while it holds a block. Weights, of the running span.
+struct alignas(32) EntryRest {
+  std::uint64_t drawn = 0;
+  std::uint64_t allowance = 0;
+  MonotonicTime refused_at = never;
+  std::uint32_t refused_high = 0;
+  std::uint32_t cell = 0;
+};
+static_assert(sizeof(EntryRest) == 32);
+
+/// What an entry says of its key under a publication.
+struct EntryTerms {
+  std::uint32_t cell = 0;       ///< the number of the key's own, see SpanTable::cells; 0: not known yet
+  std::uint64_t allowance = 0;  ///< KeyTerms::allowance; of a bucket its price, 0 when closed
+  /// Or never. Of a rule that sheds, which never blocks, what it admits stands in its place: block_of().
+  MonotonicTime blocked_until = never;
+
+  AdmitFraction fraction() const noexcept { return std::bit_cast<AdmitFraction>(blocked_until); }
+  static MonotonicTime block_of(AdmitFraction fraction) noexcept {
+    return fraction < admit_all ? std::bit_cast<MonotonicTime>(fraction) : never;
+  }
+};
+// Where nothing is said of it, all is admitted.
+static_assert(std::bit_cast<AdmitFraction>(never) >= admit_all);
 
 /// Counts of a rule's keys that found no entry.
 struct OverflowCount {
@@ -104,7 +142,7 @@ struct CountedKey {
   std::uint64_t admitted = 0;
   std::uint64_t credit = 0;     ///< drawn from the cell and not used
   std::uint32_t lent = 0;       ///< SpanEntry::lent
-  std::uint64_t allowance = 0;  ///< SpanEntry::allowance
+  std::uint64_t allowance = 0;  ///< EntryTerms::allowance
   MonotonicTime refused_at = never;
   AllowanceCell* cell = nullptr;
 };
@@ -136,6 +174,9 @@ class alignas(64) SpanTable {
   Instant began{};
   /// The worker's turns of its grants (GrantWindow) that it then used, by window; none since the last drain.
   std::vector<std::uint32_t> grant_turns;
+  /// The pools that each rule's keys are drawn from, as AllowancePool::cells(). Set by the worker with
+  /// `began`.
+  std::vector<AllowanceCell*> cells;
   /// Whether something has been counted since then beside the table, in the worker's grants.
   bool counted_beside = false;
 
@@ -203,12 +244,20 @@ class alignas(64) SpanTable {
   /// @param still_holds  called with the generation that the line was for, and the low bits of a key's hash
   template <typename StillHolds>
   void set_aside(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept;
-  /// Whether the key's terms are to be looked up again; from then on they are not.
-  bool take_stale(Place place) noexcept {
-    Line& line = line_of(place);
-    const bool stale = (line.stale & bit(place)) != 0;
-    line.stale &= static_cast<std::uint8_t>(~bit(place));
-    return stale;
+  /// Whether the key's terms are to be looked up again.
+  bool is_stale(Place place) const noexcept { return (line_of(place).stale & bit(place)) != 0; }
+  /// They have been: it is not stale any more.
+  /// @return false: there is no memory for them; it is as stale as it was
+  bool set_terms(Place place, const EntryTerms& terms) noexcept {
+    SpanEntry& entry = this->entry(place);
+    if (entry.has_rest() || terms.blocked_until != never || terms.allowance >> 32 != 0) [[unlikely]] {
+      if (!set_terms_of_rest(entry, terms)) return false;
+    } else {
+      entry.cell_or_refused = terms.cell;
+      entry.numbers.allowance = static_cast<std::uint32_t>(terms.allowance);
+    }
+    line_of(place).stale &= static_cast<std::uint8_t>(~bit(place));
+    return true;
   }
   /// Ends a closer look: the next requests may be served from what is aside.
   void make_ready(Place place) noexcept {
@@ -220,41 +269,93 @@ class alignas(64) SpanTable {
   }
   // During a closer look:
   void add_credit(Place place, std::uint64_t drawn) noexcept {
-    entry(place).aside += static_cast<std::uint32_t>(drawn);
-    entry(place).drawn += drawn;
+    SpanEntry& entry = this->entry(place);
+    entry.aside += static_cast<std::uint32_t>(drawn);
+    add_drawn(entry, place, static_cast<std::uint32_t>(drawn));
   }
   /// Takes credit back without its having been admitted.
   void drop_credit(Place place, std::uint64_t credit) noexcept {
-    entry(place).aside -= static_cast<std::uint32_t>(credit);
-    entry(place).drawn -= credit;
+    SpanEntry& entry = this->entry(place);
+    entry.aside -= static_cast<std::uint32_t>(credit);
+    drop_drawn(entry, credit);
   }
   /// Admits out of the credit. @pre there is as much
   void charge(Place place, std::uint64_t weight) noexcept {
     entry(place).aside -= static_cast<std::uint32_t>(weight);
   }
 
+  /// Counts what was admitted without having been credit.
+  void count_admitted(Place place, std::uint64_t weight) noexcept { add_drawn(entry(place), place, weight); }
+  /// Counts what was offered and not charged, by whichever rule it was refused.
+  void count_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
+    const std::uint64_t refused = (entry.has_rest() ? entry.cell_or_refused : entry.refused_or_rest) + weight;
+    if (refused >= SpanEntry::rested) [[unlikely]]
+      return carry_refused(entry, weight);
+    (entry.has_rest() ? entry.cell_or_refused : entry.refused_or_rest) = static_cast<std::uint32_t>(refused);
+  }
+  /// The key is blocked, since the first refusal for want of allowance in this span.
+  /// @return false: there is no memory for that
+  bool block(SpanEntry& entry, MonotonicTime now, MonotonicTime until) noexcept {
+    if (!take_rest(entry)) return false;
+    if (rest(entry).refused_at == never) rest(entry).refused_at = now;
+    entry.blocked_until = until;
+    return true;
+  }
+
   std::span<const std::byte> name(Place place) const noexcept { return name_at(entry(place).name_offset); }
   SpanEntry& entry(Place place) noexcept { return entries_[numbers_[place]]; }
   const SpanEntry& entry(Place place) const noexcept { return entries_[numbers_[place]]; }
+  // Of an entry:
+  /// Of it, what is not credit has been admitted.
+  std::uint64_t drawn(const SpanEntry& entry) const noexcept {
+    if (entry.has_rest()) [[unlikely]]
+      return rest(entry).drawn;
+    return entry.numbers.drawn;
+  }
+  /// Offered and not charged.
+  std::uint64_t refused(const SpanEntry& entry) const noexcept {
+    if (entry.has_rest()) [[unlikely]]
+      return std::uint64_t{rest(entry).refused_high} << 32 | entry.cell_or_refused;
+    return entry.refused_or_rest;
+  }
+  EntryTerms terms(const SpanEntry& entry) const noexcept {
+    if (entry.has_rest()) [[unlikely]]
+      return {rest(entry).cell, rest(entry).allowance, entry.blocked_until};
+    return {entry.cell_or_refused, entry.numbers.allowance, never};
+  }
+  /// EntryTerms::blocked_until
+  static MonotonicTime blocked_until(const SpanEntry& entry) noexcept {
+    return entry.has_rest() ? entry.blocked_until : never;
+  }
+  /// First refusal for want of allowance in this span, or never.
+  MonotonicTime refused_at(const SpanEntry& entry) const noexcept {
+    return entry.has_rest() ? rest(entry).refused_at : never;
+  }
   /// What is ready is lent to the key's grant.
   /// @param credit  of what is ready
   /// @param lent    what GrantTable::fill() said
   void lend(Place place, std::uint32_t credit, std::uint32_t lent) noexcept {
     SpanEntry& entry = this->entry(place);
     line_of(place).ready[lane_of(place)] -= credit;
-    entry.drawn -= credit;
+    drop_drawn(entry, credit);
     std::uint32_t in_span = entry.lent + lent;
     // What would not fit has been drawn and admitted, which comes to the same. Not all of it: who counts
     // takes what is lent together with what he saw used before.
     if (in_span > SpanEntry::most_lent) [[unlikely]] {
-      entry.drawn += in_span - SpanEntry::kept_lent;
+      add_drawn(entry, place, in_span - SpanEntry::kept_lent);
       in_span = SpanEntry::kept_lent;
     }
     entry.lent = in_span & SpanEntry::most_lent;
   }
+  /// @pre it has one
+  const EntryRest& rest(const SpanEntry& entry) const noexcept {
+    return rests_[entry.refused_or_rest & ~SpanEntry::rested];
+  }
+  /// Entries that have one.
+  std::uint32_t rests() const noexcept { return rests_.used(); }
   std::uint32_t ready(Place place) const noexcept { return line_of(place).ready[lane_of(place)]; }
   /// But for what `lent` says.
-  std::uint64_t admitted(Place place) const noexcept { return entry(place).drawn - credit(place); }
+  std::uint64_t admitted(Place place) const noexcept { return drawn(entry(place)) - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
 
   /// Calls visit(const CountedKey&) for each open entry, in the order in which their keys first came.
@@ -365,9 +466,29 @@ class alignas(64) SpanTable {
   bool provide_lines(std::size_t homes) noexcept;
   void empty_lines() noexcept;
   void place_anew(std::size_t homes) noexcept;
-  void provide_for(std::size_t new_keys) noexcept;
+  void provide_for(std::size_t new_keys, std::size_t rests) noexcept;
   void close_entry(std::uint32_t number) noexcept;
   void forget_counts() noexcept;
+  EntryRest& rest(const SpanEntry& entry) noexcept {
+    return rests_[entry.refused_or_rest & ~SpanEntry::rested];
+  }
+  bool take_rest(SpanEntry& entry) noexcept;
+  bool set_terms_of_rest(SpanEntry& entry, const EntryTerms& terms) noexcept;
+  void add_drawn(SpanEntry& entry, Place place, std::uint64_t more) noexcept {
+    std::uint32_t drawn;
+    if (entry.has_rest() || __builtin_add_overflow(entry.numbers.drawn, more, &drawn)) [[unlikely]]
+      return carry_drawn(entry, place, more);
+    entry.numbers.drawn = drawn;
+  }
+  /// @pre there is as much
+  void drop_drawn(SpanEntry& entry, std::uint64_t less) noexcept {
+    if (entry.has_rest()) [[unlikely]]
+      rest(entry).drawn -= less;
+    else
+      entry.numbers.drawn -= static_cast<std::uint32_t>(less);
+  }
+  void carry_drawn(SpanEntry& entry, Place place, std::uint64_t more) noexcept;
+  void carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept;
   // In drains, by the number: what the place says of it would be one more line to wait for.
   std::uint32_t credit_of(std::uint32_t number) const noexcept {
     return entries_[number].aside + line_of(places_[number]).ready[lane_of(places_[number])];
@@ -395,8 +516,9 @@ class alignas(64) SpanTable {
   FillingArray<Line> lines_;
   FillingArray<std::uint32_t> numbers_;  // of entries, by place
   FillingArray<SpanEntry> entries_;
-  FillingArray<Place> places_;  // by number of their entry
-  HugeArray<OpenBits> open_;    // a bit for each entry
+  FillingArray<EntryRest> rests_;  // in the order in which they were needed; none between drain and span
+  FillingArray<Place> places_;     // by number of their entry
+  HugeArray<OpenBits> open_;       // a bit for each entry
   std::uint32_t opened_ = 0;
   std::uint32_t held_before_ = 0;     // at the last drain
   std::uint64_t without_place_ = 0;   // how often a key found no place in its lines since then
@@ -550,9 +672,18 @@ void SpanTable::for_each_open(Visitor&& visit) const {
     prefetch_to_write(&entries_[next]);
   };
   for (std::uint32_t i = 0; i < drain_ahead; ++i) prefetch_next();
+  OpenNumbers nearer(*this);
+  // Which rest is an entry's it says only once it has come.
+  const auto prefetch_next_rest = [&] {
+    if (rests() == 0) return;
+    const std::uint32_t next = nearer.next();
+    if (next != OpenNumbers::none && entries_[next].has_rest()) prefetch_to_read(&rest(entries_[next]));
+  };
+  for (std::uint32_t i = 0; i < drain_ahead / 2; ++i) prefetch_next_rest();
   OpenNumbers numbers(*this);
   for (std::uint32_t number = numbers.next(); number != OpenNumbers::none; number = numbers.next()) {
     prefetch_next();
+    prefetch_next_rest();
     visit(number);
   }
 }

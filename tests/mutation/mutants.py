@@ -328,8 +328,8 @@ MUTANTS = [
     worker(
         "a lowered allowance is taken up with the next table only",
         "Worker.TakesUpALoweredAllowanceWithinTheSpan",
-        "if (table_->take_stale(place)) refresh(place, planned.key, now);",
-        "if (table_->take_stale(place) && table_->entry(place).cell == nullptr) refresh(place, planned.key, now);",
+        "return table_->is_stale(place) ?",
+        "return table_->is_stale(place) && table_->terms(table_->entry(place)).cell == 0 ?",
     ),
     worker(
         "what a rule only observes is refused",
@@ -439,8 +439,8 @@ MUTANTS = [
     worker(
         "a request too heavy to be kept ready is charged twice",
         "Ready.ARequestHeavierThanWhatAPlaceCanKeepIsChargedExactly",
-        "    touched.entry->drawn += weight;",
-        "    touched.entry->drawn += 2 * weight;",
+        "table_->count_admitted(touched.place, weight);",
+        "table_->count_admitted(touched.place, 2 * weight);",
     ),
     worker(
         "a burst's keys are decided upon without their rules' weight",
@@ -463,8 +463,8 @@ MUTANTS = [
     worker(
         "a key known to be blocked stays so when its block has ended",
         "Worker.ObeysABlockUntilItEnds",
-        "now < table_->entry(planned.place).blocked_until;",
-        "now < table_->entry(planned.place).blocked_until + Duration{1};",
+        "now < SpanTable::blocked_until(table_->entry(planned.place));",
+        "now < SpanTable::blocked_until(table_->entry(planned.place)) + Duration{1};",
     ),
     worker(
         "a key known to be blocked is refused by a rule that only observes",
@@ -483,8 +483,8 @@ MUTANTS = [
     worker(
         "a flood of a blocked key is not counted as refused",
         "Worker.CountsOfferedAndAdmittedApart",
-        "table_->entry(planned.place).refused += weight;",
-        "table_->entry(planned.place).refused += 0 * weight;",
+        "table_->count_refused(table_->entry(planned.place), weight);",
+        "table_->count_refused(table_->entry(planned.place), 0 * weight);",
     ),
     whole(
         "who asks for less than a grant has no cell where sprayed keys have taken the grants' places",
@@ -534,6 +534,70 @@ MUTANTS = [
         "Grant.WhatIsLeftOfItBecomesCreditOnceMoreIsAsked",
         "if (used < most) table_->add_credit(place, most - used);",
         "",
+    ),
+    worker(
+        "an allowance is cut to 32 bits",
+        "SlidingWindowWorker.AdmitsAllOfALimitBeyond32BitsAndNoMore",
+        " || terms.allowance >> 32 != 0) [[unlikely]] {",
+        ") [[unlikely]] {",
+        file="lib/shared/span_table.h",
+        units=WORKER + ["lib/shared/span_table.cc"],
+    ),
+    worker(
+        "a block that has ended takes memory",
+        "CooldownWorker.ABlockThatHasEndedIsNoneAndTakesNoMemory",
+        "if (blocked_until <= now) blocked_until = never;",
+        "",
+    ),
+    worker(
+        "a key whose terms there is no memory for is counted as if there were",
+        "WithoutMemoryForARest.ABlockOfThePublicationIsObeyedAndWhatItRefusesIsCounted",
+        "if (!table_->set_terms(place, {cell, key_terms.allowance, kept})) [[unlikely]]\n    return touch_without_entry(planned, pooled, now);",
+        "static_cast<void>(table_->set_terms(place, {cell, key_terms.allowance, kept}));",
+    ),
+    worker(
+        "a key without an entry is not shed",
+        "WithoutMemoryForARest.OfAKeyThatIsShedTheFractionPasses",
+        "return phase_of((planned.key ^ moment) + table_->overflow(planned.rule).offered) >= fraction;",
+        "return false;",
+    ),
+    worker(
+        "a worker that the bucket has left behind tells what was in it",
+        "Worker/Bucket.AWorkerLeftInTheOldWindowTellsWhatIsInTheNewOne/token",
+        "if (!BucketCell(*touched.cell).is_here()) [[unlikely]] {",
+        "if (false) {",
+    ),
+    shared(
+        "what has been admitted is lost where there is no memory to count more",
+        "EntryRest.WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther",
+        "overflow_[entry.rule].admitted += admitted;",
+        "",
+    ),
+    shared(
+        "what is refused is lost where there is no memory to count more",
+        "EntryRest.WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther",
+        "overflow_[entry.rule].offered += weight;",
+        "",
+    ),
+    shared(
+        "a rest is not given back at the drain",
+        "EntryRest.IsTakenByWhoNeedsItAndGivenBackAtTheDrain",
+        "rests_.keep(0);",
+        "",
+    ),
+    shared(
+        "a worker waits for the kernel at the first rest it needs",
+        "EntryRest.TheMemoryThatTheFirstNeedIsThereFromTheBeginningAndThatOfOthersIsCounted",
+        "rests_.begin_surely(always_ahead);",
+        "",
+    ),
+    shared(
+        "a kernel that once had no memory is not asked again",
+        "FillingBytes.ThatTheKernelHasMemoryAgainShowsAlsoWhereNoMoreThanThereIsIsAskedFor",
+        "usable() < size() ? provided + 1 : 0;",
+        "0;",
+        file="lib/shared/filling_array.h",
+        units=["tests/unit/shared/filling_array_test.cc"],
     ),
     shared(
         "a worker touches pages that the kernel has no memory for",
@@ -643,7 +707,7 @@ MUTANTS = [
     worker(
         "what is lent is counted with the entry too",
         "Grant.FilledUpAndTooSmallForARequestGoesToItsEntryAgain",
-        "entry.drawn -= credit;\n    std::uint32_t in_span",
+        "drop_drawn(entry, credit);\n    std::uint32_t in_span",
         "std::uint32_t in_span",
         file="lib/shared/span_table.h",
         units=WORKER + ["lib/shared/span_table.cc"],
@@ -651,7 +715,7 @@ MUTANTS = [
     worker(
         "what an entry has no field for is lent and not counted",
         "Grant.IsFilledUpHoweverMuchASpanHasLent",
-        "entry.drawn += in_span - SpanEntry::kept_lent;\n",
+        "add_drawn(entry, place, in_span - SpanEntry::kept_lent);\n",
         "",
         file="lib/shared/span_table.h",
         units=WORKER + ["lib/shared/span_table.cc"],
@@ -659,8 +723,8 @@ MUTANTS = [
     worker(
         "all that an entry has lent is taken for drawn once it is too much",
         "Grant.WhatTheSpanBeforeUsedIsNotCountedTwiceWhereASpanHasLentMoreThanItsFieldHolds",
-        "entry.drawn += in_span - SpanEntry::kept_lent;\n      in_span = SpanEntry::kept_lent;",
-        "entry.drawn += in_span;\n      in_span = 0;",
+        "add_drawn(entry, place, in_span - SpanEntry::kept_lent);\n      in_span = SpanEntry::kept_lent;",
+        "add_drawn(entry, place, in_span);\n      in_span = 0;",
         file="lib/shared/span_table.h",
         units=WORKER + ["lib/shared/span_table.cc"],
     ),
@@ -767,7 +831,7 @@ MUTANTS = [
     whole(
         "who is refused what others were granted is taken to have exceeded the limit",
         "Grants.ABurstBelowTheLimitRefusesNothingInTheNextWindow",
-        "if (entry->refused + weight <= reserve - own) return;",
+        "if (table_->refused(*touched.entry) + weight <= reserve - own) return;",
         "static_cast<void>(own);",
         file="lib/dataplane/worker_core.cc",
     ),
@@ -1166,7 +1230,7 @@ MUTANTS = [
     shared(
         "nobody is heavy any more once a table has grown",
         "GrowingTable.AHeavyKeyKeepsItsPlaceThroughGrowthAndTheSprayAfterIt",
-        "if (entry.refused != 0) mark_heavy(numbers_[place]);",
+        "if (entry.refused_or_rest != 0) mark_heavy(numbers_[place]);",
         "",
     ),
     shared(

@@ -63,7 +63,7 @@ class GrowingTables : public ::testing::TestWithParam<std::uint64_t> {
       table.add_credit(place, admitted);
       table.charge(place, admitted);
       const std::uint64_t refused = up_to(1);
-      table.entry(place).refused += refused;
+      table.count_refused(table.entry(place), refused);
       Counts& counts = counted[key];
       counts = {rule, counts.admitted + admitted, counts.refused + refused};
     }

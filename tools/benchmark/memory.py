@@ -10,6 +10,7 @@ STATES = {
     "tenth": "of a tenth more is asked",
     "beyond": "of all more is asked",
     "ungranted": "all, under rules without grants",
+    "blocked": "the same, all blocked",
 }
 AIM = 32
 

@@ -88,7 +88,8 @@ class WorkerTables {
   }
 
   /// All keys come, one in `beyond` is asked for more than a grant; 0: none.
-  WorkerMemory fill(std::uint32_t beyond) {
+  /// @param blocked  all are, once none is new any more
+  WorkerMemory fill(std::uint32_t beyond, bool blocked) {
     std::mt19937_64 random(1);
     for (std::uint32_t i = 0; i < count_; ++i) {
       const std::uint64_t key = random() | 1;
@@ -103,10 +104,24 @@ class WorkerTables {
     }
     // Until none is new any more.
     for (std::uint32_t i = 0; i < 4; ++i) drain();
+    if (blocked) block_all();
     return {weir::resident() - before_, memory(), reserved_};
   }
 
  private:
+  void block_all() {
+    std::mt19937_64 random(1);
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      const std::uint64_t key = random() | 1;
+      for (SpanTable& table : spans_) {
+        const auto place = table.locate(key);
+        if (place == SpanTable::nowhere || table.is_open(place)) continue;
+        table.open(place);
+        if (!table.block(table.entry(place), {}, {})) throw std::bad_alloc();
+      }
+    }
+    drain();
+  }
   void drain() {
     const std::array<GrantWindow, 1> windows{GrantWindow(1)};
     grants_->harvest(windows, [](const GrantUse&) {});
@@ -159,12 +174,16 @@ struct State {
   const char* name;
   bool granted;          ///< by their rule
   std::uint32_t beyond;  ///< one in so many; 0: none
+  bool blocked = false;
 };
-constexpr std::array<State, 4> states{
-    {{"within", true, 0}, {"tenth", true, 10}, {"beyond", true, 1}, {"ungranted", false, 1}}};
+constexpr std::array<State, 5> states{{{"within", true, 0},
+                                       {"tenth", true, 10},
+                                       {"beyond", true, 1},
+                                       {"ungranted", false, 1},
+                                       {"blocked", false, 1, true}}};
 
 WorkerMemory of(const State& state, std::uint32_t count) {
-  return WorkerTables(count, state.granted).fill(state.beyond);
+  return WorkerTables(count, state.granted).fill(state.beyond, state.blocked);
 }
 
 }  // namespace

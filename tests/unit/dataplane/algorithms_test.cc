@@ -14,6 +14,7 @@
 
 #include "dataplane/worker_core.h"
 #include "shared/bucket_cell.h"
+#include "short_of_rests.h"
 
 namespace weir {
 namespace {
@@ -42,9 +43,10 @@ bool is_bucket(Algorithm algorithm) {
 
 /// A data plane with its controller played by the test. All rules have the same windows.
 struct Plane {
-  explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint64_t chunk = 0)
+  explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint64_t chunk = 0,
+                 std::uint32_t keys = 64)
       : rules(std::move(with)), classifier(rules), quiescence(workers) {
-    for (auto& pool : pools) pool = std::make_unique<AllowancePool>(64, workers);
+    for (auto& pool : pools) pool = std::make_unique<AllowancePool>(keys, workers);
     for (const Rule& rule : rules) {
       logs.push_back(rule.algorithm == Algorithm::sliding_log
                          ? std::make_unique<LogPool>(rule.limit, rule.interval, 16)
@@ -68,7 +70,7 @@ struct Plane {
       if (rule.algorithm == Algorithm::strict) usual.allowance = 0;
       defaults.push_back(usual);
     }
-    for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(64, rules.size());
+    for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
     for (unsigned i = 0; i < workers; ++i)
       cores.push_back(std::make_unique<WorkerCore>(
           DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
@@ -286,6 +288,22 @@ TEST_P(Bucket, AWorkerThatHasNotHeardOfTheTurnAdmitsNothingFromABucketThatHasMov
   EXPECT_FALSE(plane.admits(start + 900ms, "ann", 1));
   plane.cores[1]->quiescent();
   EXPECT_EQ(plane.admitted_of(50, start + 900ms, 1), 3);
+}
+
+TEST_P(Bucket, AWorkerLeftInTheOldWindowTellsWhatIsInTheNewOne) {
+  Plane plane({rule_with(GetParam(), 10)}, 2);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 1), 3);
+  plane.turn({0});
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(2, start + 900ms, 0), 2);
+  const auto look = [&] { return plane.decide(start + 900ms, "ann", 1, 0, 0); };
+  EXPECT_EQ(look().remaining, 5U);
+  EXPECT_EQ(look().reset_after, Duration(500ms));
+  EXPECT_EQ(plane.admitted_of(1, start + 900ms, 1), 1);
+  EXPECT_EQ(look().remaining, 4U);
+  EXPECT_EQ(plane.admitted_of(4, start + 900ms, 0), 4);
+  EXPECT_EQ(look().remaining, 0U);
+  EXPECT_EQ(look().retry_after, Duration(100ms));
 }
 
 TEST_P(Bucket, SeveralWorkersDrawAheadAndTogetherGetTheBurst) {
@@ -523,6 +541,89 @@ INSTANTIATE_TEST_SUITE_P(Worker, EveryAlgorithm,
                              if (c == '-') c = '_';
                            return name;
                          });
+
+// Entries that need more room than others, see shared/span_table.h.
+
+constexpr std::uint64_t four_gib = std::uint64_t{1} << 32;
+constexpr std::uint32_t some_keys = 8192;
+
+TEST(SlidingWindowWorker, AdmitsAllOfALimitBeyond32BitsAndNoMore) {
+  Plane plane({rule_with(Algorithm::sliding_window, 2 * four_gib + 5)});
+  constexpr std::uint32_t heavy = std::uint32_t{1} << 31;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(plane.admits(start, "ann", 0, 0, heavy)) << i;
+  EXPECT_FALSE(plane.admits(start, "ann", 0, 0, heavy));
+  EXPECT_EQ(plane.admitted_of(10, start), 5);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->admitted, 2 * four_gib + 5);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 2 * four_gib + heavy + 10);
+}
+
+TEST(CooldownWorker, ABlockThatHasEndedIsNoneAndTakesNoMemory) {
+  Plane plane({rule_with(Algorithm::cooldown, 100)});
+  for (const Duration ended : {0ns, 1ns, 3'000'000'000ns}) {
+    plane.publish({{.key = plane.key(), .terms = {100, 0}, .blocked_until = start - ended}});
+    EXPECT_TRUE(plane.admits(start));
+  }
+  EXPECT_EQ(plane.tables[0].rests(), 0U);
+  plane.publish({{.key = plane.key(), .terms = {100, 0}, .blocked_until = start + 1ns}});
+  EXPECT_FALSE(plane.admits(start));
+  EXPECT_EQ(plane.tables[0].rests(), 1U);
+}
+
+TEST(WithoutMemoryForARest, AnAllowanceBeyond32BitsIsAdmittedExactly) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  for (const Algorithm algorithm :
+       {Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::cooldown}) {
+    Plane plane({rule_with(algorithm, 2 * four_gib)}, 1, 0, some_keys);
+    const testing::ShortOfRests shortage(plane.tables[0]);
+    constexpr std::uint32_t heavy = std::uint32_t{1} << 30;
+    std::uint64_t admitted = 0;
+    for (int i = 0; i < 12; ++i) admitted += plane.admits(start, "ann", 0, 0, heavy) ? heavy : 0;
+    EXPECT_EQ(admitted, 2 * four_gib);
+    EXPECT_EQ(plane.tables[0].overflows()[0].admitted, admitted);
+    EXPECT_EQ(plane.tables[0].overflows()[0].offered, 12 * std::uint64_t{heavy});
+  }
+}
+
+TEST(WithoutMemoryForARest, ABlockOfThePublicationIsObeyedAndWhatItRefusesIsCounted) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  Plane plane({rule_with(Algorithm::cooldown, 100)}, 1, 0, some_keys);
+  const testing::ShortOfRests shortage(plane.tables[0]);
+  EXPECT_EQ(plane.admitted_of(10, start), 10);
+  plane.publish({{.key = plane.key(), .terms = {100, 0}, .blocked_until = start + 10ms}});
+  EXPECT_EQ(plane.admitted_of(7, start + 9ms), 0);
+  EXPECT_EQ(plane.tables[0].overflows()[0].offered, 7U);
+  EXPECT_EQ(plane.decide(start + 9ms).retry_after, Duration(1ms));
+  EXPECT_EQ(plane.admitted_of(200, start + 10ms), 90);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->admitted, 100U);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->offered + plane.tables[0].overflows()[0].offered, 218U);
+}
+
+TEST(WithoutMemoryForARest, AKeyThatUsesUpItsLimitIsRefusedThoughItIsNotBlocked) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  Plane plane({rule_with(Algorithm::cooldown, 5)}, 1, 0, some_keys);
+  const testing::ShortOfRests shortage(plane.tables[0]);
+  EXPECT_EQ(plane.admitted_of(50, start), 5);
+  const std::optional<CountedKey> counted = plane.tables[0].find(plane.key());
+  EXPECT_EQ(counted->admitted, 5U);
+  EXPECT_EQ(counted->offered, 50U);
+  EXPECT_EQ(counted->refused_at, never);
+  EXPECT_EQ(plane.tables[0].overflows()[0].offered, 0U);
+}
+
+TEST(WithoutMemoryForARest, OfAKeyThatIsShedTheFractionPasses) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  for (const double fraction : {0.0, 0.03, 0.25, 0.5, 0.9}) {
+    SCOPED_TRACE(fraction);
+    Plane plane({rule_with(Algorithm::shed, 100'000)}, 1, 0, some_keys);
+    const testing::ShortOfRests shortage(plane.tables[0]);
+    plane.publish({{.key = plane.key(), .terms = {100'000, fraction_of(fraction, 1)}}});
+    constexpr int requests = 2000;
+    const int admitted = plane.admitted_of(requests, start);
+    EXPECT_NEAR(admitted, requests * fraction, requests / 100.0);
+    EXPECT_EQ(plane.tables[0].overflows()[0].admitted, static_cast<std::uint64_t>(admitted));
+    EXPECT_EQ(plane.tables[0].overflows()[0].offered, static_cast<std::uint64_t>(requests));
+  }
+}
 
 }  // namespace
 }  // namespace weir

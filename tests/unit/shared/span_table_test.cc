@@ -4,12 +4,19 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "short_of_rests.h"
 
 namespace weir {
 namespace {
+
+using namespace std::chrono_literals;
 
 std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 std::string text(std::span<const std::byte> bytes) {
@@ -30,6 +37,11 @@ SpanTable::Place meet(SpanTable& table, std::uint64_t key, const std::string& na
 void admit(SpanTable& table, SpanTable::Place place, std::uint64_t weight) {
   table.add_credit(place, weight);
   table.charge(place, weight);
+}
+
+/// Whether the key's terms were to be looked up again; now they have been.
+bool takes_stale(SpanTable& table, SpanTable::Place place) {
+  return table.is_stale(place) && table.set_terms(place, {.allowance = 1});
 }
 
 TEST(SpanTable, FindsWhatWasInserted) {
@@ -56,7 +68,7 @@ TEST(SpanTable, ADrainSeesEveryOpenKeyOnceWithItsNameAndCounts) {
     ASSERT_NE(place, nowhere);
     table.add_credit(place, counts.admitted + counts.credit);
     table.charge(place, counts.admitted);
-    table.entry(place).refused = counts.refused;
+    table.count_refused(table.entry(place), counts.refused);
     expected[key] = counts;
   }
   table.for_each([&](const CountedKey& seen) {
@@ -146,7 +158,7 @@ TEST(SpanTable, ALineIsBroughtUpToANewPublicationAsAWholeAndTellsWhoseTermsMayHa
   for (std::uint64_t i = 0; i < 5; ++i) {
     places[i] = meet(table, neighbour(i));
     table.set_aside(places[i], 7, everything_holds);
-    EXPECT_TRUE(table.take_stale(places[i]));  // met for the first time
+    EXPECT_TRUE(takes_stale(table, places[i]));  // met for the first time
     table.add_credit(places[i], 10);
     table.make_ready(places[i]);
   }
@@ -155,14 +167,14 @@ TEST(SpanTable, ALineIsBroughtUpToANewPublicationAsAWholeAndTellsWhoseTermsMayHa
     EXPECT_EQ(since, 7U);
     return key != neighbour(2);
   });
-  EXPECT_FALSE(table.take_stale(places[0]));
+  EXPECT_FALSE(takes_stale(table, places[0]));
   EXPECT_FALSE(table.has_ready(places[0], neighbour(0), 1, 8));  // in the middle of a closer look
   EXPECT_TRUE(table.has_ready(places[1], neighbour(1), 10, 8));
   EXPECT_FALSE(table.has_ready(places[2], neighbour(2), 1, 8));
   EXPECT_EQ(table.credit(places[2]), 10U);  // not ready, but not lost
-  EXPECT_TRUE(table.take_stale(places[2]));
-  EXPECT_FALSE(table.take_stale(places[2]));
-  EXPECT_FALSE(table.take_stale(closed));
+  EXPECT_TRUE(takes_stale(table, places[2]));
+  EXPECT_FALSE(takes_stale(table, places[2]));
+  EXPECT_FALSE(takes_stale(table, closed));
 }
 
 TEST(SpanTable, TellsAKeyFromAnotherOneWithTheSameTag) {
@@ -181,8 +193,8 @@ TEST(SpanTable, ClosedItForgetsTheCountsAndKeepsTheKeysAndTheirNames) {
   table.add_credit(place, 9);
   table.charge(place, 4);
   table.make_ready(place);
-  table.entry(place).refused = 3;
-  table.entry(place).refused_at = MonotonicTime{};
+  table.count_refused(table.entry(place), 3);
+  table.block(table.entry(place), MonotonicTime{}, MonotonicTime{} + 1s);
   table.overflow(1).offered = 3;
   table.close();
   EXPECT_EQ(table.size(), 0U);
@@ -434,6 +446,161 @@ TEST(SpanTableMemory, WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItH
   for (std::size_t i = 0; i < 4 * there; ++i) ASSERT_NE(meet(table, random() | 1, ""), nowhere);
 }
 
+// What an entry has no room for.
+
+constexpr std::uint64_t four_gib = std::uint64_t{1} << 32;
+
+TEST(EntryRest, WhatIsTooMuchFor32BitsIsCountedExactly) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  SpanEntry& entry = table.entry(place);
+  for (int i = 0; i < 10; ++i) admit(table, place, SpanTable::most_ready - 1);
+  table.count_admitted(place, 5 * four_gib + 3);
+  table.add_credit(place, 1000);
+  table.drop_credit(place, 1);
+  for (int i = 0; i < 10; ++i) table.count_refused(entry, four_gib / 2 - 1);
+  table.count_refused(entry, 7 * four_gib);
+  const std::uint64_t admitted = 10 * (SpanTable::most_ready - 1) + 5 * four_gib + 3;
+  const std::uint64_t refused = 10 * (four_gib / 2 - 1) + 7 * four_gib;
+  const std::optional<CountedKey> counted = table.find(42);
+  EXPECT_EQ(counted->admitted, admitted);
+  EXPECT_EQ(counted->offered, admitted + refused);
+  EXPECT_EQ(counted->credit, 999U);
+  EXPECT_EQ(table.admitted(place), admitted);
+  EXPECT_EQ(table.refused(entry), refused);
+  EXPECT_EQ(table.overflows()[0].offered, 0U);
+}
+
+TEST(EntryRest, TermsAreKeptAsTheyAreHoweverLarge) {
+  SpanTable table(64, 1);
+  std::array<AllowanceCell, 100> cells;
+  table.cells[0] = cells.data();
+  const SpanTable::Place place = meet(table, 42);
+  SpanEntry& entry = table.entry(place);
+  admit(table, place, 5);
+  table.count_refused(entry, 3);
+  const MonotonicTime until = MonotonicTime{} + 3s;
+  for (const EntryTerms& terms :
+       {EntryTerms{7, 100, never}, EntryTerms{7, four_gib - 1, never}, EntryTerms{8, four_gib, never},
+        EntryTerms{9, 1, never}, EntryTerms{9, 9 * four_gib + 1, until}, EntryTerms{9, 0, until}}) {
+    ASSERT_TRUE(table.set_terms(place, terms));
+    const EntryTerms kept = table.terms(entry);
+    EXPECT_EQ(kept.cell, terms.cell);
+    EXPECT_EQ(kept.allowance, terms.allowance);
+    EXPECT_EQ(kept.blocked_until, terms.blocked_until);
+    EXPECT_EQ(SpanTable::blocked_until(entry), terms.blocked_until);
+    // And what has been counted with it.
+    EXPECT_EQ(table.find(42)->admitted, 5U);
+    EXPECT_EQ(table.find(42)->offered, 8U);
+    EXPECT_EQ(table.find(42)->allowance, terms.allowance);
+    EXPECT_EQ(table.find(42)->cell, &cells[terms.cell]);
+  }
+  EXPECT_EQ(table.rests(), 1U);
+}
+
+TEST(EntryRest, IsTakenByWhoNeedsItAndGivenBackAtTheDrain) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  ASSERT_TRUE(table.set_terms(place, {1, four_gib - 1, never}));
+  admit(table, place, four_gib / 2);
+  admit(table, place, four_gib / 2 - 1);
+  table.count_refused(table.entry(place), four_gib / 2 - 1);
+  EXPECT_EQ(table.rests(), 0U);
+  ASSERT_TRUE(table.block(table.entry(place), MonotonicTime{} + 1s, MonotonicTime{} + 2s));
+  ASSERT_TRUE(table.block(table.entry(place), MonotonicTime{} + 3s, MonotonicTime{} + 4s));
+  EXPECT_EQ(table.rests(), 1U);
+  EXPECT_EQ(table.find(42)->refused_at, MonotonicTime{} + 1s);  // the first one
+  EXPECT_EQ(SpanTable::blocked_until(table.entry(place)), MonotonicTime{} + 4s);
+  table.close();
+  EXPECT_EQ(table.rests(), 0U);
+  meet(table, 42);
+  EXPECT_EQ(SpanTable::blocked_until(table.entry(place)), never);
+  EXPECT_EQ(table.find(42)->offered, 0U);
+}
+
+TEST(EntryRest, WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  SpanTable table(8192, 2);
+  const testing::ShortOfRests shortage(table);
+  const SpanTable::Place place = meet(table, 42, "forty-two", 1);
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+  const auto expect_all = [&] {
+    const std::optional<CountedKey> counted = table.find(42);
+    EXPECT_EQ(counted->admitted + table.overflows()[1].admitted, admitted);
+    EXPECT_EQ(counted->offered + table.overflows()[1].offered, admitted + refused);
+  };
+  table.add_credit(place, 500);
+  for (int i = 0; i < 5; ++i) {
+    admit(table, place, SpanTable::most_ready);
+    admitted += SpanTable::most_ready;
+    expect_all();
+    EXPECT_EQ(table.credit(place), 500U);
+  }
+  table.count_admitted(place, 3 * four_gib);
+  admitted += 3 * four_gib;
+  expect_all();
+  for (int i = 0; i < 5; ++i) {
+    table.count_refused(table.entry(place), four_gib / 2 - 1);
+    refused += four_gib / 2 - 1;
+    expect_all();
+  }
+  EXPECT_EQ(table.find(42)->credit, 500U);
+  EXPECT_EQ(table.overflows()[0].offered, 0U);
+}
+
+TEST(EntryRest, TermsThatThereIsNoMemoryForStayToBeLookedUpUntilThereIsSome) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  SpanTable table(8192, 1);
+  testing::ShortOfRests shortage(table);
+  SpanTable::Place place = meet(table, 42);
+  for (const EntryTerms& terms : {EntryTerms{1, four_gib, never}, EntryTerms{1, 5, MonotonicTime{} + 1s}}) {
+    EXPECT_FALSE(table.set_terms(place, terms));
+    EXPECT_TRUE(table.is_stale(place));
+  }
+  EXPECT_FALSE(table.block(table.entry(place), MonotonicTime{}, MonotonicTime{} + 1s));
+  EXPECT_EQ(table.find(42)->refused_at, never);
+  EXPECT_TRUE(table.set_terms(place, {1, four_gib - 1, never}));
+  EXPECT_FALSE(table.is_stale(place));
+  shortage.end();
+  table.close();
+  // As many as anybody may need.
+  std::mt19937_64 random(28);
+  for (int i = 0; i < 5000; ++i) {
+    place = meet(table, random() | 1, "");
+    ASSERT_NE(place, nowhere);
+    ASSERT_TRUE(table.set_terms(place, {1, four_gib, never}));
+  }
+}
+
+TEST(EntryRest, TheMemoryThatTheFirstNeedIsThereFromTheBeginningAndThatOfOthersIsCounted) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  std::mt19937_64 random(29);
+  constexpr std::size_t blocked = 5000;
+  SpanTable table(8192, 1);
+  table.touch_pages();
+  for (std::size_t i = 0; i < blocked; ++i) meet(table, random() | 1, "");
+  table.close();
+  const std::size_t before = table.memory();
+  SpanTable::Place place = nowhere;
+  random.seed(29);
+  const EntryRest* first = nullptr;
+  for (std::size_t i = 0; i < blocked; ++i) {
+    place = meet(table, random() | 1, "");
+    ASSERT_TRUE(table.block(table.entry(place), MonotonicTime{}, MonotonicTime{}));
+    if (i > 0) continue;
+    first = &std::as_const(table).rest(table.entry(place));
+    std::array<unsigned char, 1024 * sizeof(EntryRest) / 4096> pages;
+    ASSERT_EQ(::mincore(const_cast<EntryRest*>(first), 1024 * sizeof(EntryRest), pages.data()), 0);
+    for (const unsigned char page : pages) EXPECT_EQ(page & 1, 1);
+  }
+  EXPECT_EQ(table.memory() - before, (blocked - 1024) * sizeof(EntryRest));
+  // In the next span as many may need one: what is provided lies in whole steps.
+  table.close();
+  EXPECT_GE(table.memory() - before, (blocked - 1024) * sizeof(EntryRest));
+  EXPECT_LT(table.memory() - before, blocked * sizeof(EntryRest));
+}
+
 // Who sprays keys takes all places and names there are, span after span, before the others come.
 
 TEST(SprayedTable, AHeavyKeyKeepsItsPlaceAndItsNameHoweverManyLightOnesCome) {
@@ -641,9 +808,11 @@ TEST(SpanTable, ItsPagesCanBeTouchedWithoutHarm) {
   EXPECT_NE(meet(table, 42), nowhere);
 }
 
-TEST(SpanTable, WhatACommonDecisionTouchesIsOneCacheLineAndTheRestAnother) {
-  EXPECT_EQ(sizeof(SpanEntry), 64U);
-  EXPECT_EQ(alignof(SpanEntry), 64U);
+TEST(SpanTable, WhatACommonDecisionTouchesIsOneCacheLineAndWhatElseAKeyNeedsHalfAnother) {
+  EXPECT_EQ(sizeof(SpanEntry), 32U);
+  EXPECT_EQ(alignof(SpanEntry), 32U);
+  EXPECT_EQ(sizeof(EntryRest), 32U);
+  EXPECT_EQ(alignof(EntryRest), 32U);
   EXPECT_EQ(sizeof(AllowanceCell), 32U);
 }
 
