@@ -217,14 +217,29 @@ void WorkerCore::prefetch_entries(const Plan& plan) const noexcept {
   }
 }
 
-// And of a key that this span has not met yet the cell, which it is about to draw from. (Others may be
+// And the cell, of a key that is about to be looked up, or whose rule draws for each request. (Others may be
 // blocked: then no worker is to take the cell from the others for each of its requests.)
 void WorkerCore::prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept {
+  const RuleTerms& terms = plane_.terms[rule];
+  const WindowState& window = windows_[terms.window];
   if (place != SpanTable::nowhere) {
-    table_->prefetch_entry(place);
-    if (table_->is_open(place)) return;
+    table_->prefetch_to_look(place, generation_);
+    if (table_->seems_settled(place, generation_)) {
+      if (is_bucket(terms.algorithm)) window.running->prefetch_cell(key);
+      return;
+    }
   }
-  windows_[plane_.terms[rule].window].running->prefetch_cell(key);
+  window.running->prefetch_cell(key);
+  if (AllowancePool* const ended = ended_matters(terms)) ended->prefetch_cell_to_look(key);
+  publication_->prefetch_state(key);
+}
+
+// The pool of the window before, if keys of the rule are looked up there, too: what was refused there counts
+// until it has been judged, what was drawn until it has been settled; and some algorithms begin where it
+// ended.
+AllowancePool* WorkerCore::ended_matters(const RuleTerms& terms) const noexcept {
+  if (!publication_->judged || !ends_with_window(terms.algorithm)) return windows_[terms.window].ended;
+  return nullptr;
 }
 
 // Has all that a key whose grant is not enough may need on its way, as far as its hash says where that is. It
@@ -241,11 +256,8 @@ void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
                                       RuleIndex rule) const noexcept {
   if (place != SpanTable::nowhere) table_->prefetch_number(place);
   const RuleTerms& terms = plane_.terms[rule];
-  const WindowState& window = windows_[terms.window];
-  window.running->prefetch(key);
-  // What was refused there counts until it has been judged; and some algorithms begin where it ended.
-  if (window.ended != nullptr && (!publication_->judged || !ends_with_window(terms.algorithm)))
-    window.ended->prefetch(key);
+  windows_[terms.window].running->prefetch(key);
+  if (AllowancePool* const ended = ended_matters(terms)) ended->prefetch(key);
   publication_->prefetch(key);
 }
 
@@ -763,9 +775,11 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
     return touch_without_entry(planned, pooled, now);
   const auto cell = static_cast<std::uint32_t>(pooled.cell - window.running->cells());
   // What was drawn from another one is another key's by now.
-  if (const std::uint32_t drawn_from = table_->terms(entry).cell; drawn_from != 0 && drawn_from != cell)
-      [[unlikely]]
-    take_credit(place);
+  if (const std::uint32_t credit = table_->credit(place); credit > 0) {
+    const std::uint32_t drawn_from = table_->terms(entry).cell;
+    if (drawn_from != 0 && drawn_from != cell) [[unlikely]]
+      table_->drop_credit(place, credit);
+  }
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window);

@@ -216,6 +216,7 @@ class alignas(64) WorkerCore {
   void prefetch_beyond_grant(std::uint64_t key, RuleIndex rule) const noexcept;
   void prefetch_beyond_line(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void prefetch_beyond_lines(const Plan& plan, std::uint64_t multiplier) const noexcept;
+  AllowancePool* ended_matters(const RuleTerms& terms) const noexcept;
   void prefetch_entries(const Plan& plan) const noexcept;
   void prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleIndex rule) const noexcept;
   void look_up(Plan& plan, std::uint64_t multiplier) const noexcept;

@@ -145,6 +145,9 @@ class AllowancePool {
   void prefetch_cell(std::uint64_t key) noexcept {
     if (const AllowanceCell* cell = at_first_look(key); cell != nullptr) prefetch_to_write(cell);
   }
+  void prefetch_cell_to_look(std::uint64_t key) noexcept {
+    if (const AllowanceCell* cell = at_first_look(key); cell != nullptr) prefetch_to_read(cell);
+  }
 
   /// Whether so many cells are taken that keys may soon find none. Any thread.
   bool crowded() const noexcept { return used() > keys_ / 4 * 3; }

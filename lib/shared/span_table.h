@@ -156,7 +156,7 @@ class alignas(64) SpanTable {
   /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 32 bits.
   static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
   /// Keys that a drain hands over at once, at most.
-  static constexpr std::size_t drained_together = 32;
+  static constexpr std::size_t drained_together = 64;
 
   /// Keys to have lines for at first, of so many, where most are expected to need none.
   static constexpr std::uint32_t few_of(std::uint32_t keys) noexcept {
@@ -193,6 +193,17 @@ class alignas(64) SpanTable {
     prefetch_number(place_at(home_of(key, homes()), 0));
   }
   void prefetch_entry(Place place) const noexcept { prefetch_to_write(&entries_[numbers_[place]]); }
+  /// The same for who is to look at the key under this publication: set_aside() touches the entries of all
+  /// open keys of the line that have something ready, if that was for an earlier one.
+  void prefetch_to_look(Place place, std::uint32_t generation) const noexcept {
+    prefetch_entry(place);
+    const Line& line = line_of(place);
+    if (line.generation == generation) return;
+    for (unsigned open = line.open & ~bit(place); open != 0; open &= open - 1) {
+      const auto lane = static_cast<std::size_t>(std::countr_zero(open));
+      if (line.ready[lane] != 0) prefetch_entry(static_cast<Place>(place - lane_of(place) + lane));
+    }
+  }
 
   /// The lines by themselves, for a loop over a burst: what the loop writes cannot make the compiler read
   /// their address anew for every key.
@@ -235,10 +246,14 @@ class alignas(64) SpanTable {
 
   /// Whether the key is open, and what its entry says of it holds under the publication.
   bool is_settled(Place place, std::uint64_t key, std::uint32_t generation) const noexcept {
-    const Line& line = line_of(place);
-    return line.generation == generation && (line.open & ~line.stale & bit(place)) != 0 && holds(place, key);
+    return seems_settled(place, generation) && holds(place, key);
   }
 
+  /// The same by the line alone, where the place is the key's as a rule: to foresee what a look will need.
+  bool seems_settled(Place place, std::uint32_t generation) const noexcept {
+    const Line& line = line_of(place);
+    return line.generation == generation && (line.open & ~line.stale & bit(place)) != 0;
+  }
   /// Begins a closer look at an open key: its credit is no longer ready but aside, and its line holds for
   /// this publication: keys of it whose terms may have changed since are stale.
   /// @param still_holds  called with the generation that the line was for, and the low bits of a key's hash
