@@ -29,6 +29,8 @@ constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t claimed_ahead = 16;
 constexpr std::size_t taken_together = 256;
+// How many keys ahead what telling the workers of one touches is fetched.
+constexpr std::size_t published_ahead = 16;
 // A worker's idle keys lose their places among its grants when there is little room left and half of them are
 // idle; not soon again: for two spans the worker uses no grants then.
 constexpr std::uint32_t drains_between_forgetting = 64;
@@ -490,18 +492,29 @@ void Controller::publish_keys(Publication& next, Instant now) {
     return known != nullptr && is_ungranted(*known);
   };
 
-  for (const KeyOverride& override : overrides_) {
+  for (std::size_t i = 0; i < overrides_.size(); ++i) {
+    const auto ahead = [&](std::size_t keys, const auto& prefetch) {
+      if (i + keys < overrides_.size()) prefetch(overrides_[i + keys].key);
+    };
+    ahead(published_ahead, [&](std::uint64_t key) { next.prefetch_to_add(key); });
+    if (before != nullptr) {
+      ahead(2 * published_ahead, [&](std::uint64_t key) { before->prefetch(key); });
+      ahead(published_ahead, [&](std::uint64_t key) { before->prefetch_state(key); });
+    }
+    const KeyOverride& override = overrides_[i];
     const RuleIndex rule = override.rule;
     const KeyTerms& usual = next.defaults[rule];
-    const bool grantable = override.blocked_until == never && override.factor == usual.factor &&
-                           override.allowance >= usual.allowance / 2 &&
-                           !heavy_[window(rule)].contains(override.key) && !was_ungranted(override.key, rule);
+    const auto grantable = [&] {
+      return override.blocked_until == never && override.factor == usual.factor &&
+             override.allowance >= usual.allowance / 2 && !heavy_[window(rule)].contains(override.key) &&
+             !was_ungranted(override.key, rule);
+    };
     next.add_key({.key = override.key,
                   .terms = {override.allowance, override.factor},
                   .blocked_until = override.blocked_until,
                   .opens_at = override.opens_at,
                   .opens_by = override.opens_by,
-                  .ungranted_since = grants_[rule].reserve == 0 || grantable
+                  .ungranted_since = grants_[rule].reserve == 0 || grantable()
                                          ? KeyState::granted
                                          : ungranted_since(override.key, rule),
                   .rule = rule});

@@ -24,6 +24,30 @@ TEST(Publication, FindsTheKeysItHoldsAndNoOthers) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() | 1), nullptr);
 }
 
+TEST(Publication, TellsKeysApartThatLookAlikeInItsIndex) {
+  constexpr std::uint64_t alike = std::uint64_t{0x12345678} << 32;
+  Publication publication;
+  publication.reset_keys(3);
+  // One home, too: of eight places.
+  for (const std::uint64_t low : {0x10U, 0x20U, 0x30U})
+    publication.add_key({.key = alike | low, .terms = {low, 0}});
+  for (const std::uint64_t low : {0x10U, 0x20U, 0x30U}) {
+    ASSERT_NE(publication.find(alike | low), nullptr);
+    EXPECT_EQ(publication.find(alike | low)->terms.allowance, low);
+  }
+  EXPECT_EQ(publication.find(alike | 0x40), nullptr);
+  EXPECT_EQ(publication.keys(), 3U);
+}
+
+TEST(Publication, ShowsEachKeyOnceInTheOrderInWhichTheyCame) {
+  Publication publication;
+  publication.reset_keys(5);
+  std::vector<std::uint64_t> shown;
+  for (const std::uint64_t key : {9U, 2U, 7U, 4U}) publication.add_key({.key = key, .terms = {}});
+  publication.for_each_key([&](const KeyState& state) { shown.push_back(state.key); });
+  EXPECT_EQ(shown, (std::vector<std::uint64_t>{9, 2, 7, 4}));
+}
+
 TEST(Publication, AnEmptyOneFindsNothing) {
   Publication publication;
   EXPECT_EQ(publication.find(1), nullptr);
