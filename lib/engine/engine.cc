@@ -378,12 +378,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   near_.clear();
   for (std::size_t i = 0; i < rule.last_touched.size(); ++i) {
     const SlotIndex index = rule.last_touched[i];
-    if (i + Ledger::ahead < rule.last_touched.size())
-      ledger_.prefetch_slot(rule.last_touched[i + Ledger::ahead]);
-    if (i + Ledger::ahead / 2 < rule.last_touched.size())
-      ledger_.prefetch_known(rule.last_touched[i + Ledger::ahead / 2]);
-    if (i + Ledger::ahead / 4 < rule.last_touched.size())
-      ledger_.prefetch_name(rule.last_touched[i + Ledger::ahead / 4]);
+    ledger_.prefetch_to_tell(rule.last_touched, i);
     KeySlot& slot = ledger_[index];
     slot.touched = false;
     if (rule.algorithm == Algorithm::strict && !slot.watched) watch(rule, index);
@@ -452,12 +447,7 @@ void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
 void Engine::read_ended(RuleState& rule) {
   rule.reads = false;
   for (std::size_t i = 0; i < rule.awaiting_read.size(); ++i) {
-    if (i + Ledger::ahead < rule.awaiting_read.size())
-      ledger_.prefetch_slot(rule.awaiting_read[i + Ledger::ahead]);
-    if (i + Ledger::ahead / 2 < rule.awaiting_read.size())
-      ledger_.prefetch_known(rule.awaiting_read[i + Ledger::ahead / 2]);
-    if (i + Ledger::ahead / 4 < rule.awaiting_read.size())
-      ledger_.prefetch_name(rule.awaiting_read[i + Ledger::ahead / 4]);
+    ledger_.prefetch_to_tell(rule.awaiting_read, i);
     KeySlot& slot = ledger_[rule.awaiting_read[i]];
     if (slot.key == 0 || !slot.read_due) continue;
     slot.read_due = false;

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -191,7 +192,8 @@ struct KeyView {
 class Ledger {
  public:
   static constexpr SlotIndex none = no_index;
-  /// How many keys ahead what they touch is fetched: slots lie at random.
+  /// How many keys ahead what they touch is fetched: slots lie at random. Of what one names where the next
+  /// is, each is asked for so many keys before that.
   static constexpr std::size_t ahead = 16;
 
   explicit Ledger(std::uint32_t capacity);
@@ -215,7 +217,18 @@ class Ledger {
     prefetch_detail(slot);
     prefetch_past(slot);
   }
-  void prefetch_past(SlotIndex slot) const noexcept { prefetch_to_write(&pasts_[slot]); }
+  void prefetch_past(SlotIndex slot) const noexcept {
+    const KeyPast* const past = &pasts_[slot];
+    prefetch_to_write(past);
+    // Every other one ends in the next line.
+    prefetch_to_write(reinterpret_cast<const std::byte*>(past + 1) - 1);
+  }
+  /// For who goes through keys, and tells the store of each: has what those to come touch on its way.
+  void prefetch_to_tell(std::span<const SlotIndex> keys, std::size_t at) const noexcept {
+    if (at + 3 * ahead < keys.size()) prefetch_slot(keys[at + 3 * ahead]);
+    if (at + 2 * ahead < keys.size()) prefetch_known(keys[at + 2 * ahead]);
+    if (at + ahead < keys.size()) prefetch_name(keys[at + ahead]);
+  }
 
   /// One worker more holds a key of which it tells by its hash alone from now on.
   void learn(std::uint64_t key, std::string_view name);

@@ -20,15 +20,20 @@ constexpr double correction_most = 1.25;
 }  // namespace
 
 void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
-  constexpr std::size_t together = 32;
-  std::array<SlotIndex, together> slots;
-  for (std::size_t i = 0; i < replies.size(); i += together) {
-    const std::span<const EngineReply> some = replies.subspan(i, std::min(together, replies.size() - i));
-    for (const EngineReply& reply : some) ledger_.prefetch(reply.key);
-    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
-    for (std::size_t j = 0; j < some.size(); ++j)
-      if (slots[j] != Ledger::none) ledger_.prefetch_known(slots[j]);
-    for (const EngineReply& reply : some) this->reply(reply, now);
+  // As Ledger::ahead has it: index, slot, and what the slot says; of 3 * ahead keys each is on its way.
+  constexpr std::size_t ahead = Ledger::ahead;
+  std::array<SlotIndex, ahead> slots;  // of the ahead keys behind the next ahead
+  const auto look_ahead = [&](std::size_t i) {
+    if (i < replies.size()) ledger_.prefetch(replies[i].key);
+    if (i < ahead) return;
+    if (i >= 2 * ahead && i - 2 * ahead < replies.size())
+      if (const SlotIndex slot = slots[i % ahead]; slot != Ledger::none) ledger_.prefetch_known(slot);
+    if (i - ahead < replies.size()) slots[i % ahead] = ledger_.prefetch_slot(replies[i - ahead].key);
+  };
+  for (std::size_t i = 0; i < 3 * ahead; ++i) look_ahead(i);
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    look_ahead(i + 3 * ahead);
+    reply(replies[i], now);
   }
 }
 
