@@ -36,11 +36,19 @@ limit = 1000000000
 interval = "1s"
 algorithm = "sliding-window"
 )";
-// The same, and where there is but one worker it draws for each request.
 constexpr std::string_view bucket_rule = R"([[rule]]
 name = "user"
 key = ["header:x-user"]
 limit = 1000000000
+interval = "1s"
+algorithm = "token-bucket"
+)";
+// So small that each request is drawn for; what it takes is back before the next one.
+constexpr std::string_view small_bucket_rule = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 1000000000
+burst = 1000
 interval = "1s"
 algorithm = "token-bucket"
 )";
@@ -393,6 +401,7 @@ std::vector<Kind> weir_kinds() {
           {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
           {"weir_key_drawn", drawn, keys_at_hand<drawn_rule>, false, most_beyond_grants},
           {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
+          {"weir_key_small_bucket", drawn, keys_at_hand<small_bucket_rule>, false, most_beyond_grants},
           {"weir_key_blocked", drawn, keys_under<BlockedKeys>, false, most_beyond_grants},
           {"weir_key_in_spray", drawn, keys_under<KeysInASpray>, false, most_beyond_grants},
           {"weir_one_rule", drawn, requests<user_rule>},

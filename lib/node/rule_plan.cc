@@ -22,10 +22,16 @@ std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
   return logs;
 }
 
-/// What a worker draws from a bucket beyond need; alone it needs to draw nothing ahead.
+/// What a worker draws from a bucket beyond need. All of them together never hold more than a 64th of a
+/// burst; the only one no more than a 1024th: nobody waits for what it holds, and so the small bursts of
+/// which each token counts are drawn one by one. Nor is a chunk worth it of which hardly more than a request
+/// is left.
 std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
-  const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
-  return workers > 1 ? std::min(burst, BucketTerms::max_burst) / (64 * std::uint64_t{workers}) : 0;
+  constexpr std::uint64_t least_alone = 8;
+  const std::uint64_t burst = std::min(rule.burst != 0 ? rule.burst : rule.limit, BucketTerms::max_burst);
+  if (workers > 1) return burst / (64 * std::uint64_t{workers});
+  const std::uint64_t alone = burst / 1024;
+  return alone < least_alone ? 0 : alone;
 }
 
 std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {

@@ -128,6 +128,62 @@ interval = "24h"
   EXPECT_EQ(node.made.throttle->figures().counts_synced, 0U);  // the store hears at the span's end
 }
 
+constexpr std::string_view bucket_rule = R"(
+[[rule]]
+name = "download"
+key = ["path"]
+limit = 10000
+burst = %
+interval = "1s"
+algorithm = "token-bucket"
+)";
+
+std::string bucket_of(unsigned burst) {
+  std::string rules(bucket_rule);
+  return rules.replace(rules.find('%'), 1, std::to_string(burst));
+}
+
+unsigned admitted_of(VirtualNode& node, unsigned requests) {
+  unsigned admitted = 0;
+  for (unsigned i = 0; i < requests; ++i) admitted += node.admits("/file");
+  return admitted;
+}
+
+TEST(Throttle, TheOnlyWorkerOfASmallBucketHasItsBurstToTheLastToken) {
+  for (const unsigned burst : {1U, 10U, 1000U, 8191U}) {
+    VirtualNode node(bucket_of(burst));
+    EXPECT_EQ(admitted_of(node, burst + 100), burst);
+  }
+}
+
+TEST(Throttle, TheOnlyWorkerOfALargeBucketMayKeepAThousandthOfItAndNeverAdmitsMore) {
+  constexpr unsigned burst = 65536;
+  VirtualNode node(bucket_of(burst));
+  const unsigned at_once = admitted_of(node, burst + 1000);
+  EXPECT_LE(at_once, burst);
+  EXPECT_GE(at_once, burst - burst / 1024);
+  // Then the rate, neither more nor less, whatever it holds when spans end.
+  unsigned refilled = 0;
+  for (int i = 1; i <= 50; ++i) {
+    node.run_to(i * 20ms);
+    refilled += admitted_of(node, 1000);
+  }
+  EXPECT_EQ(refilled, 10000U);
+  // Full again, and not more than full.
+  node.run_to(20s);
+  const unsigned again = admitted_of(node, burst + 1000);
+  EXPECT_LE(again, burst);
+  EXPECT_GE(again, burst - burst / 1024);
+}
+
+TEST(Throttle, OfALargeBucketWhatTheOnlyWorkerHoldsIsAmongWhatRemains) {
+  VirtualNode node(bucket_of(65536));
+  const std::uint64_t first = node.get("/file").remaining;
+  EXPECT_EQ(node.get("/file").remaining, first - 1);
+  for (int i = 0; i < 200; ++i) node.get("/file");
+  EXPECT_EQ(node.get("/file").remaining, first - 202);
+}
+
 TEST(Throttle, NamesKeysAsTheStoreDoes) {
   VirtualNode node(R"(
 [[rule]]
