@@ -385,7 +385,8 @@ void engine(benchmark::State& state) {
 
 void each_load(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"keys", "hot", "algorithm"});
-  for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::cooldown})
+  for (const Algorithm algorithm :
+       {Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::cooldown, Algorithm::sliding_window})
     for (const std::size_t keys :
          {std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}, most_keys})
       for (const int hot : {1, 10, 100})
