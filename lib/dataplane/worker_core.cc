@@ -38,6 +38,11 @@ bool are_all(const Is& is, std::index_sequence<i...>) noexcept {
   return (... && is(i));
 }
 
+/// Whether keys of the rule may be blocked, and are refused then.
+bool blocks(const RuleTerms& terms) noexcept {
+  return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;
+}
+
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
@@ -254,8 +259,12 @@ void WorkerCore::prefetch_beyond_grant(std::uint64_t key, RuleIndex rule) const 
 
 void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
                                       RuleIndex rule) const noexcept {
-  if (place != SpanTable::nowhere) table_->prefetch_number(place);
   const RuleTerms& terms = plane_.terms[rule];
+  if (place != SpanTable::nowhere) {
+    table_->prefetch_number(place);
+    // Of such a key, in a flood of what is refused as a rule, the entry says all.
+    if (table_->seems_settled(place, generation_) && !is_bucket(terms.algorithm)) return;
+  }
   windows_[terms.window].running->prefetch(key);
   if (AllowancePool* const ended = ended_matters(terms)) ended->prefetch(key);
   publication_->prefetch(key);
@@ -433,11 +442,32 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
   }
 }
 
-void WorkerCore::finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
+void WorkerCore::finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
   if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
   if (run.left == 0) return;
   prefetch_beyond_lines(run);
-  look_closely(run, now(), verdicts);  // the clock is read while they come
+  const MonotonicTime at = now();  // the clock is read while they come
+  if (table_->rests() > 0) refuse_blocked(run, at, verdicts);
+  look_closely(run, at, verdicts);
+}
+
+// A flood of keys that are blocked already goes no further than their entries.
+void WorkerCore::refuse_blocked(Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
+  if (!blocks(plane_.terms[run.rule])) return;
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < run.left; ++i) {
+    const std::uint8_t at = run.at[i];
+    const Key& key = run.keys[at];
+    // A weight of 0 only looks.
+    if (key.weight != 0 && is_known_blocked(run.place[at], key.hash_, now)) {
+      table_->count_refused(table_->entry(run.place[at]), run.weight(key));
+      verdicts[at] = Verdict::block;
+    } else {
+      run.at[others++] = at;
+    }
+  }
+  count_refused(run.rule, run.left - others);
+  run.left = others;
 }
 
 template <WorkerCore::Stage stage>
@@ -1272,17 +1302,18 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
   if (plan.count != 1)
     return decide_closely(std::span<const PlannedKey>(plan.keys.data(), plan.count), multiplier, now, detail,
                           name_of);
-  if (is_known_blocked(plan.keys[0], now)) return refused(plan.keys[0], multiplier, now, detail);
+  const PlannedKey& only = plan.keys[0];
+  if (blocks(plane_.terms[only.rule]) && is_known_blocked(only.place, only.key, now))
+    return refused(only, multiplier, now, detail);
   return decide_closely(std::span<const PlannedKey, 1>(plan.keys.data(), 1), multiplier, now, detail,
                         name_of);
 }
 
-// Whether the key's entry alone refuses it: what a flood asks for, again and again.
-bool WorkerCore::is_known_blocked(const PlannedKey& planned, MonotonicTime now) const noexcept {
-  const RuleTerms& terms = plane_.terms[planned.rule];
-  return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&
-         planned.place != SpanTable::nowhere && table_->is_settled(planned.place, planned.key, generation_) &&
-         now < SpanTable::blocked_until(table_->entry(planned.place));
+// Whether the key's entry alone refuses it: what a flood asks for, again and again. @pre its rule blocks()
+bool WorkerCore::is_known_blocked(SpanTable::Place place, std::uint64_t key,
+                                  MonotonicTime now) const noexcept {
+  return place != SpanTable::nowhere && table_->is_settled(place, key, generation_) &&
+         now < SpanTable::blocked_until(table_->entry(place));
 }
 
 // What decide_closely() comes to for such a key (but that a grant which the block of another worker has left
@@ -1291,8 +1322,7 @@ Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier
                              Detail detail) noexcept {
   const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;
   table_->count_refused(table_->entry(planned.place), weight);
-  counters_[planned.rule].offered.add(1);
-  counters_[planned.rule].blocked.add(1);
+  count_refused(planned.rule, 1);
   Decision decision;
   decision.verdict = Verdict::block;
   if (detail == Detail::verdicts)
@@ -1435,6 +1465,12 @@ void WorkerCore::count_admitted(RuleIndex rule, std::uint64_t requests) noexcept
   RuleCounters& counters = counters_[rule];
   counters.offered.add(requests);
   counters.admitted.add(requests);
+}
+
+void WorkerCore::count_refused(RuleIndex rule, std::uint64_t requests) noexcept {
+  RuleCounters& counters = counters_[rule];
+  counters.offered.add(requests);
+  counters.blocked.add(requests);
 }
 
 void WorkerCore::name_rule(Decision& decision, RuleIndex rule, std::uint64_t weight) const noexcept {

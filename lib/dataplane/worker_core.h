@@ -223,13 +223,14 @@ class alignas(64) WorkerCore {
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                   NameOf&& name_of) noexcept;
-  bool is_known_blocked(const PlannedKey& planned, MonotonicTime now) const noexcept;
+  bool is_known_blocked(SpanTable::Place place, std::uint64_t key, MonotonicTime now) const noexcept;
   Decision refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                    Detail detail) noexcept;
   template <std::size_t extent, typename NameOf>
   Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
                           MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
+  void count_refused(RuleIndex rule, std::uint64_t requests) noexcept;
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   static std::span<const Key> furthest_of(std::span<const Key> next, std::size_t count) noexcept;
@@ -240,7 +241,8 @@ class alignas(64) WorkerCore {
                                               const std::span<const Key>& next) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
-  void finish(const Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void refuse_blocked(Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
   static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;
   template <Stage stage>

@@ -508,6 +508,24 @@ MUTANTS = [
         "table_->count_refused(table_->entry(planned.place), weight);",
         "table_->count_refused(table_->entry(planned.place), 0 * weight);",
     ),
+    worker(
+        "a flood of blocked keys, told together, is not counted with their entries",
+        "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
+        "table_->count_refused(table_->entry(run.place[at]), run.weight(key));",
+        "",
+    ),
+    worker(
+        "who only looks at a blocked key is counted",
+        "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
+        "if (key.weight != 0 && is_known_blocked(run.place[at], key.hash_, now)) {",
+        "if (is_known_blocked(run.place[at], key.hash_, now)) {",
+    ),
+    worker(
+        "a rule that observes refuses what it knows to be blocked",
+        "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
+        "return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;",
+        "return terms.algorithm == Algorithm::cooldown;",
+    ),
     whole(
         "who asks for less than a grant has no cell where sprayed keys have taken the grants' places",
         "SprayedGrants.WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne",

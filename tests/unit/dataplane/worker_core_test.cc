@@ -600,6 +600,53 @@ TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
   EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
 }
 
+TEST(Keys, ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst) {
+  Plane plane({rule_of("user", 100, {by_header("user")})});
+  WorkerCore& worker = *plane.cores[0];
+  Key ann = worker.key(0, "ann");
+  const Key bob = worker.key(0, "bob");
+  const std::uint64_t hash = worker.key_of(0, [] {
+    static KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text("ann");
+    return bytes.bytes();
+  }());
+  plane.publish(0, {{.key = hash, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
+  ann.weight = 2;
+  Key look = ann;
+  look.weight = 0;
+  const std::array<Key, 5> keys{ann, bob, ann, look, bob};
+  std::array<Verdict, 5> verdicts;
+  constexpr std::array expected{Verdict::block, Verdict::admit, Verdict::block, Verdict::block,
+                                Verdict::admit};
+  // At first the block is looked up; then the entry knows of it.
+  for (int burst = 0; burst < 3; ++burst) {
+    worker.admit_keys(keys, MonotonicTime(1s), verdicts);
+    EXPECT_EQ(verdicts, expected) << "burst " << burst;
+  }
+  EXPECT_EQ(plane.tables[0].find(hash)->offered, 3U * 2 * 2);
+  EXPECT_EQ(plane.tables[0].find(hash)->admitted, 0U);
+  EXPECT_EQ(worker.rule_counters()[0].offered.read(), 3U * 4);
+  EXPECT_EQ(worker.rule_counters()[0].blocked.read(), 3U * 2);
+  EXPECT_EQ(worker.rule_counters()[0].admitted.read(), 3U * 2);
+  // When the block has ended, none is refused.
+  worker.admit_keys(keys, MonotonicTime(3s), verdicts);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 5);
+}
+
+TEST(Keys, ThatAreBlockedPassWhereTheRuleOnlyObserves) {
+  Rule rule = rule_of("user", 1, {by_header("user")});
+  rule.action = Action::observe;
+  Plane plane({rule});
+  const std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  for (int burst = 0; burst < 3; ++burst) {
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 8);
+  }
+  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 3U * 8 - 1);
+}
+
 TEST(Keys, AreAllAdmittedByAWorkerThatIsOffline) {
   Plane plane({window_of(1)});
   const std::vector<Key> keys(70, plane.cores[0]->key(0, "ann"));
