@@ -485,14 +485,14 @@ MUTANTS = [
     worker(
         "a key known to be blocked stays so when its block has ended",
         "Worker.ObeysABlockUntilItEnds",
-        "now < SpanTable::blocked_until(table_->entry(planned.place));",
-        "now < SpanTable::blocked_until(table_->entry(planned.place)) + Duration{1};",
+        "now < SpanTable::blocked_until(table_->entry(place));",
+        "now < SpanTable::blocked_until(table_->entry(place)) + Duration{1};",
     ),
     worker(
         "a key known to be blocked is refused by a rule that only observes",
         "Observe.ComputesAndReportsButLetsEverythingPass",
-        "terms.algorithm == Algorithm::cooldown && terms.action != Action::observe &&",
-        "terms.algorithm == Algorithm::cooldown &&",
+        "if (blocks(plane_.terms[only.rule]) && is_known_blocked(only.place, only.key, now))",
+        "if (is_known_blocked(only.place, only.key, now))",
     ),
     worker(
         "what an entry says of a block is believed after the publication has changed it",
