@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "base/key_bytes.h"
+#include "control/engine_writes.h"
 #include "engine/engine.h"
 #include "node/node_core.h"
 #include "store/memory/memory_store.h"
@@ -305,24 +306,7 @@ class EngineRound {
       engine_->count(std::span(counts).first(end - i));
     }
   }
-  void write() {
-    writes_.clear();
-    for (const EngineWrite& write : engine_->writes())
-      writes_.push_back({.key = write.key,
-                         .name = write.name,
-                         .ordinal = write.ordinal,
-                         .interval = write.interval,
-                         .delta = write.delta,
-                         .time_to_live = write.time_to_live,
-                         .expires = at(now_).monotonic + write.time_to_live,
-                         .returned = write.returned,
-                         .raised_to = write.raised_to,
-                         .tag = static_cast<std::uint8_t>(write.use),
-                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused,
-                         .undivided = write.use == CounterUse::lease || write.use == CounterUse::blocked});
-    store_->submit(writes_, at(now_).monotonic);
-    engine_->clear_writes();
-  }
+  void write() { submit_writes(*engine_, *store_, at(now_).monotonic, writes_); }
   void read() {
     replies_.clear();
     store_->collect(replies_);

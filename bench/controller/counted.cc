@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/key_bytes.h"
+#include "control/engine_writes.h"
 #include "engine/engine.h"
 #include "store/memory/memory_store.h"
 
@@ -68,19 +69,7 @@ std::vector<SpanCount> counts(const std::vector<KeyBytes>& names, std::size_t ho
 /// What the memory store does with all that is written, and what it answers.
 void synchronize(Engine& engine, Store& store, Instant now) {
   std::vector<CounterWrite> writes;
-  for (const EngineWrite& write : engine.writes())
-    writes.push_back({.key = write.key,
-                      .name = write.name,
-                      .ordinal = write.ordinal,
-                      .interval = write.interval,
-                      .delta = write.delta,
-                      .time_to_live = write.time_to_live,
-                      .expires = now.monotonic + write.time_to_live,
-                      .returned = write.returned,
-                      .raised_to = write.raised_to,
-                      .tag = static_cast<std::uint8_t>(write.use)});
-  store.submit(writes, now.monotonic);
-  engine.clear_writes();
+  submit_writes(engine, store, now.monotonic, writes);
   std::vector<CounterReply> replies;
   store.collect(replies);
   for (const CounterReply& reply : replies)

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/prefetch.h"
+#include "control/engine_writes.h"
 
 namespace weir {
 namespace {
@@ -91,7 +92,7 @@ Instant Controller::advance(Instant own) {
     for (WindowPools& pools : parts_.pools) pools.settle();
     for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
-    awaits_first_answer_ = !parts_.engine.writes().empty();
+    awaits_first_answer_ = parts_.engine.has_writes();
     submit(now);
     sync_deadline_ = MonotonicTime::max();  // the store may still have to be connected to
     publish(now, true);
@@ -570,25 +571,7 @@ void Controller::tell_changes(Publication& next) {
 }
 
 void Controller::submit(Instant now) {
-  const auto written = parts_.engine.writes();
-  if (!written.empty()) {
-    writes_.clear();
-    for (const EngineWrite& write : written)
-      writes_.push_back({.key = write.key,
-                         .name = write.name,
-                         .ordinal = write.ordinal,
-                         .interval = write.interval,
-                         .delta = write.delta,
-                         .time_to_live = write.time_to_live,
-                         .expires = now.monotonic + write.time_to_live,
-                         .returned = write.returned,
-                         .raised_to = write.raised_to,
-                         .tag = static_cast<std::uint8_t>(write.use),
-                         .weightless = write.use == CounterUse::members || write.use == CounterUse::refused,
-                         .undivided = write.use == CounterUse::lease || write.use == CounterUse::blocked});
-    parts_.store.submit(writes_, now.monotonic);
-  }
-  parts_.engine.clear_writes();
+  submit_writes(parts_.engine, parts_.store, now.monotonic, writes_);
   // Also without writes: a rule that refuses everything while the store is away must learn that it is back.
   sync_deadline_ =
       std::min(sync_deadline_, now.monotonic + std::min(parts_.store_timeout, shortest_span_ / 2));

@@ -64,16 +64,13 @@ void Engine::tell_blocks(Instant now) {
 
 void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
                          std::uint64_t raised_to) {
-  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~blocked");
-  writes_.push_back({.key = slot.key,
-                     .name = stray_names_.back(),
-                     .ordinal = ordinal,
-                     .interval = rule.block_clock.interval(),
-                     .delta = 0,
-                     .time_to_live = rule.block_time_to_live,
-                     .returned = 0,
-                     .use = CounterUse::blocked,
-                     .raised_to = raised_to});
+  collected_.push_back({.key = slot.key,
+                        .amount = raised_to,
+                        .ordinal = ordinal,
+                        .name = set_apart(std::string(ledger_.name(slot)) + "|~blocked"),
+                        .rule = index_of(rule),
+                        .use = CounterUse::blocked,
+                        .apart = true});
 }
 
 // Another node has blocked the key, or this one in an earlier life.

@@ -60,7 +60,7 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   if (ledger_.full()) return nullptr;
   const RuleState& rule = rules_[count.rule];
   if (count.learned) {
-    if (ledger_.learned_name(count.key).empty()) return nullptr;
+    if (!ledger_.has_learned(count.key)) return nullptr;
   } else {
     make_key_name(name_, rule.name, count.key_bytes);
   }
@@ -86,7 +86,10 @@ void Engine::count(std::span<const SpanCount> counts) {
   for (std::size_t i = 0; i < counts.size(); i += together) {
     const std::span<const SpanCount> some = counts.subspan(i, std::min(together, counts.size() - i));
     for (const SpanCount& count : some) ledger_.prefetch(count.key);
-    for (std::size_t j = 0; j < some.size(); ++j) slots[j] = ledger_.prefetch_slot(some[j].key);
+    for (std::size_t j = 0; j < some.size(); ++j) {
+      slots[j] = ledger_.prefetch_slot(some[j].key);
+      if (slots[j] == Ledger::none) ledger_.prefetch_learned(some[j].key);
+    }
     // In an interval's first span nearly all of them come to it with what they counted in the one before.
     for (std::size_t j = 0; j < some.size(); ++j)
       if (slots[j] != Ledger::none &&
@@ -245,14 +248,43 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
 void Engine::write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
                    CounterUse use) {
   note_told(slot, ordinal);
-  writes_.push_back({.key = slot.key,
-                     .name = ledger_.name(slot),
-                     .ordinal = ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = delta,
-                     .time_to_live = rule.time_to_live,
-                     .returned = 0,
-                     .use = use});
+  collected_.push_back({.key = slot.key,
+                        .amount = delta,
+                        .ordinal = ordinal,
+                        .name = ledger_.name_of(slot),
+                        .rule = index_of(rule),
+                        .use = use});
+}
+
+std::uint32_t Engine::set_apart(std::string name, std::uint64_t returned) {
+  apart_.push_back({std::move(name), returned});
+  return static_cast<std::uint32_t>(apart_.size() - 1);
+}
+
+EngineWrite Engine::write_of(const Collected& collected) const noexcept {
+  const Apart* const apart = collected.apart ? &apart_[collected.name] : nullptr;
+  EngineWrite write{.key = collected.key,
+                    .name = apart != nullptr ? apart->name : ledger_.text(collected.name),
+                    .ordinal = collected.ordinal,
+                    .use = collected.use};
+  if (collected.use == CounterUse::blocked) {
+    const RuleState& rule = rules_[collected.rule];
+    write.interval = rule.block_clock.interval();
+    write.time_to_live = rule.block_time_to_live;
+    write.raised_to = collected.amount;
+    return write;
+  }
+  write.delta = collected.amount;
+  if (apart != nullptr) write.returned = apart->returned;
+  if (collected.use == CounterUse::members) {
+    write.interval = heartbeat.interval();
+    write.time_to_live = heartbeat_lives_;
+  } else {
+    const RuleState& rule = rules_[collected.rule];
+    write.interval = rule.clock.interval();
+    write.time_to_live = rule.time_to_live;
+  }
+  return write;
 }
 
 // The store is told, or asked, something of a key's interval. When that has ended, its sum is to be read.
@@ -280,32 +312,29 @@ void Engine::write_refused(const RuleState& rule, KeySlot& slot, Ordinal ordinal
 }
 
 void Engine::write_refused(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta) {
-  stray_names_.push_back(std::string(ledger_.name(slot)) + "|~refused");
-  writes_.push_back({.key = slot.key,
-                     .name = stray_names_.back(),
-                     .ordinal = ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = delta,
-                     .time_to_live = rule.time_to_live,
-                     .returned = 0,
-                     .use = CounterUse::refused});
+  collected_.push_back({.key = slot.key,
+                        .amount = delta,
+                        .ordinal = ordinal,
+                        .name = set_apart(std::string(ledger_.name(slot)) + "|~refused"),
+                        .rule = index_of(rule),
+                        .use = CounterUse::refused,
+                        .apart = true});
 }
 
 void Engine::write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,
                          std::uint64_t delta) {
   if (delta == 0) return;
-  stray_names_.push_back(std::move(name));
-  writes_.push_back({.key = key,
-                     .name = stray_names_.back(),
-                     .ordinal = ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = delta,
-                     .time_to_live = rule.time_to_live});
+  collected_.push_back({.key = key,
+                        .amount = delta,
+                        .ordinal = ordinal,
+                        .name = set_apart(std::move(name)),
+                        .rule = index_of(rule),
+                        .apart = true});
 }
 
 void Engine::clear_writes() noexcept {
-  writes_.clear();
-  stray_names_.clear();
+  collected_.clear();
+  apart_.clear();
   ledger_.release_names();
 }
 
@@ -333,7 +362,7 @@ void Engine::step(Instant now, bool end_all, bool all_passed) {
 // What a sliding window holds is as old as it was, whatever the wall clock says.
 void Engine::move_windows(const RuleState& rule, Duration by) {
   if (rule.algorithm != Algorithm::sliding_window) return;
-  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  const RuleIndex index = index_of(rule);
   const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
                                                rule.clock.interval().count());
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
@@ -354,14 +383,11 @@ void Engine::beat(Instant now) {
   const Ordinal ordinal = heartbeat.ordinal(now.wall);
   if (beating_ && ordinal == beat_) return;
   const auto say = [&](Ordinal at, std::uint64_t delta) {
-    writes_.push_back({.key = 0,
-                       .name = heartbeat_name,
-                       .ordinal = at,
-                       .interval = heartbeat.interval(),
-                       .delta = delta,
-                       .time_to_live = heartbeat_lives_,
-                       .returned = 0,
-                       .use = CounterUse::members});
+    collected_.push_back({.amount = delta,
+                          .ordinal = at,
+                          .name = set_apart(std::string(heartbeat_name)),
+                          .use = CounterUse::members,
+                          .apart = true});
   };
   say(ordinal - 1, 0);
   say(ordinal, 1);
@@ -406,7 +432,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
 // An interval ends: the keys that the store was told of are to be read one span later. Of the others nobody
 // need know anything, so that not all keys are looked at in this one moment.
 void Engine::await_reads(RuleState& rule, Ordinal next) {
-  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  const RuleIndex index = index_of(rule);
   // A log is exact on each node by itself; claims are a lease's own business.
   rule.reads = rule.algorithm != Algorithm::sliding_log && rule.algorithm != Algorithm::strict;
   rule.reads_ordinal = rule.span.ordinal;
@@ -704,9 +730,13 @@ void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
 void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now) {
-  const auto index = static_cast<RuleIndex>(&rule - rules_.data());
+  const RuleIndex index = index_of(rule);
   const std::uint32_t before = ledger_.size();
   for (SlotIndex i = from; i < to; ++i) {
+    // After a spray of keys there is hardly a slot that is not given up.
+    if (i + Ledger::ahead < to)
+      if (const KeySlot& soon = ledger_[i + Ledger::ahead]; soon.current.ordinal < ending - 1)
+        ledger_.prefetch(soon.key);
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
     if (slot.detail != no_index && says_nothing(rule, slot, now)) ledger_.drop_detail(slot);

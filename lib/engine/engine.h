@@ -5,15 +5,14 @@
 /// seeds' Concept and Extension as algorithm.md §3 words them; the numbers in comments are its steps.
 ///
 /// One round, driven by the controller:
-///     count(…) for every drained entry; step(now); tell_blocks(now); take writes() to the store; reply(…) as
-///     answers come; sync_result(…) at the sync's deadline; for_each_override(…) whenever a publication is
-///     built.
+///     count(…) for every drained entry; step(now); tell_blocks(now); for_each_write(…) to the store;
+///     reply(…) as answers come; sync_result(…) at the sync's deadline; for_each_override(…) whenever a
+///     publication is built.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -123,8 +122,17 @@ class Engine {
   /// Has the store remember the blocks begun since the last call, for nodes that come to the key later.
   void tell_blocks(Instant now);
 
-  /// Writes collected since the last clear_writes().
-  std::span<const EngineWrite> writes() const noexcept { return writes_; }
+  /// Calls visit(const EngineWrite&) for each write collected since the last clear_writes(), in their order.
+  template <typename Visitor>
+  void for_each_write(Visitor&& visit) const {
+    for (std::size_t i = 0; i < collected_.size(); ++i) {
+      // Keys come in no order, and nobody has read their names yet.
+      if (i + Ledger::ahead < collected_.size() && !collected_[i + Ledger::ahead].apart)
+        ledger_.prefetch_text(collected_[i + Ledger::ahead].name);
+      visit(write_of(collected_[i]));
+    }
+  }
+  bool has_writes() const noexcept { return !collected_.empty(); }
   void clear_writes() noexcept;
 
   /// Refusals that proved wrong: the workers' chunks had been divided unluckily. Their marks are to be taken
@@ -192,6 +200,28 @@ class Engine {
   std::size_t memory() const noexcept { return ledger_.memory(); }
 
  private:
+  /// What makes an EngineWrite. Small: of a million keys there are as many at once.
+  struct Collected {
+    std::uint64_t key = 0;
+    std::uint64_t amount = 0;  ///< delta; of a block what it is raised to
+    Ordinal ordinal = 0;
+    std::uint32_t name = NamePool::none;  ///< the ledger's; or a number in `apart_`
+    RuleIndex rule = no_rule;
+    CounterUse use = CounterUse::counted;
+    bool apart = false;  ///< `name` is
+  };
+  static_assert(sizeof(Collected) == 32);
+  /// What few writes have.
+  struct Apart {
+    std::string name;  ///< of a counter that is no key's own
+    std::uint64_t returned = 0;
+  };
+
+  RuleIndex index_of(const RuleState& rule) const noexcept {
+    return static_cast<RuleIndex>(&rule - rules_.data());
+  }
+  EngineWrite write_of(const Collected& collected) const noexcept;
+  std::uint32_t set_apart(std::string name, std::uint64_t returned = 0);
   void count(const SpanCount& count, SlotIndex likely);
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
@@ -273,11 +303,11 @@ class Engine {
   // rule's default. So that a publication costs what the keys near their limits cost, not all there are.
   std::vector<std::uint64_t> may_differ_;
   Cluster cluster_;
-  std::vector<EngineWrite> writes_;
+  std::vector<Collected> collected_;
+  std::vector<Apart> apart_;
   std::vector<BucketCharge> charges_;
-  std::string name_;                     // of a key that is met
-  std::deque<std::string> stray_names_;  // stable addresses for writes without a slot
-  std::vector<SlotIndex> near_;          // counted in the span that ends, and perhaps to be watched
+  std::string name_;             // of a key that is met
+  std::vector<SlotIndex> near_;  // counted in the span that ends, and perhaps to be watched
   std::vector<SlotIndex> refusals_;
   std::vector<SlotIndex> heard_;
   std::vector<SlotIndex> fresh_;   // to be asked for before their first span ends

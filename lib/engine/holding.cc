@@ -70,7 +70,6 @@ void Engine::write_held(RuleState& rule, std::uint32_t place, Ordinal running, b
   for (std::size_t i = 0; i < held.size(); ++i) {
     if (i + Ledger::ahead < held.size()) ledger_.prefetch_slot(held[i + Ledger::ahead]);
     if (i + Ledger::ahead < held.size()) ledger_.prefetch_past(held[i + Ledger::ahead]);
-    if (i + Ledger::ahead / 2 < held.size()) ledger_.prefetch_name(held[i + Ledger::ahead / 2]);
     KeySlot& slot = ledger_[held[i]];
     const KeyPast& past = ledger_.past(slot);
     if (everything || slot.current.ordinal - past.held_age < running) write_kept(rule, slot);

@@ -13,25 +13,23 @@ void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std
   const std::uint64_t owed = std::exchange(lease.owed, 0);
   if (claim == 0 && owed == 0) return;
   lease.asked += claim;
-  writes_.push_back({.key = slot.key,
-                     .name = ledger_.name(slot),
-                     .ordinal = lease.ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = claim,
-                     .time_to_live = rule.time_to_live,
-                     .returned = owed,
-                     .use = CounterUse::lease});
+  const bool returns = owed > 0;
+  collected_.push_back(
+      {.key = slot.key,
+       .amount = claim,
+       .ordinal = lease.ordinal,
+       .name = returns ? set_apart(std::string(ledger_.name(slot)), owed) : ledger_.name_of(slot),
+       .rule = index_of(rule),
+       .use = CounterUse::lease,
+       .apart = returns});
 }
 
 void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease) {
-  writes_.push_back({.key = slot.key,
-                     .name = ledger_.name(slot),
-                     .ordinal = lease.ordinal,
-                     .interval = rule.clock.interval(),
-                     .delta = 0,
-                     .time_to_live = rule.time_to_live,
-                     .returned = 0,
-                     .use = CounterUse::lease});
+  collected_.push_back({.key = slot.key,
+                        .ordinal = lease.ordinal,
+                        .name = ledger_.name_of(slot),
+                        .rule = index_of(rule),
+                        .use = CounterUse::lease});
 }
 
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.

@@ -57,7 +57,7 @@ void Ledger::erase(SlotIndex slot) {
   while (index_[hole].slot() != slot) hole = next(hole);
   // Backward shift: no tombstones, so probes stay short however many keys come and go.
   for (std::size_t i = next(hole); !index_[i].is_free(); i = next(i)) {
-    const std::size_t wanted = home(slots_[index_[i].slot()].key);
+    const std::size_t wanted = home_of(index_[i].tag);
     if (distance(wanted, i) >= distance(hole, i)) {
       index_[hole] = index_[i];
       hole = i;

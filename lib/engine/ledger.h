@@ -211,8 +211,7 @@ class Ledger {
   }
   void prefetch_slot(SlotIndex slot) const noexcept { prefetch_to_write(&slots_[slot]); }
   void prefetch_detail(SlotIndex slot) const noexcept;
-  void prefetch_name(SlotIndex slot) const noexcept { names_.prefetch(pasts_[slot].name); }
-  /// What telling the store of a key reads, but for its name, and what an answer changes.
+  /// What telling the store of a key reads, and what an answer changes.
   void prefetch_known(SlotIndex slot) const noexcept {
     prefetch_detail(slot);
     prefetch_past(slot);
@@ -225,9 +224,8 @@ class Ledger {
   }
   /// For who goes through keys, and tells the store of each: has what those to come touch on its way.
   void prefetch_to_tell(std::span<const SlotIndex> keys, std::size_t at) const noexcept {
-    if (at + 3 * ahead < keys.size()) prefetch_slot(keys[at + 3 * ahead]);
-    if (at + 2 * ahead < keys.size()) prefetch_known(keys[at + 2 * ahead]);
-    if (at + ahead < keys.size()) prefetch_name(keys[at + ahead]);
+    if (at + 2 * ahead < keys.size()) prefetch_slot(keys[at + 2 * ahead]);
+    if (at + ahead < keys.size()) prefetch_known(keys[at + ahead]);
   }
 
   /// One worker more holds a key of which it tells by its hash alone from now on.
@@ -239,6 +237,7 @@ class Ledger {
     const LearnedNames::Learned* const learned = learned_.find(key);
     return learned == nullptr ? std::string_view() : names_.text(learned->name);
   }
+  bool has_learned(std::uint64_t key) const noexcept { return learned_.find(key) != nullptr; }
   void prefetch_learned(std::uint64_t key) const noexcept { learned_.prefetch(key); }
   std::uint32_t learned() const noexcept { return learned_.size(); }
   /// Whether so many are known that workers should forget those that are idle: more than there are slots for.
@@ -272,7 +271,11 @@ class Ledger {
   }
   /// Has a key go on without its detail. @pre nobody else has counted anything of it
   void drop_detail(KeySlot& slot) noexcept;
-  std::string_view name(const KeySlot& slot) const noexcept { return names_.text(past(slot).name); }
+  std::string_view name(const KeySlot& slot) const noexcept { return text(name_of(slot)); }
+  /// A key's name by a number, as long as it is valid.
+  NamePool::Name name_of(const KeySlot& slot) const noexcept { return past(slot).name; }
+  std::string_view text(NamePool::Name name) const noexcept { return names_.text(name); }
+  void prefetch_text(NamePool::Name name) const noexcept { names_.prefetch(name); }
   KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), names_}; }
 
   /// What a key's share was taken to be when it was first seen.
@@ -287,7 +290,7 @@ class Ledger {
 
  private:
   /// Where a key is. With a part of its hash, so that a search touches the slots of other keys only by
-  /// chance.
+  /// chance: of ten million keys, which share a home with few others, one in some hundred.
   struct Entry {
     std::uint32_t after_slot;  // one more than its number; 0: nothing is here
     std::uint32_t tag;
@@ -299,15 +302,16 @@ class Ledger {
   }
   static constexpr std::uint32_t chunk = 256;  // details made together
 
-  std::size_t home(std::uint64_t key) const noexcept {
-    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * index_.size() >> 64);
+  std::size_t home(std::uint64_t key) const noexcept { return home_of(tag_of(key)); }
+  /// A tag says so by itself: who makes room in the index need not look at other keys' slots.
+  std::size_t home_of(std::uint32_t tag) const noexcept {
+    return static_cast<std::size_t>(std::uint64_t{tag} * index_.size() >> 32);
   }
   std::size_t next(std::size_t entry) const noexcept { return entry + 1 == index_.size() ? 0 : entry + 1; }
   std::size_t distance(std::size_t from, std::size_t to) const noexcept {
     return to >= from ? to - from : to + index_.size() - from;
   }
-  // The upper bits say where the key's home is.
-  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key >> 32); }
   KeyDetail& detail_at(std::uint32_t index) noexcept { return details_[index / chunk][index % chunk]; }
   const KeyDetail& detail_at(std::uint32_t index) const noexcept {
     return details_[index / chunk][index % chunk];

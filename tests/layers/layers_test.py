@@ -248,7 +248,7 @@ class Includes(unittest.TestCase):
                     continue
                 if name.split("/")[0] in ("classify", "base") and relative(path).startswith("bench/classify/"):
                     continue
-                if name.split("/")[0] in ("node", "engine", "store", "base") and relative(path).startswith(
+                if name.split("/")[0] in ("node", "control", "engine", "store", "base") and relative(path).startswith(
                     "bench/controller/"
                 ):
                     continue

@@ -78,17 +78,18 @@ class EngineNode {
     return std::hash<std::string>{}(value)*31 + rule + 1;
   }
 
-  /// Ends spans and returns what the engine wants written, by name and ordinal; of blocks only `pending` tells.
+  /// Ends spans and returns what the engine wants written, by name and ordinal; of blocks only `pending`
+  /// tells.
   std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> step(Duration now) {
     engine.step(at(now));
     engine.tell_blocks(at(now));
     std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
-    for (const EngineWrite& write : engine.writes()) {
-      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta, write.returned,
-                         write.raised_to});
+    engine.for_each_write([&](const EngineWrite& write) {
+      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+                         write.returned, write.raised_to});
       if (write.use != CounterUse::blocked)
         written.push_back({{std::string(write.name), write.ordinal}, write.delta});
-    }
+    });
     engine.clear_writes();
     return written;
   }

@@ -448,12 +448,12 @@ TEST(SeveralRules, CountersOfOneIntervalLiveEquallyLong) {
   for (RuleIndex rule = 0; rule < 5; ++rule) node.count(0ms, 50, 50, never, "a", rule);
   node.engine.step(EngineNode::at(60s));
   std::map<Duration, Duration> lives;
-  for (const EngineWrite& write : node.engine.writes()) {
+  node.engine.for_each_write([&](const EngineWrite& write) {
     ASSERT_GT(write.interval, 0ns) << write.name;
     const auto [known, first] = lives.try_emplace(write.interval, write.time_to_live);
     EXPECT_EQ(known->second, write.time_to_live) << write.name;
     EXPECT_GE(write.time_to_live, 2 * write.interval);
-  }
+  });
   EXPECT_EQ(lives.size(), 2U);
 }
 

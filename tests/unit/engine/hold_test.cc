@@ -45,9 +45,10 @@ class CountedNode : public EngineNode {
   }
   void end_all() {
     engine.step(at(now), true);
-    for (const EngineWrite& write : engine.writes())
+    engine.for_each_write([&](const EngineWrite& write) {
       pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
                          write.returned, write.raised_to});
+    });
     engine.clear_writes();
     note();
     sync(counters, now + 5ms);
