@@ -42,6 +42,8 @@ class Contender {
   /// How long decisions are to go on after begin() before they are timed. Some have threads that do their
   /// part by the clock.
   virtual Duration settles_in() const { return {}; }
+  /// Asked from time to time before the first turn, all keys coming meanwhile: whether it has met them.
+  virtual bool has_met_all() { return true; }
   /// After the last request: compares the counters with the number of requests, and adds what is worth
   /// telling.
   virtual void finish(Result& told) = 0;

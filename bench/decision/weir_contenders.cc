@@ -134,6 +134,10 @@ class Node : public Contender {
   void begin() override { worker().online(); }
   void pause() override { worker().offline(); }
   Duration settles_in() const override { return controller_ == Controller::at_work ? 2 * span : Duration{}; }
+  bool has_met_all() override {
+    const std::uint64_t overflowed = throttle_->figures().overflowed;
+    return std::exchange(overflowed_, overflowed) == overflowed;
+  }
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
     throttle_->stop(1s);
@@ -153,6 +157,7 @@ class Node : public Contender {
   std::unique_ptr<Throttle> throttle_;
   Worker& worker_;
   std::uint64_t requests_ = 0;
+  std::uint64_t overflowed_ = 0;
 };
 
 /// Keys that the pipeline has at hand; the worker is told of the next bursts.
@@ -209,7 +214,7 @@ class KeysInASpray final : public KeysAtHand {
                    std::max<std::size_t>(keys_by_default, 2 * workload.keys())),
         at_once_(std::clamp<std::size_t>(workload.keys() / 8192, 2, 16) * burst) {}
   void between() override {
-    if (monotonic_now() - began_ < alone) return;
+    if (!has_met_all_ || monotonic_now() - began_ < alone) return;
     std::array<std::string, burst> names;
     std::array<Key, burst> keys;
     std::array<Verdict, burst> verdicts;
@@ -227,6 +232,7 @@ class KeysInASpray final : public KeysAtHand {
     began_ = monotonic_now();
     KeysAtHand::begin();
   }
+  bool has_met_all() override { return has_met_all_ = KeysAtHand::has_met_all(); }
   /// Until there is no room left.
   Duration settles_in() const override { return alone + 3 * span; }
 
@@ -243,6 +249,7 @@ class KeysInASpray final : public KeysAtHand {
 
   const std::size_t at_once_;  // the more room there is, the more
   MonotonicTime began_{};
+  bool has_met_all_ = false;
   std::uint64_t made_up_ = 0;
 };
 

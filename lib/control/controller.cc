@@ -46,6 +46,7 @@ constexpr std::size_t most_compared = 65536;
 Controller::Controller(ControllerParts parts)
     : parts_(std::move(parts)),
       publisher_(parts_.publication, parts_.quiescence),
+      new_keys_(parts_.engine.capacity(), parts_.quiescence.workers()),
       wary_(parts_.pools.size()),
       heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
       workers_(parts_.quiescence.workers()),
@@ -133,6 +134,7 @@ Instant Controller::advance(Instant own) {
 void Controller::flip(Instant now) {
   ++figures_.spans;
   if (now.wall - next_flip_ > shortest_span_) ++figures_.span_overruns;
+  note_lateness(now);
   figures_.stalled_workers = 0;
 
   std::vector<std::size_t> flipped;
@@ -182,6 +184,12 @@ void Controller::flip(Instant now) {
   awaiting_drain_ = true;
   // Long enough for any worker that runs, short enough to leave most of the span to the store.
   drain_deadline_ = now.monotonic + std::min<Duration>(shortest_span_ / 4, std::chrono::milliseconds{10});
+}
+
+void Controller::note_lateness(Instant now) {
+  const std::uint64_t met = parts_.engine.met() - std::exchange(met_, parts_.engine.met());
+  if (now.wall < flipped_.wall) return;  // the clock was set back
+  new_keys_.span_ended(next_flip_ - flipped_.wall, now.wall - next_flip_, met);
 }
 
 // Who used much of his limit finds a cell of his own in the window that begins, however many new keys come
@@ -443,6 +451,7 @@ void Controller::publish(Instant now, bool judged) {
   }
   next->table_of_worker.clear();
   for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
+  next->new_keys = new_keys_.of_each_worker();
   publish_grants(*next);
   publish_keys(*next, now);
   tell_changes(*next);

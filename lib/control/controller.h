@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/new_key_limit.h"
 #include "control/publisher.h"
 #include "control/store_clock.h"
 #include "control/store_log.h"
@@ -108,6 +109,7 @@ class Controller {
 
   bool flip_due(Instant now) const noexcept;
   void flip(Instant now);
+  void note_lateness(Instant now);
   void drain_passed(Instant now);
   void drain(std::size_t worker);
   SpanTable& drained_table(std::size_t worker) noexcept;
@@ -136,6 +138,8 @@ class Controller {
   ControllerParts parts_;
   Publisher publisher_;
   StoreClock clock_;
+  NewKeyLimit new_keys_;
+  std::uint64_t met_ = 0;              // Engine::met() when the span that runs began
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved

@@ -113,6 +113,7 @@ void WorkerCore::take_up(const Publication* published) noexcept {
   if (assigned != table_ || assigned->empty()) {
     // Drained meanwhile, the same table is another one.
     const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
+    new_keys_left_ = published->new_keys;
     grants_.write_names_to(published->table_of_worker[index_]);
     table_->began = published->began;
     windows_ = published->windows;
@@ -879,12 +880,38 @@ WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTer
           .blocked_until = sheds ? never : kept.blocked_until};
 }
 
+// Of keys that this worker or the controller knows, and of so many new ones; see Publication::new_keys.
+bool WorkerCore::may_tell_of(const PlannedKey& planned) noexcept {
+  if (tells_of_all()) [[likely]]
+    return true;
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  // (What is strict has no other way to be admitted.)
+  if (planned.dense || terms.algorithm == Algorithm::strict || publication_->find(planned.key) != nullptr ||
+      grants_.locate(planned.key) != GrantTable::nowhere ||
+      windows_[terms.window].ended->find(planned.key) != nullptr)
+    return true;
+  if (new_keys_left_ == 0) return false;
+  --new_keys_left_;
+  return true;
+}
+
+template <typename NameOf>
+GrantTable::Place WorkerCore::grant_of(const PlannedKey& planned, NameOf&& name_of) noexcept {
+  const auto name = [&] { return name_of(planned.rule); };
+  if (tells_of_all()) [[likely]]
+    return grants_.locate_or_insert(planned.key, planned.rule, name);
+  const GrantTable::Place place = grants_.locate(planned.key);
+  return place != GrantTable::nowhere || !may_tell_of(planned)
+             ? place
+             : grants_.insert(planned.key, planned.rule, name());
+}
+
 template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&& name_of,
                                               MonotonicTime now) noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
   const AllowancePool::Place pooled = window.running->claim(planned.key, index_);
-  if (pooled.own) {
+  if (pooled.own && may_tell_of(planned)) {
     const std::span<const std::byte> name = name_of(planned.rule);
     const SpanTable::Place place = planned.dense ? table_->insert_rule(planned.key, planned.rule, name)
                                                  : table_->insert(planned.key, planned.rule, name);
@@ -909,8 +936,7 @@ WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, std::uint64_t w
   const Grant& grant = rule_grants_[planned.rule];
   if (weight - 1 < grant.most && !is_ungranted(planned.key)) {
     Touched touched;
-    touched.grant =
-        grants_.locate_or_insert(planned.key, planned.rule, [&] { return name_of(planned.rule); });
+    touched.grant = grant_of(planned, name_of);
     if (touched.grant != GrantTable::nowhere && grants_.holds(touched.grant, planned.key) &&
         weight <= left_of(grant, touched.grant))
       return touched;

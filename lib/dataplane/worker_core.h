@@ -195,6 +195,10 @@ class alignas(64) WorkerCore {
   }
   bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
+  bool tells_of_all() const noexcept { return new_keys_left_ == Publication::all_new_keys; }
+  bool may_tell_of(const PlannedKey& planned) noexcept;
+  template <typename NameOf>
+  GrantTable::Place grant_of(const PlannedKey& planned, NameOf&& name_of) noexcept;
   void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
   std::uint32_t granted_at_first(RuleIndex rule) const noexcept;
   void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
@@ -369,9 +373,10 @@ class alignas(64) WorkerCore {
   // Keys that it has refused and that have not been judged yet, and what the publication says of other
   // workers'.
   KeyFilter::Bits refused_ = 0;
-  KeyFilter::Bits refused_before_ = 0;  // while it counted in its other table
-  bool judgement_due_ = false;          // of these
-  bool any_ungranted_ = false;          // these, or the publication's
+  KeyFilter::Bits refused_before_ = 0;                       // while it counted in its other table
+  bool judgement_due_ = false;                               // of these
+  bool any_ungranted_ = false;                               // these, or the publication's
+  std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
   bool online_ = false;
   bool pages_touched_ = false;
   std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on

@@ -197,6 +197,8 @@ class Engine {
   /// Counts that found the ledger full (or came without a name, and none had been learned): written to the
   /// store, but not limited across nodes.
   std::uint64_t strays() const noexcept { return strays_; }
+  /// Keys that were new, ever; those that found the ledger full among them, as often as they were counted.
+  std::uint64_t met() const noexcept { return ledger_.inserted() + strays_; }
   std::size_t memory() const noexcept { return ledger_.memory(); }
 
  private:

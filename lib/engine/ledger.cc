@@ -49,6 +49,7 @@ SlotIndex Ledger::insert(std::uint64_t key, std::string_view name, std::uint32_t
   pasts_[slot].has_learned_name = learned != nullptr;
   pasts_[slot].name = learned != nullptr ? learned->name : names_.add(name);
   ++size_;
+  ++inserted_;
   return slot;
 }
 

@@ -281,6 +281,8 @@ class Ledger {
   /// What a key's share was taken to be when it was first seen.
   double first_share(const KeySlot& slot) const noexcept { return 1.0 / past(slot).first_nodes; }
   std::uint32_t size() const noexcept { return size_; }
+  /// Keys that have been given a slot, ever.
+  std::uint64_t inserted() const noexcept { return inserted_; }
   bool full() const noexcept { return size_ == capacity_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
   /// Slots ever used: all live ones are below.
@@ -332,6 +334,7 @@ class Ledger {
   SlotIndex free_ = none;
   std::uint32_t end_ = 0;
   std::uint32_t size_ = 0;
+  std::uint64_t inserted_ = 0;
 };
 
 }  // namespace weir

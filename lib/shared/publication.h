@@ -67,6 +67,9 @@ class Publication {
   std::vector<WindowState> windows;
   std::vector<KeyTerms> defaults;             ///< by rule
   std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
+  /// Of so many new keys each worker may tell in a span; see control/new_key_limit.h.
+  std::uint32_t new_keys = all_new_keys;
+  static constexpr std::uint32_t all_new_keys = std::numeric_limits<std::uint32_t>::max();
   /// What a worker may admit of each key in a window without asking (shared/grant_table.h), by rule; at most
   /// GrantTable::most. Not of keys that ungranted() names.
   std::vector<std::uint32_t> grants;

@@ -63,6 +63,11 @@ def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test, **more}
 
 
+def new_key_limit(name, test, old, new):
+    file, units = "lib/control/new_key_limit.h", ["tests/unit/control/new_key_limit_test.cc"]
+    return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
+
+
 def burst_look(name, test, old, new, file="app/filter/burst_look_kernel.h", **more):
     more.setdefault("units", ["app/filter/burst_look_avx2.cc", "app/filter/burst_look_avx512.cc"])
     return {"name": name, "file": file, "old": old, "new": new, "program": "filter", "test": test, **more}
@@ -525,6 +530,79 @@ MUTANTS = [
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
         "return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;",
         "return terms.algorithm == Algorithm::cooldown;",
+    ),
+    # How many new keys a worker may tell of in a span.
+    worker(
+        "a new key is told of though there have been enough",
+        "NewKeys.BeyondTheirNumberAreCountedAsThoseThatFindNoRoomAndKeepTheirLimits",
+        "if (pooled.own && may_tell_of(planned)) {",
+        "if (pooled.own) {",
+    ),
+    worker(
+        "a new key gets a grant though there have been enough",
+        "NewKeys.ThatAreGrantedSomethingAreNoLongerNew",
+        "return place != GrantTable::nowhere || !may_tell_of(planned)",
+        "return place != GrantTable::nowhere",
+    ),
+    worker(
+        "who has a grant is taken for a new key",
+        "NewKeys.ThatAreGrantedSomethingAreNoLongerNew",
+        "      grants_.locate(planned.key) != GrantTable::nowhere ||\n      windows_[terms.window].ended",
+        "      windows_[terms.window].ended",
+    ),
+    worker(
+        "who drew in the window before is taken for a new key",
+        "NewKeys.AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames",
+        "windows_[terms.window].ended->find(planned.key) != nullptr)",
+        "false)",
+    ),
+    worker(
+        "whom the controller names is taken for a new key",
+        "NewKeys.AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames",
+        "terms.algorithm == Algorithm::strict || publication_->find(planned.key) != nullptr ||",
+        "terms.algorithm == Algorithm::strict ||",
+    ),
+    worker(
+        "a strict rule's new keys are refused when there have been enough",
+        "NewKeys.OfAStrictRuleAreToldOfInAnyCase",
+        "planned.dense || terms.algorithm == Algorithm::strict || publication_",
+        "planned.dense || publication_",
+    ),
+    worker(
+        "each publication of a span lets as many new keys in",
+        "NewKeys.AreToldOfAgainInTheNextSpanButNotAfterThePublicationsOfTheSame",
+        "  take_up_grants();\n}\n\nvoid WorkerCore::GrantClock",
+        "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n}\n\nvoid WorkerCore::GrantClock",
+    ),
+    new_key_limit(
+        "of a span that ended late half of what was met is met again",
+        "NewKeyLimit.AfterASpanThatEndedLateIsWhatHalfASpanMeets",
+        "(2 * static_cast<double>((planned + late).count()));",
+        "(2 * static_cast<double>(planned.count()));",
+    ),
+    new_key_limit(
+        "a limit that was not used grows",
+        "NewKeyLimit.OfASpanInWhichFewWereMetNothingIsLearned",
+        "if (met >= limit_ / 2) limit_",
+        "limit_",
+    ),
+    new_key_limit(
+        "a span that ended late though it met few limits them",
+        "NewKeyLimit.OfASpanInWhichFewWereMetNothingIsLearned",
+        "} else if (met > least) {",
+        "} else {",
+    ),
+    node(
+        "what was met in earlier spans counts again",
+        "LateSpans.ThatBroughtFewNewKeysLimitNobody",
+        "const std::uint64_t met = parts_.engine.met() - std::exchange(met_, parts_.engine.met());",
+        "const std::uint64_t met = parts_.engine.met() - met_;",
+    ),
+    node(
+        "spans that end late limit nobody",
+        "LateSpans.ThatBroughtManyNewKeysAreFollowedByOnesThatBringFewer",
+        "new_keys_.span_ended(next_flip_ - flipped_.wall, now.wall - next_flip_, met);",
+        "new_keys_.span_ended(next_flip_ - flipped_.wall, Duration{}, met);",
     ),
     whole(
         "who asks for less than a grant has no cell where sprayed keys have taken the grants' places",

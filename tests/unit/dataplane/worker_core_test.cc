@@ -92,6 +92,7 @@ struct Plane {
     next->reserves_before.assign(rules.size(), 0);
     next->grant_turn_of_worker.assign(cores.size(), grant_turn);
     next->refused = refused;
+    next->new_keys = new_keys;
     next->reset_keys(states.size());
     std::vector<std::uint64_t> ungranted;
     for (const KeyState& state : states) {
@@ -144,6 +145,7 @@ struct Plane {
   std::uint32_t grant = 0;  // of each worker, of each key, in all rules
   std::uint32_t grant_turn = 0;
   KeyFilter::Bits refused = 0;
+  std::uint32_t new_keys = Publication::all_new_keys;
 };
 
 Request get(std::string_view target = "/") {
@@ -322,6 +324,91 @@ TEST(Worker, ThatHasNotComeRoundForTwoWindowsDrawsNothingAlsoWhereItsPoolServesA
         << window;
   }
   plane.cores[0]->offline();
+}
+
+/// A worker that may tell of few new keys in a span.
+struct NewKeys : ::testing::Test {
+  static std::uint64_t key_of(const Plane& plane, const std::string& user) {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(user);
+    return plane.cores[0]->key_of(0, bytes.bytes());
+  }
+  static int admitted(Plane& plane, const std::string& user, int times = 1) {
+    int admitted = 0;
+    for (int i = 0; i < times; ++i)
+      admitted += plane.cores[0]->admit_key(0, user, 1, MonotonicTime(1ms)).verdict == Verdict::admit;
+    return admitted;
+  }
+  static bool tells_of(const Plane& plane, std::size_t table, const std::string& user) {
+    return plane.tables[table].find(key_of(plane, user)).has_value();
+  }
+};
+
+TEST_F(NewKeys, BeyondTheirNumberAreCountedAsThoseThatFindNoRoomAndKeepTheirLimits) {
+  Plane plane({window_of(50)});
+  plane.new_keys = 2;
+  plane.publish(1);
+  for (const char* user : {"ann", "bob", "cho", "dee"}) EXPECT_EQ(admitted(plane, user, 60), 50) << user;
+  EXPECT_TRUE(tells_of(plane, 1, "ann"));
+  EXPECT_TRUE(tells_of(plane, 1, "bob"));
+  EXPECT_FALSE(tells_of(plane, 1, "cho"));
+  EXPECT_EQ(plane.tables[1].overflows()[0].offered, 120U);
+  EXPECT_EQ(plane.tables[1].overflows()[0].admitted, 100U);
+}
+
+TEST_F(NewKeys, AreToldOfAgainInTheNextSpanButNotAfterThePublicationsOfTheSame) {
+  Plane plane({window_of(640)});
+  plane.new_keys = 1;
+  plane.publish(1);
+  admitted(plane, "ann");
+  plane.publish(1);
+  admitted(plane, "bob");
+  EXPECT_FALSE(tells_of(plane, 1, "bob"));
+  plane.publish(0);
+  admitted(plane, "bob");
+  EXPECT_TRUE(tells_of(plane, 0, "bob"));
+}
+
+TEST_F(NewKeys, ThatAreGrantedSomethingAreNoLongerNew) {
+  Plane plane({window_of(640)});
+  plane.grant = 5;
+  plane.publish(1);
+  EXPECT_EQ(admitted(plane, "ann"), 1);
+  plane.new_keys = 1;
+  plane.publish(0);
+  admitted(plane, "bob");
+  EXPECT_EQ(plane.grants[0]->held(), 2U);
+  admitted(plane, "cho");
+  EXPECT_EQ(plane.grants[0]->held(), 2U);
+  EXPECT_EQ(admitted(plane, "ann", 10), 10);
+  EXPECT_EQ(admitted(plane, "bob", 10), 10);
+  EXPECT_TRUE(tells_of(plane, 0, "ann"));
+  EXPECT_TRUE(tells_of(plane, 0, "bob"));
+  EXPECT_FALSE(tells_of(plane, 0, "cho"));
+}
+
+TEST_F(NewKeys, AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames) {
+  Plane plane({window_of(50)});
+  plane.ended.claim(key_of(plane, "ann"), 0);
+  plane.new_keys = 0;
+  plane.publish(1, {{.key = key_of(plane, "bob"), .terms = {10, 0}}});
+  for (const char* user : {"ann", "bob", "cho"}) admitted(plane, user);
+  EXPECT_TRUE(tells_of(plane, 1, "ann"));
+  EXPECT_TRUE(tells_of(plane, 1, "bob"));
+  EXPECT_FALSE(tells_of(plane, 1, "cho"));
+}
+
+TEST_F(NewKeys, OfAStrictRuleAreToldOfInAnyCase) {
+  Rule strict = window_of(50);
+  strict.algorithm = Algorithm::strict;
+  Plane plane({strict, rule_of("all", 50)});
+  plane.new_keys = 0;
+  plane.publish(1);
+  EXPECT_EQ(admitted(plane, "ann"), 1);
+  EXPECT_EQ(plane.cores[0]->admit_key(1, {}, 1, MonotonicTime(1ms)).verdict, Verdict::admit);
+  EXPECT_EQ(plane.tables[1].size(), 2U);
+  EXPECT_EQ(plane.cores[0]->overflowed(), 0U);
 }
 
 class IdleWorker : public ::testing::TestWithParam<const char*> {};

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A node that meets more new keys than it can in a span meets fewer in the next ones, and those that it knows
+// do not notice.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "control/new_key_limit.h"
+#include "node/node_core.h"
+#include "store/memory/memory_store.h"
+#include "weir/config.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+class BusyNode {
+ public:
+  BusyNode()
+      : core_(config(), {.workers = 1, .hash_seed = 1, .log = {}},
+              make_memory_store(std::make_shared<MemoryCounters>())) {
+    core_.advance(now_);
+    core_.worker(0).online();
+    end_span(0ms);
+  }
+  ~BusyNode() { core_.worker(0).offline(); }
+
+  /// @param late  after the span's end the controller comes round
+  void end_span(Duration late) {
+    // Spans begin at the full tenths of a second.
+    now_ = now_ + (100ms - now_.wall.time_since_epoch() % 100ms) + late;
+    core_.advance(now_);
+    core_.worker(0).quiescent();
+    core_.advance(now_);
+    core_.worker(0).quiescent();
+  }
+  std::uint64_t admit(std::uint32_t first, std::uint32_t keys) {
+    std::uint64_t admitted = 0;
+    for (std::uint32_t key = first; key < first + keys; ++key)
+      admitted +=
+          core_.worker(0).admit_key(0, std::to_string(key), 1, now_.monotonic).verdict == Verdict::admit;
+    return admitted;
+  }
+  /// Requests of keys that the controller has not been told of by name.
+  std::uint64_t overflowed() const { return core_.figures().overflowed; }
+
+ private:
+  static Config config() {
+    ConfigResult parsed = parse_config(
+        "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 6400\n"
+        "interval = \"1s\"\nspans = 10\n",
+        "test");
+    for (const ConfigError& error : parsed.errors) ADD_FAILURE() << error.to_string();
+    return parsed.config;
+  }
+
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  NodeCore core_;
+};
+
+constexpr std::uint32_t known = 40'000;
+constexpr std::uint32_t sprayed = 100'000;
+
+TEST(LateSpans, ThatBroughtManyNewKeysAreFollowedByOnesThatBringFewer) {
+  BusyNode node;
+  EXPECT_EQ(node.admit(0, known), known);
+  node.end_span(0ms);
+  node.end_span(300ms);  // that of their names
+  EXPECT_EQ(node.overflowed(), 0U);
+  EXPECT_EQ(node.admit(known, sprayed), sprayed);
+  EXPECT_EQ(node.overflowed(), sprayed - NewKeyLimit::least);
+  // Who was there before is counted by name, as ever.
+  EXPECT_EQ(node.admit(0, known), known);
+  EXPECT_EQ(node.overflowed(), sprayed - NewKeyLimit::least);
+  node.end_span(0ms);
+  EXPECT_EQ(node.admit(known, sprayed), sprayed);
+  EXPECT_EQ(node.overflowed(), 2 * sprayed - 3 * NewKeyLimit::least);
+}
+
+TEST(LateSpans, ThatBroughtFewNewKeysLimitNobody) {
+  BusyNode node;
+  node.admit(0, known);
+  node.end_span(0ms);
+  node.end_span(0ms);
+  node.admit(known, 1000);
+  node.end_span(0ms);
+  node.end_span(300ms);
+  EXPECT_EQ(node.admit(known, sprayed), sprayed);
+  EXPECT_EQ(node.overflowed(), 0U);
+}
+
+TEST(LateSpans, ThatEndInTimeAgainSoonBringAllNewKeys) {
+  BusyNode node;
+  node.admit(0, known);
+  node.end_span(0ms);
+  node.end_span(300ms);
+  for (int span = 0; span < 20; ++span) {
+    node.admit(known, sprayed);
+    node.end_span(0ms);
+  }
+  const std::uint64_t before = node.overflowed();
+  node.admit(known, sprayed);
+  EXPECT_EQ(node.overflowed(), before);
+}
+
+}  // namespace
+}  // namespace weir
