@@ -218,6 +218,7 @@ void Controller::reserve_cells(std::size_t window) {
     if (i + claimed_ahead < heavy.size()) pool.prefetch(heavy[i + claimed_ahead].thing);
     pool.claim(heavy[i].thing, AllowancePool::controller);
   }
+  pools.reserve_for_known();
 }
 
 void Controller::drain_passed(Instant) {

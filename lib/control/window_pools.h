@@ -83,6 +83,45 @@ class WindowPools {
     return true;
   }
 
+  /// Who was here in the windows before finds a cell of his own in the one that has begun, however light he
+  /// is and however many new keys come first: as far as that leaves cells for new keys, and those first who
+  /// have had one for longest. Who sends each request under another key is never known, and who sends two of
+  /// each takes only what is left. After turn_to(), before any worker knows the window's pool: then all
+  /// agree.
+  void reserve_for_known() noexcept {
+    AllowancePool& running = *pools_[0];
+    AllowancePool& ended = *pools_[1];
+    AllowancePool& before = *pools_[2];  // cleared, or nobody draws from it any more
+    const auto reserve = [&](std::uint64_t key, std::uint32_t windows) {
+      if (windows == 0 || !running.may_reserve()) return;
+      const AllowancePool::Place place = running.claim(key, AllowancePool::controller);
+      if (place.own) place.cell->reserved_for = windows;
+    };
+    const auto prefetch = [&](std::uint64_t key) {
+      running.prefetch(key);
+      before.prefetch_to_look(key);
+    };
+    ended.for_each_key(
+        [&](std::uint64_t key, AllowanceCell& cell) {
+          const auto known_before = [&] {
+            AllowanceCell* const earlier = before.find(key);
+            return earlier != nullptr && was_used(*earlier);
+          };
+          if (!was_used(cell))
+            reserve(key, cell.reserved_for == 0 ? 0 : cell.reserved_for - 1);
+          else if (cell.reserved_for > 0 || known_before())
+            reserve(key, reserved_windows);
+        },
+        prefetch);
+    // Where there was room for all, nobody had to be known: so those who found none in the window after it.
+    if (before.crowded()) return;
+    before.for_each_key(
+        [&](std::uint64_t key, AllowanceCell& cell) {
+          if (was_used(cell)) reserve(key, reserved_windows);
+        },
+        prefetch);
+  }
+
   /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {
@@ -150,6 +189,16 @@ class WindowPools {
   }
 
  private:
+  // Light keys do not come in each window, where that is a span of a sliding window.
+  static constexpr std::uint32_t reserved_windows = 10;
+
+  // Relaxed: workers may still draw; who draws for the first time now is not known yet.
+  bool was_used(AllowanceCell& cell) const noexcept {
+    if (terms_.logs != nullptr) return cell.log.load(std::memory_order_relaxed) != 0;
+    if (terms_.monotonic) return BucketCell(cell).begun();
+    return cell.drawn.load(std::memory_order_relaxed) != 0;
+  }
+
   WallTime time(Instant at) const noexcept {
     return terms_.monotonic ? WallTime(at.monotonic.time_since_epoch()) : at.wall;
   }

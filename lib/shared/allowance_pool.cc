@@ -134,6 +134,7 @@ void AllowancePool::clear() noexcept {
     cell.drawn.store(0, std::memory_order_relaxed);
     cell.refused_at.store(AllowanceCell::no_refusal, std::memory_order_relaxed);
     cell.log.store(0, std::memory_order_relaxed);
+    cell.reserved_for = 0;
   };
   // Who has stalled may write to a cell of his once more after this. So those of all turns, however few are
   // used by now: else it would lie there until so many keys come again, and be one's of them.

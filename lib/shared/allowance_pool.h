@@ -57,6 +57,10 @@ struct alignas(32) AllowanceCell {
   /// Sliding logs only: 1 + the index of the key's log, see shared/log_pool.h; 0: none yet.
   std::atomic<std::uint32_t> log{0};
 
+  /// For how many more windows the key has a cell though it uses none; 0: it took this one itself. The
+  /// controller's alone, see WindowPools::reserve_for_known().
+  std::uint32_t reserved_for = 0;
+
   /// So new cells need not be written. (Of a refusal in the first nanosecond of all time there is no hint.)
   static constexpr std::int64_t no_refusal = 0;
   /// No chunk is larger: workers keep what they have drawn in 32 bits.
@@ -137,6 +141,21 @@ class AllowancePool {
     for (std::size_t i = 0, used = this->used(); i < used; ++i) visit(cells_[i]);
     for (std::size_t i = 0; i < sketch_.size(); ++i) visit(sketch_[i]);
   }
+  /// Calls visit(key, cell) for every key that has a cell of its own, in the order in which these were taken;
+  /// and ahead(key) some time before. The controller: keys that come meanwhile may be left out.
+  template <typename Visitor, typename Ahead>
+  void for_each_key(Visitor&& visit, Ahead&& ahead) noexcept {
+    const auto key_of = [&](std::size_t i) { return cells_[i].key.load(std::memory_order_relaxed); };
+    for (std::size_t i = 0, used = this->used(); i < used; ++i) {
+      if (i + visited_ahead < used) ahead(key_of(i + visited_ahead));
+      if (const std::uint64_t key = key_of(i); key != 0) visit(key, cells_[i]);
+    }
+  }
+  /// Whether the controller may claim one more cell for a key that has not come yet: there is memory for it,
+  /// and enough are left for new keys.
+  bool may_reserve() const noexcept {
+    return used() + at_hand <= std::min<std::size_t>(std::size_t{keys_} + keys_ / 4, cells_.usable());
+  }
   /// The key's word of the index, which says where its cell is.
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&index_[home(key)]); }
   /// The same where the key may not need it in the end: who has it keeps it.
@@ -192,6 +211,7 @@ class AllowancePool {
   // word.
   static constexpr std::size_t probe_length = 24;
   static constexpr std::size_t always_ahead = 4096;
+  static constexpr std::size_t visited_ahead = 16;
   /// Hashes are as good at the top as at the bottom, so any number of words will do.
   std::size_t home(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);

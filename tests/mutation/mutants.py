@@ -63,6 +63,11 @@ def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test, **more}
 
 
+def window_pools(name, test, old, new):
+    file, units = "lib/control/window_pools.h", ["tests/unit/control/window_pools_test.cc"]
+    return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
+
+
 def new_key_limit(name, test, old, new):
     file, units = "lib/control/new_key_limit.h", ["tests/unit/control/new_key_limit_test.cc"]
     return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
@@ -530,6 +535,38 @@ MUTANTS = [
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
         "return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;",
         "return terms.algorithm == Algorithm::cooldown;",
+    ),
+    # Cells of keys that are known.
+    whole(
+        "cells are reserved for the heaviest keys only",
+        "Algorithms/Sprayed.WhoIsLightIsNotRefusedInANodeThatIsMadeForJustItsKeys/cooldown",
+        "  pools.reserve_for_known();\n",
+        "",
+        file="lib/control/controller.cc",
+    ),
+    window_pools(
+        "who came once is taken for known",
+        "ReservedCells.AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce",
+        "else if (cell.reserved_for > 0 || known_before())",
+        "else",
+    ),
+    window_pools(
+        "who stays away loses his cell with the next window",
+        "ReservedCells.AreKeptForTenWindowsForWhoStaysAway",
+        "reserve(key, cell.reserved_for == 0 ? 0 : cell.reserved_for - 1);",
+        "reserve(key, 0);",
+    ),
+    window_pools(
+        "who stays away keeps his cell for ever",
+        "ReservedCells.AreKeptForTenWindowsForWhoStaysAway",
+        "cell.reserved_for == 0 ? 0 : cell.reserved_for - 1",
+        "cell.reserved_for",
+    ),
+    window_pools(
+        "all cells are reserved",
+        "ReservedCells.LeaveSomeForNewKeysHoweverManyAreKnown",
+        "if (windows == 0 || !running.may_reserve()) return;",
+        "if (windows == 0) return;",
     ),
     # How many new keys a worker may tell of in a span.
     worker(

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster.h"
@@ -70,6 +71,12 @@ class SprayedNode {
   int sprayed_ = 0;
 };
 
+std::string name_of(const ::testing::TestParamInfo<Algorithm>& tested) {
+  std::string name(to_string(tested.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 class Sprayed : public ::testing::TestWithParam<Algorithm> {};
 
 TEST_P(Sprayed, WhoStaysWithinTheLimitIsNeverRefused) {
@@ -89,11 +96,70 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Sprayed,
                          ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
                                            Algorithm::sliding_window, Algorithm::token_bucket,
                                            Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::shed),
-                         [](const auto& tested) {
-                           std::string name(to_string(tested.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         name_of);
+
+/// As many keys as a node is made for, all alike: each asks for a fifth of its limit, now and then.
+class LightKeys {
+ public:
+  LightKeys(Cluster& cluster, std::size_t count) : cluster_(cluster) {
+    for (std::size_t i = 0; i < count; ++i) names_.push_back("light" + std::to_string(i));
+  }
+  void ask(unsigned worker) {
+    const std::size_t asking = names_.size() * limit / 5 / steps_per_interval;
+    for (std::size_t i = 0; i < asking; ++i, ++offered_)
+      refused_ += !cluster_.admit(0, worker, names_[cluster_.random() % names_.size()]);
+  }
+  /// Since the last time.
+  double refused() { return static_cast<double>(std::exchange(refused_, 0)) / std::exchange(offered_, 0); }
+
+ private:
+  Cluster& cluster_;
+  std::vector<std::string> names_;
+  int offered_ = 0;
+  int refused_ = 0;
+};
+
+// Who was there before the spray keeps what he draws from, whether he is heavy or not. (One of so many may
+// not: of logs there are as many as keys, and one of these is shared.)
+TEST_P(Sprayed, WhoIsLightIsNotRefusedInANodeThatIsMadeForJustItsKeys) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  constexpr std::uint32_t keys = 2048;
+  SprayedNode node(GetParam(), 1, keys);
+  LightKeys light(node.cluster(), keys);
+  const auto ask = [&](int, unsigned worker) { light.ask(worker); };
+  node.run(3, false, ask);
+  EXPECT_LE(light.refused(), 0.001);
+  for (int interval = 0; interval < 4; ++interval) {
+    node.run(1, true, ask);
+    EXPECT_LE(light.refused(), 0.001) << interval;
+  }
+  EXPECT_GT(node.overflowed(), 100'000U);
+}
+
+/// A node that is made for more does not know, in the window in which the spray begins, that it has to take
+/// care. (Not of logs: who has lost his to the spray does not get it back while it lasts.)
+class SprayedBesideRoom : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(SprayedBesideRoom, WhoIsLightIsRefusedInTheFirstWindowAtMost) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  constexpr std::uint32_t keys = 4096;
+  SprayedNode node(GetParam(), 1, keys);
+  LightKeys light(node.cluster(), keys / 3);
+  const auto ask = [&](int, unsigned worker) { light.ask(worker); };
+  node.run(3, false, ask);
+  node.run(2, true, ask);
+  light.refused();
+  for (int interval = 0; interval < 3; ++interval) {
+    node.run(1, true, ask);
+    EXPECT_LE(light.refused(), 0.001) << interval;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, SprayedBesideRoom,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::sliding_window, Algorithm::token_bucket,
+                                           Algorithm::leaky_bucket, Algorithm::shed),
+                         name_of);
 
 TEST(SprayedFixedWindow, AHeavyKeyIsCountedExactlyAndGetsItsLimit) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));

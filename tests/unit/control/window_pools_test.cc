@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who has a cell in the window that begins before anybody draws in it.
+#include "control/window_pools.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t keys = 4096;
+
+class Pools {
+ public:
+  Pools() : pools_({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1) {
+    pools_.begin();
+    pools_.turn_to(now_);
+  }
+
+  /// The next window begins; nobody has drawn in it yet.
+  void turn() {
+    pools_.provide();
+    now_ = now_ + 1s;
+    pools_.turn_to(now_);
+    pools_.reserve_for_known();
+    pools_.retired(0, 0);
+    reserved_ = pools_.running().used();
+  }
+  void draw(std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t key = first; key < first + count; ++key) {
+      if (key % 256 == 0) pools_.provide();
+      pools_.running().claim(key_of(key), 0).cell->draw(1, 100, 1);
+    }
+  }
+  std::uint64_t with_cells(std::uint64_t first, std::uint64_t count) {
+    std::uint64_t with = 0;
+    for (std::uint64_t key = first; key < first + count; ++key)
+      with += pools_.running().find(key_of(key)) != nullptr ? 1 : 0;
+    return with;
+  }
+  std::uint32_t reserved() const { return reserved_; }
+
+ private:
+  static std::uint64_t key_of(std::uint64_t number) { return (number + 1) * 0x9e3779b97f4a7c15; }
+
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  WindowPools pools_;
+  std::uint32_t reserved_ = 0;
+};
+
+TEST(ReservedCells, AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce) {
+  Pools pools;
+  pools.draw(0, 100);
+  pools.turn();
+  pools.draw(0, 100);
+  pools.draw(1000, 4 * keys);  // crowded: who comes once is not known by that
+  pools.turn();
+  EXPECT_EQ(pools.with_cells(0, 100), 100U);
+  EXPECT_EQ(pools.with_cells(1000, 4 * keys), 0U);
+}
+
+TEST(ReservedCells, AreKeptForTenWindowsForWhoStaysAway) {
+  Pools pools;
+  pools.draw(0, 100);
+  pools.turn();
+  pools.draw(0, 100);
+  pools.draw(1000, 4 * keys);
+  for (int window = 0; window < 10; ++window) {
+    pools.turn();
+    EXPECT_EQ(pools.with_cells(0, 100), 100U) << window;
+    pools.draw(1000 + window * 4 * keys, 4 * keys);
+  }
+  pools.turn();
+  EXPECT_EQ(pools.with_cells(0, 100), 0U);
+}
+
+TEST(ReservedCells, LeaveSomeForNewKeysHoweverManyAreKnown) {
+  Pools pools;
+  for (int window = 0; window < 4; ++window) {
+    pools.draw(0, 4 * keys);
+    pools.turn();
+    EXPECT_LE(pools.reserved(), keys + keys / 4);
+  }
+  EXPECT_GE(pools.reserved(), keys);
+  pools.draw(10 * keys, 100);
+  EXPECT_EQ(pools.with_cells(10 * keys, 100), 100U);
+}
+
+}  // namespace
+}  // namespace weir
