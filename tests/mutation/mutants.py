@@ -9,6 +9,8 @@ test     the test that must fail
 set      what the machine must be able to do, as Linux names it: elsewhere this code does not run
 """
 
+import functools
+
 PROGRAMS = {
     "engine": "tests/unit/engine/unit-engine",
     "dataplane": "tests/unit/dataplane/unit-dataplane",
@@ -63,14 +65,14 @@ def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test, **more}
 
 
-def window_pools(name, test, old, new):
-    file, units = "lib/control/window_pools.h", ["tests/unit/control/window_pools_test.cc"]
+def control_header(name, test, old, new, header):
+    file, units = f"lib/control/{header}.h", [f"tests/unit/control/{header}_test.cc"]
     return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
 
 
-def new_key_limit(name, test, old, new):
-    file, units = "lib/control/new_key_limit.h", ["tests/unit/control/new_key_limit_test.cc"]
-    return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
+engine_writes = functools.partial(control_header, header="engine_writes")
+new_key_limit = functools.partial(control_header, header="new_key_limit")
+window_pools = functools.partial(control_header, header="window_pools")
 
 
 def burst_look(name, test, old, new, file="app/filter/burst_look_kernel.h", **more):
@@ -535,6 +537,19 @@ MUTANTS = [
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
         "return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;",
         "return terms.algorithm == Algorithm::cooldown;",
+    ),
+    # What is handed over to the store.
+    engine_writes(
+        "the last writes, fewer than are handed over together, are lost",
+        "EngineWrites.AllReachTheStoreAThousandOrSoAtATime",
+        "  if (!room.empty()) submit();\n",
+        "",
+    ),
+    engine_writes(
+        "writes are handed over again with the next ones",
+        "EngineWrites.AllReachTheStoreAThousandOrSoAtATime",
+        "    room.clear();\n",
+        "",
     ),
     # Cells of keys that are known.
     whole(
