@@ -30,8 +30,8 @@ class NewKeyLimit {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   /// What is met in some milliseconds anywhere: no less than so many in a span.
   static constexpr std::uint64_t least = 32'768;
-  /// For a node of which nothing is known yet.
-  static constexpr std::uint64_t at_first = 262'144;
+  /// For a node of which nothing is known yet: met in a second or less, once.
+  static constexpr std::uint64_t at_first = std::uint64_t{1} << 20;
 
   /// @param keys     that the node is made for: more need not be limited
   /// @param workers  among which they are divided, ≥ 1

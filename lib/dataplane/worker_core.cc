@@ -880,18 +880,21 @@ WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTer
           .blocked_until = sheds ? never : kept.blocked_until};
 }
 
-// Of keys that this worker or the controller knows, and of so many new ones; see Publication::new_keys.
-bool WorkerCore::may_tell_of(const PlannedKey& planned) noexcept {
-  if (tells_of_all()) [[likely]]
-    return true;
+// Whether this worker or the controller knows the key; see control/new_key_limit.h.
+bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   // (What is strict has no other way to be admitted.)
-  if (planned.dense || terms.algorithm == Algorithm::strict || publication_->find(planned.key) != nullptr ||
-      grants_.locate(planned.key) != GrantTable::nowhere ||
-      windows_[terms.window].ended->find(planned.key) != nullptr)
+  return terms.algorithm == Algorithm::strict || grants_.locate(planned.key) != GrantTable::nowhere ||
+         publication_->find(planned.key) != nullptr ||
+         windows_[terms.window].ended->find(planned.key) != nullptr;
+}
+
+// As long as new ones may come, who has no grant is taken for one: more is not looked at.
+bool WorkerCore::may_tell_of(const PlannedKey& planned) noexcept {
+  if (tells_of_all() || planned.dense) [[likely]]
     return true;
-  if (new_keys_left_ == 0) return false;
-  --new_keys_left_;
+  if (new_keys_left_ == 0) return is_known(planned);
+  if (grants_.locate(planned.key) == GrantTable::nowhere) --new_keys_left_;
   return true;
 }
 
@@ -901,9 +904,12 @@ GrantTable::Place WorkerCore::grant_of(const PlannedKey& planned, NameOf&& name_
   if (tells_of_all()) [[likely]]
     return grants_.locate_or_insert(planned.key, planned.rule, name);
   const GrantTable::Place place = grants_.locate(planned.key);
-  return place != GrantTable::nowhere || !may_tell_of(planned)
-             ? place
-             : grants_.insert(planned.key, planned.rule, name());
+  if (place != GrantTable::nowhere) return place;
+  if (new_keys_left_ > 0)
+    --new_keys_left_;
+  else if (!is_known(planned))
+    return GrantTable::nowhere;
+  return grants_.insert(planned.key, planned.rule, name());
 }
 
 template <typename NameOf>

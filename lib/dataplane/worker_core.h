@@ -196,6 +196,7 @@ class alignas(64) WorkerCore {
   bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   bool tells_of_all() const noexcept { return new_keys_left_ == Publication::all_new_keys; }
+  bool is_known(const PlannedKey& planned) const noexcept;
   bool may_tell_of(const PlannedKey& planned) noexcept;
   template <typename NameOf>
   GrantTable::Place grant_of(const PlannedKey& planned, NameOf&& name_of) noexcept;
