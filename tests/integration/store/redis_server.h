@@ -55,7 +55,7 @@ class RedisServer {
   RedisClient client_;
 };
 
-/// A port that was free a moment ago.
+/// A port of the loopback that is free, and that no other test is given while this one may need it.
 std::uint16_t free_port();
 
 /// The program to start: WEIR_REDIS_SERVER, or redis-server.
