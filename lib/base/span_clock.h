@@ -38,11 +38,11 @@ class SpanClock {
     const Ordinal k = ordinal(at);
     const __int128 into =
         static_cast<__int128>(at.time_since_epoch().count()) - static_cast<__int128>(k) * interval_;
-    return {k, static_cast<std::uint32_t>(into * spans_ / interval_)};
+    return {k, static_cast<std::uint32_t>(quotient(into * spans_, interval_))};
   }
 
   constexpr WallTime begin(SpanId id) const noexcept {
-    const __int128 offset = (static_cast<__int128>(id.index) * interval_ + spans_ - 1) / spans_;
+    const std::int64_t offset = quotient(static_cast<__int128>(id.index) * interval_ + spans_ - 1, spans_);
     return WallTime(
         Duration(static_cast<std::int64_t>(static_cast<__int128>(id.ordinal) * interval_ + offset)));
   }
@@ -58,6 +58,14 @@ class SpanClock {
   constexpr WallTime next_interval(WallTime at) const noexcept { return begin({ordinal(at) + 1, 0}); }
 
  private:
+  /// Nearly always of what fits into 64 bits: to divide more is a call, and takes several times as long.
+  /// @pre dividend >= 0, divisor > 0, and what comes out fits
+  static constexpr std::int64_t quotient(__int128 dividend, std::int64_t divisor) noexcept {
+    if (const auto low = static_cast<std::uint64_t>(dividend); low == dividend)
+      return static_cast<std::int64_t>(low / static_cast<std::uint64_t>(divisor));
+    return static_cast<std::int64_t>(dividend / divisor);
+  }
+
   std::int64_t interval_;
   std::uint32_t spans_;
 };

@@ -90,11 +90,23 @@ void Engine::count(std::span<const SpanCount> counts) {
       slots[j] = ledger_.prefetch_slot(some[j].key);
       if (slots[j] == Ledger::none) ledger_.prefetch_learned(some[j].key);
     }
-    // In an interval's first span nearly all of them come to it with what they counted in the one before.
-    for (std::size_t j = 0; j < some.size(); ++j)
-      if (slots[j] != Ledger::none &&
-          ledger_[slots[j]].current.ordinal != rules_[some[j].rule].span_of(some[j].began).ordinal)
+    bool slides = false;
+    for (std::size_t j = 0; j < some.size(); ++j) {
+      if (slots[j] == Ledger::none) continue;
+      RuleState& rule = rules_[some[j].rule];
+      // In an interval's first span nearly all of them come to it with what they counted in the one before.
+      if (ledger_[slots[j]].current.ordinal != rule.span_of(some[j].began).ordinal) {
         ledger_.prefetch_past(slots[j]);
+        ledger_.prefetch_detail(slots[j]);
+      }
+      if (rule.algorithm != Algorithm::sliding_window) continue;
+      ledger_.prefetch_spans(slots[j]);
+      slides = true;
+    }
+    for (std::size_t j = 0; slides && j < some.size(); ++j)
+      if (RuleState& rule = rules_[some[j].rule];
+          slots[j] != Ledger::none && rule.algorithm == Algorithm::sliding_window)
+        ledger_.prefetch_span(slots[j], rule.place_of(rule.number(rule.span_of(some[j].began))));
     for (std::size_t j = 0; j < some.size(); ++j) count(some[j], slots[j]);
   }
 }
@@ -163,7 +175,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   if (rule.algorithm == Algorithm::sliding_window) {
     const std::int64_t number = rule.number(span);
     std::vector<SpanCounts>& spans = ledger_.own_detail(slot).spans;
-    SpanCounts& own = spans[static_cast<std::size_t>(number) % spans.size()];
+    SpanCounts& own = spans[rule.place_of(number)];
     if (own.number < number) own = {.number = number};
     if (own.number == number) own.own += count.admitted;
   }

@@ -160,12 +160,14 @@ class Engine {
   /// `now`.
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
+    RuleIndex rule = no_rule;
+    KeyOverride usual;  // of `rule`
     // While the store is away, shares tell, and no two keys are alike.
     for (SlotIndex i = 0; i < ledger_.end(); ++i) {
       if (cluster_.store_reached && (i = next_differing(i)) >= ledger_.end()) break;
       if (ledger_[i].key == 0) continue;
-      const KeyOverride usual = default_of(ledger_[i].rule);
-      const KeyOverride quota = quota_for(ledger_.view(ledger_[i]), now);
+      if (ledger_[i].rule != rule) usual = default_of(rule = ledger_[i].rule);
+      const KeyOverride quota = quota_of(rules_[rule], ledger_.view(ledger_[i]), cluster_, now, usual);
       if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
         visit(quota);
     }
@@ -173,7 +175,7 @@ class Engine {
 
   /// What a key may be admitted on this node.
   KeyOverride quota_for(const KeyView& key, Instant now) const noexcept {
-    return quota_of(rules_[key.slot.rule], key, cluster_, now);
+    return quota_of(rules_[key.slot.rule], key, cluster_, now, default_of(key.slot.rule));
   }
 
   /// Calls visit(const KeyView&) for every key in the ledger.

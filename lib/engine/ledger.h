@@ -216,6 +216,16 @@ class Ledger {
     prefetch_detail(slot);
     prefetch_past(slot);
   }
+  /// What a sliding window holds of a span, by its place among the key's. Reads the detail.
+  void prefetch_span(SlotIndex slot, std::size_t place) const noexcept {
+    if (slots_[slot].detail == no_index) return;
+    if (const auto& spans = detail_at(slots_[slot].detail).spans; place < spans.size())
+      prefetch_to_write(&spans[place]);
+  }
+  /// Where a detail says that these are.
+  void prefetch_spans(SlotIndex slot) const noexcept {
+    if (slots_[slot].detail != no_index) prefetch_to_read(&detail_at(slots_[slot].detail).spans);
+  }
   void prefetch_past(SlotIndex slot) const noexcept {
     const KeyPast* const past = &pasts_[slot];
     prefetch_to_write(past);

@@ -66,43 +66,33 @@ std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const 
   return sound;
 }
 
-/// What a sliding window holds without the span that runs.
-SpanCounts in_window(const RuleState& rule, const KeyView& key, std::int64_t running) noexcept {
-  SpanCounts sum;
-  for (const SpanCounts& span : key.detail.spans)
-    if (span.number < running && span.number > running - rule.spans) {
-      sum.own += span.own;
-      sum.others += span.others;
-    }
-  return sum;
-}
-
 void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
                    KeyOverride& quota) noexcept {
   const SpanId running = rule.clock.span(now.wall);
   const std::int64_t number = rule.number(running);
-  const SpanCounts used = in_window(rule, key, number);
-  std::uint64_t others = used.others;
-  for (const SpanCounts& span : key.detail.spans)
-    if (span.number == number) others += span.others;
-  quota.allowance = less(rule.limit, used.own + others);
-  if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
-    // Predictive: what is left of the limit, by shares.
-    const double whole = contended(rule, key.detail) || alone(rule, cluster)
-                             ? key.detail.correction * key.share() * static_cast<double>(rule.limit) -
-                                   static_cast<double>(used.own)
-                             : key.share() * static_cast<double>(quota.allowance);
-    quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
-  }
-
+  std::uint64_t own = 0;  // in the window, but for the span that runs
+  std::uint64_t others = 0;
   // The oldest span with anything in it leaves first; if that is the running one, after a whole interval.
   std::int64_t oldest = number;
   quota.opens_by = rule.limit;
-  for (const SpanCounts& span : key.detail.spans)
-    if (span.own > 0 && span.number > number - rule.spans && span.number < oldest) {
-      oldest = span.number;
-      quota.opens_by = span.own;
-    }
+  for (const SpanCounts& span : key.detail.spans) {
+    if (span.number <= number - rule.spans || span.number > number) continue;
+    others += span.others;
+    if (span.number == number) continue;
+    own += span.own;
+    if (span.own == 0 || span.number >= oldest) continue;
+    oldest = span.number;
+    quota.opens_by = span.own;
+  }
+  quota.allowance = less(rule.limit, own + others);
+  if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
+    // Predictive: what is left of the limit, by shares.
+    const double whole =
+        contended(rule, key.detail) || alone(rule, cluster)
+            ? key.detail.correction * key.share() * static_cast<double>(rule.limit) - static_cast<double>(own)
+            : key.share() * static_cast<double>(quota.allowance);
+    quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
+  }
   const std::int64_t opens = oldest + rule.spans;
   const SpanId id{opens / rule.spans - (opens % rule.spans < 0 ? 1 : 0),
                   static_cast<std::uint32_t>((opens % rule.spans + rule.spans) % rule.spans)};
@@ -185,9 +175,9 @@ KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcep
   return quota;
 }
 
-KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster,
-                     Instant now) noexcept {
-  KeyOverride quota = default_quota(rule, cluster);
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
+                     const KeyOverride& usual) noexcept {
+  KeyOverride quota = usual;
   quota.key = key.slot.key;
   quota.rule = key.slot.rule;
   if (key.detail.block.active(now.monotonic)) quota.blocked_until = key.detail.block.until();

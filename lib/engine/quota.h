@@ -35,7 +35,9 @@ struct KeyOverride {
 KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept;
 
 /// What holds for a key in the window that `now` lies in.
-KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now) noexcept;
+/// @param usual  default_quota() of the rule
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
+                     const KeyOverride& usual) noexcept;
 
 /// Whether the key's demand on all nodes exceeds its limit.
 inline bool contended(const RuleState& rule, const KeyDetail& key) noexcept {

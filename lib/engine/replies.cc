@@ -154,7 +154,7 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply
   if (detail.was_full) hear(slot, 0, true);
   for (std::uint32_t i = 0; i < detail.spans.size(); ++i) {
     const std::int64_t number = rule.number({reply.ordinal, i});
-    SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
+    SpanCounts& span = detail.spans[rule.place_of(number)];
     if (span.number < number) span = {.number = number};
     if (span.number == number) span.others += reply.total / rule.spans;
   }
@@ -228,7 +228,7 @@ void Engine::learn() {
       const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
       for (std::uint32_t back = 0; back < over; ++back) {
         const std::int64_t number = told - back;
-        SpanCounts& span = detail.spans[static_cast<std::size_t>(number) % detail.spans.size()];
+        SpanCounts& span = detail.spans[rule.place_of(number)];
         if (span.number < number) span = {.number = number};
         if (span.number != number) continue;
         span.others += detail.others_admitted / over + (back < detail.others_admitted % over ? 1 : 0);

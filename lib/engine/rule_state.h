@@ -64,6 +64,10 @@ struct RuleState {
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
+  /// Where a sliding window keeps what it holds of a span: by number modulo their number.
+  std::size_t place_of(std::int64_t number) const noexcept {
+    return static_cast<std::size_t>(number) % spans;
+  }
   /// The span a count belongs to. Counts that began together come together, and divisions are dear.
   SpanId span_of(WallTime began) noexcept {
     if (began != counts_began) {

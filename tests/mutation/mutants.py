@@ -1194,15 +1194,15 @@ MUTANTS = [
     engine(
         "a sliding window forgets its newest span",
         "SlidingWindow.ASpansCountStaysTakenOffUntilItIsNSpansOld",
-        "if (span.number < running && span.number > running - rule.spans) {",
-        "if (span.number < running - 1 && span.number > running - rule.spans) {",
+        "if (span.number == number) continue;",
+        "if (span.number >= number - 1) continue;",
         file="lib/engine/quota.cc",
     ),
     engine(
         "a sliding window forgets its oldest span",
         "SlidingWindow.EachSpanLeavesByItself",
-        "if (span.number < running && span.number > running - rule.spans) {",
-        "if (span.number < running && span.number > running - rule.spans + 1) {",
+        "if (span.number <= number - rule.spans || span.number > number) continue;",
+        "if (span.number <= number - rule.spans + 1 || span.number > number) continue;",
         file="lib/engine/quota.cc",
     ),
     engine(
