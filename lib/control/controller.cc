@@ -30,8 +30,7 @@ constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t claimed_ahead = 16;
 constexpr std::size_t taken_together = 256;
-// How many keys ahead what telling the workers of one touches is fetched.
-constexpr std::size_t published_ahead = 16;
+constexpr std::size_t published_together = 32;
 // A worker's idle keys lose their places among its grants when there is little room left and half of them are
 // idle; not soon again: for two spans the worker uses no grants then.
 constexpr std::uint32_t drains_between_forgetting = 64;
@@ -477,75 +476,84 @@ void Controller::publish_grants(Publication& next) {
 }
 
 void Controller::publish_keys(Publication& next, Instant now) {
-  overrides_.clear();
-  // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
-  parts_.engine.for_each_override({flipped_.wall, now.monotonic},
-                                  [&](const KeyOverride& override) { overrides_.push_back(override); });
   const Publication* const before = publisher_.current();
-  std::size_t most = overrides_.size() + (before != nullptr ? before->ungranted_keys() : 0);
-  for (const Keys& heavy : heavy_) most += heavy.size();
-  next.reset_keys(most);
+  next.reset_keys(before != nullptr ? before->keys() : 0);
+  ungranted_keys_.clear();
   const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
   const auto number = [&](RuleIndex rule) { return next.windows[window(rule)].running_number; };
   const auto is_ungranted = [](const KeyState& state) { return state.ungranted_since != KeyState::granted; };
+  // Most keys have always been granted, and a look into a publication of a million keys comes from afar.
+  const auto may_be_known = [&](std::uint64_t key) {
+    return before != nullptr && before->ungranted().may_hold(static_cast<std::uint32_t>(key));
+  };
+  const auto known_ungranted = [&](std::uint64_t key) -> const KeyState* {
+    if (!may_be_known(key)) return nullptr;
+    const KeyState* const known = before->find(key);
+    return known != nullptr && is_ungranted(*known) ? known : nullptr;
+  };
   // Nobody has been in a window that is told of for the first time.
-  const auto ungranted_since = [&](std::uint64_t key, RuleIndex rule) {
-    if (before != nullptr)
-      if (const KeyState* known = before->find(key); known != nullptr && is_ungranted(*known))
-        return known->ungranted_since;
+  const auto ungranted_since = [&](const KeyState* known, RuleIndex rule) {
+    if (known != nullptr) return known->ungranted_since;
     return number(rule) > begun_[window(rule)] ? number(rule) : begun_[window(rule)] + 1;
   };
-
-  // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
-  const auto was_ungranted = [&](std::uint64_t key, RuleIndex rule) {
-    if (before == nullptr || before->windows[window(rule)].running_number != number(rule)) return false;
-    const KeyState* known = before->find(key);
-    return known != nullptr && is_ungranted(*known);
+  const auto runs_since_before = [&](RuleIndex rule) {
+    return before->windows[window(rule)].running_number == number(rule);
   };
 
-  for (std::size_t i = 0; i < overrides_.size(); ++i) {
-    const auto ahead = [&](std::size_t keys, const auto& prefetch) {
-      if (i + keys < overrides_.size()) prefetch(overrides_[i + keys].key);
-    };
-    ahead(published_ahead, [&](std::uint64_t key) { next.prefetch_to_add(key); });
-    if (before != nullptr) {
-      ahead(2 * published_ahead, [&](std::uint64_t key) { before->prefetch(key); });
-      ahead(published_ahead, [&](std::uint64_t key) { before->prefetch_state(key); });
-    }
-    const KeyOverride& override = overrides_[i];
+  const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
     const KeyTerms& usual = next.defaults[rule];
+    const KeyState* const known = known_ungranted(override.key);
+    // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
+    const bool was_ungranted = known != nullptr && runs_since_before(rule);
     const auto grantable = [&] {
       return override.blocked_until == never && override.factor == usual.factor &&
-             override.allowance >= usual.allowance / 2 && !heavy_[window(rule)].contains(override.key) &&
-             !was_ungranted(override.key, rule);
+             override.allowance >= usual.allowance / 2 && !was_ungranted &&
+             !heavy_[window(rule)].contains(override.key);
     };
-    next.add_key({.key = override.key,
-                  .terms = {override.allowance, override.factor},
-                  .blocked_until = override.blocked_until,
-                  .opens_at = override.opens_at,
-                  .opens_by = override.opens_by,
-                  .ungranted_since = grants_[rule].reserve == 0 || grantable()
-                                         ? KeyState::granted
-                                         : ungranted_since(override.key, rule),
-                  .rule = rule});
-  }
+    const bool granted = grants_[rule].reserve == 0 || grantable();
+    next.append_key({.key = override.key,
+                     .terms = {override.allowance, override.factor},
+                     .blocked_until = override.blocked_until,
+                     .opens_at = override.opens_at,
+                     .opens_by = override.opens_by,
+                     .ungranted_since = granted ? KeyState::granted : ungranted_since(known, rule),
+                     .rule = rule});
+    if (!granted) ungranted_keys_.push_back(override.key);
+  };
+  std::array<KeyOverride, published_together> overrides;
+  std::size_t count = 0;
+  const auto append_some = [&] {
+    const auto some = std::span(overrides).first(std::exchange(count, 0));
+    for (const KeyOverride& override : some)
+      if (may_be_known(override.key)) before->prefetch(override.key);
+    for (const KeyOverride& override : some)
+      if (may_be_known(override.key)) before->prefetch_state(override.key);
+    for (const KeyOverride& override : some) append(override);
+  };
+  // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
+  parts_.engine.for_each_override({flipped_.wall, now.monotonic}, [&](const KeyOverride& override) {
+    overrides[count++] = override;
+    if (count == overrides.size()) append_some();
+  });
+  append_some();
+
+  std::size_t more = before != nullptr ? before->ungranted_keys() : 0;
+  for (const Keys& heavy : heavy_) more += heavy.size();
+  next.index_keys(more);
   const auto add = [&](std::uint64_t key, RuleIndex rule, std::uint64_t since) {
     if (next.find(key) != nullptr) return;
     next.add_key({.key = key, .terms = next.defaults[rule], .ungranted_since = since, .rule = rule});
+    ungranted_keys_.push_back(key);
   };
   for (const Keys& heavy : heavy_)
-    for (const auto& [key, rule] : heavy) add(key, rule, ungranted_since(key, rule));
-  if (before != nullptr)
+    for (const auto& [key, rule] : heavy) add(key, rule, ungranted_since(known_ungranted(key), rule));
+  if (before != nullptr && before->ungranted_keys() > 0)
     before->for_each_key([&](const KeyState& state) {
-      if (is_ungranted(state) && before->windows[window(state.rule)].running_number == number(state.rule))
+      if (is_ungranted(state) && runs_since_before(state.rule))
         add(state.key, state.rule, state.ungranted_since);
     });
 
-  ungranted_keys_.clear();
-  next.for_each_key([&](const KeyState& state) {
-    if (is_ungranted(state)) ungranted_keys_.push_back(state.key);
-  });
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)
     begun_[i] = std::max(begun_[i], next.windows[i].running_number);
@@ -557,7 +565,7 @@ void Controller::tell_changes(Publication& next) {
   const Publication* const before = publisher_.current();
   const std::uint64_t generation = publisher_.generation() + 1;
   const bool comparable = before != nullptr && before->defaults == next.defaults &&
-                          overrides_.size() <= most_compared && before->keys() <= most_compared &&
+                          next.keys() <= most_compared && before->keys() <= most_compared &&
                           changed_.size() <= most_compared;
   next.same_for = 0;
   if (!comparable || holds_since_ > generation) {

@@ -153,7 +153,6 @@ class Controller {
   std::vector<std::uint64_t> begun_;           // by window: the latest that has ever been published
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
-  std::vector<KeyOverride> overrides_;
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
   std::vector<std::uint64_t> changed_;                      // keys, since then
   std::size_t told_changed_ = 0;                            // of these, by the latest publication

@@ -791,6 +791,20 @@ MUTANTS = [
         "at = last;",
         file="lib/shared/grant_table.cc",
     ),
+    shared(
+        "the first of the keys that have been appended is not indexed",
+        "Publication.FindsTheKeysItHoldsAndNoOthers",
+        "for (std::size_t entry = 0; entry < count; ++entry)",
+        "for (std::size_t entry = 1; entry < count; ++entry)",
+        file="lib/shared/publication.cc",
+    ),
+    whole(
+        "who has lost his grant in a window that runs is granted it again",
+        "Grants.AWindowThatTheClockReturnsToGrantsNothingAnew",
+        "return known != nullptr && is_ungranted(*known) ? known : nullptr;",
+        "static_cast<void>(known);\n    return nullptr;",
+        file="lib/control/controller.cc",
+    ),
     # Names of keys that workers tell of by their hash.
     whole(
         "the names of keys that have come since the flip are not read",

@@ -99,7 +99,8 @@ struct Plane {
     next->reserves_before.assign(rules.size(), 0);
     next->grant_turn_of_worker.assign(cores.size(), 0);
     next->reset_keys(states.size());
-    for (const KeyState& state : states) next->add_key(state);
+    for (const KeyState& state : states) next->append_key(state);
+    next->index_keys();
     slot.publish(next.get());
     published.push_back(std::move(next));
   }

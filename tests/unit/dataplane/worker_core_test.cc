@@ -96,9 +96,10 @@ struct Plane {
     next->reset_keys(states.size());
     std::vector<std::uint64_t> ungranted;
     for (const KeyState& state : states) {
-      next->add_key(state);
+      next->append_key(state);
       if (state.ungranted_since != KeyState::granted) ungranted.push_back(state.key);
     }
+    next->index_keys();
     next->set_ungranted(ungranted);
     slot.publish(next.get());
     published.push_back(std::move(next));

@@ -11,17 +11,43 @@ namespace weir {
 namespace {
 
 TEST(Publication, FindsTheKeysItHoldsAndNoOthers) {
-  std::mt19937_64 random(3);
-  std::vector<std::uint64_t> keys;
-  for (int i = 0; i < 1000; ++i) keys.push_back(random() | 1);
-  Publication publication;
-  publication.reset_keys(keys.size());
-  for (std::uint64_t key : keys) publication.add_key({.key = key, .terms = {key / 2, 0}});
-  for (std::uint64_t key : keys) {
-    ASSERT_NE(publication.find(key), nullptr);
-    EXPECT_EQ(publication.find(key)->terms.allowance, key / 2);
+  for (const std::size_t likely : {0U, 60U, 1000U}) {
+    std::mt19937_64 random(3);
+    std::vector<std::uint64_t> keys;
+    for (int i = 0; i < 1000; ++i) keys.push_back(random() | 1);
+    Publication publication;
+    publication.reset_keys(likely);
+    for (std::uint64_t key : keys) publication.append_key({.key = key, .terms = {key / 2, 0}});
+    publication.index_keys();
+    for (std::uint64_t key : keys) {
+      ASSERT_NE(publication.find(key), nullptr);
+      EXPECT_EQ(publication.find(key)->terms.allowance, key / 2);
+    }
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() | 1), nullptr);
+    EXPECT_EQ(publication.keys(), keys.size());
   }
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() | 1), nullptr);
+}
+
+TEST(Publication, FindsKeysAddedOnceItHasBeenIndexed) {
+  // More than an index made for the first ones alone has places.
+  constexpr std::uint64_t appended = 100;
+  constexpr std::uint64_t added = 900;
+  std::mt19937_64 random(5);
+  std::vector<std::uint64_t> keys;
+  Publication publication;
+  publication.reset_keys(0);
+  const auto state = [&] {
+    keys.push_back(random() | 1);
+    return KeyState{.key = keys.back(), .terms = {keys.size(), 0}};
+  };
+  for (std::uint64_t i = 0; i < appended; ++i) publication.append_key(state());
+  publication.index_keys(added);
+  for (std::uint64_t i = 0; i < added; ++i) publication.add_key(state());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_NE(publication.find(keys[i]), nullptr) << i;
+    EXPECT_EQ(publication.find(keys[i])->terms.allowance, i + 1);
+  }
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(publication.find(random() & ~std::uint64_t{1}), nullptr);
 }
 
 TEST(Publication, TellsKeysApartThatLookAlikeInItsIndex) {
@@ -30,7 +56,8 @@ TEST(Publication, TellsKeysApartThatLookAlikeInItsIndex) {
   publication.reset_keys(3);
   // One home, too: of eight places.
   for (const std::uint64_t low : {0x10U, 0x20U, 0x30U})
-    publication.add_key({.key = alike | low, .terms = {low, 0}});
+    publication.append_key({.key = alike | low, .terms = {low, 0}});
+  publication.index_keys();
   for (const std::uint64_t low : {0x10U, 0x20U, 0x30U}) {
     ASSERT_NE(publication.find(alike | low), nullptr);
     EXPECT_EQ(publication.find(alike | low)->terms.allowance, low);
@@ -41,9 +68,11 @@ TEST(Publication, TellsKeysApartThatLookAlikeInItsIndex) {
 
 TEST(Publication, ShowsEachKeyOnceInTheOrderInWhichTheyCame) {
   Publication publication;
-  publication.reset_keys(5);
+  publication.reset_keys(3);
   std::vector<std::uint64_t> shown;
-  for (const std::uint64_t key : {9U, 2U, 7U, 4U}) publication.add_key({.key = key, .terms = {}});
+  for (const std::uint64_t key : {9U, 2U, 7U}) publication.append_key({.key = key, .terms = {}});
+  publication.index_keys(1);
+  publication.add_key({.key = 4, .terms = {}});
   publication.for_each_key([&](const KeyState& state) { shown.push_back(state.key); });
   EXPECT_EQ(shown, (std::vector<std::uint64_t>{9, 2, 7, 4}));
 }
@@ -58,9 +87,11 @@ TEST(Publication, AnEmptyOneFindsNothing) {
 TEST(Publication, ReuseForgetsTheKeysOfBefore) {
   Publication publication;
   publication.reset_keys(1);
-  publication.add_key({.key = 7, .terms = {1, 0}});
+  publication.append_key({.key = 7, .terms = {1, 0}});
+  publication.index_keys();
   publication.reset_keys(1);
   EXPECT_EQ(publication.find(7), nullptr);
+  EXPECT_EQ(publication.keys(), 0U);
 }
 
 TEST(Quiescence, AnOfflineWorkerHasPassed) {
