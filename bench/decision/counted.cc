@@ -7,6 +7,7 @@
 //   first_touch  such a key's first request in a span, known from the spans before
 //   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
+//   small_bucket a request of a key whose bucket is so small that each is drawn for
 //   dense        a key of a rule without dimensions
 //   mixed        keys of two rules in turns, as granted
 //   prefetch     a key that is about to be decided upon: asking for its line, no more
@@ -51,8 +52,16 @@ match = { method = "NONE" }
 key = ["src_ip"]
 limit = 1
 interval = "1s"
+[[rule]]
+name = "small_bucket"
+match = { method = "NONE" }
+key = ["src_ip"]
+limit = 1000000000
+burst = 1000
+interval = "1s"
+algorithm = "token-bucket"
 )";
-enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3 };
+enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3, small_bucket = 4 };
 
 /// What counted_work() works on: keys, or whole requests.
 struct Work {
@@ -121,8 +130,11 @@ int main(int argc, char** argv) {
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
              what == "blocked" || what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" ||
-             what == "renewed" || sprays) {
-    const RuleIndex rule = what == "dense" ? all : what == "blocked" ? closed : user;
+             what == "renewed" || what == "small_bucket" || sprays) {
+    const RuleIndex rule = what == "dense"          ? all
+                           : what == "blocked"      ? closed
+                           : what == "small_bucket" ? small_bucket
+                                                    : user;
     for (const std::string& name : names)
       work.keys.push_back(
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
@@ -132,10 +144,11 @@ int main(int argc, char** argv) {
     if (what == "ready" || what == "first_touch")
       for (Key& key : work.keys) key.weight = 4096;
   } else {
-    std::fprintf(stderr,
-                 "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|dense|mixed|prefetch|"
-                 "three_rules\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|small_bucket|dense|mixed|"
+        "prefetch|three_rules\n",
+        argv[0]);
     return 2;
   }
 

@@ -47,6 +47,12 @@ bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
 }
 
+/// Whether each request is drawn for, as a worker may keep nothing of a key's bucket, and refused where there
+/// is not enough.
+bool draws_for_each(const RuleTerms& terms) noexcept {
+  return is_bucket(terms.algorithm) && terms.chunk == 0 && terms.action != Action::observe;
+}
+
 /// Whether nothing of a window matters in the next one, once it has been judged.
 bool ends_with_window(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::cooldown || algorithm == Algorithm::fixed_window ||
@@ -443,32 +449,115 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
   }
 }
 
+/// Which of a run's keys that no stage has admitted seem to need no more than their entries.
+struct WorkerCore::Settled {
+  // Not initialised: most bursts have none.
+  Settled() noexcept : count(0) {}
+  std::span<const std::uint8_t> keys() const noexcept { return {at.data(), count}; }
+
+  std::size_t count;
+  std::array<std::uint8_t, burst_size> at;
+};
+
 void WorkerCore::finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
   if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
   if (run.left == 0) return;
-  prefetch_beyond_lines(run);
+  const RuleTerms& terms = plane_.terms[run.rule];
+  const bool draws = draws_for_each(terms);
+  const Settled settled = draws || (blocks(terms) && table_->rests() > 0) ? take_settled(run) : Settled();
+  if (run.left > 0) prefetch_beyond_lines(run);
+  for (const std::uint8_t at : settled.keys()) table_->prefetch_entry(run.place[at]);
   const MonotonicTime at = now();  // the clock is read while they come
-  if (table_->rests() > 0) refuse_blocked(run, at, verdicts);
-  look_closely(run, at, verdicts);
+  if (draws)
+    draw_from_buckets(run, settled, at, verdicts);
+  else
+    refuse_blocked(run, settled, at, verdicts);
+  if (run.left > 0) look_closely(run, at, verdicts);
 }
 
-// A flood of keys that are blocked already goes no further than their entries.
-void WorkerCore::refuse_blocked(Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept {
-  if (!blocks(plane_.terms[run.rule])) return;
+// They are not left then. (A weight of 0 only looks.)
+WorkerCore::Settled WorkerCore::take_settled(Run& run) const noexcept {
+  Settled settled;
   std::size_t others = 0;
   for (std::size_t i = 0; i < run.left; ++i) {
     const std::uint8_t at = run.at[i];
-    const Key& key = run.keys[at];
-    // A weight of 0 only looks.
-    if (key.weight != 0 && is_known_blocked(run.place[at], key.hash_, now)) {
-      table_->count_refused(table_->entry(run.place[at]), run.weight(key));
-      verdicts[at] = Verdict::block;
+    const SpanTable::Place place = run.place[at];
+    if (run.keys[at].weight != 0 && place != SpanTable::nowhere &&
+        table_->seems_settled(place, generation_)) {
+      table_->prefetch_number(place);
+      settled.at[settled.count++] = at;
     } else {
       run.at[others++] = at;
     }
   }
-  count_refused(run.rule, run.left - others);
   run.left = others;
+  return settled;
+}
+
+// A flood of keys that are blocked already goes no further than their entries.
+void WorkerCore::refuse_blocked(Run& run, const Settled& settled, MonotonicTime now,
+                                std::span<Verdict> verdicts) noexcept {
+  std::size_t refused = 0;
+  for (const std::uint8_t at : settled.keys()) {
+    const Key& key = run.keys[at];
+    SpanEntry& entry = table_->entry(run.place[at]);
+    if (now < SpanTable::blocked_until(entry) && table_->holds(run.place[at], key.hash_)) {
+      table_->count_refused(entry, run.weight(key));
+      verdicts[at] = Verdict::block;
+      ++refused;
+    } else {
+      run.at[run.left++] = at;
+    }
+  }
+  if (refused > 0) count_refused(run.rule, refused);
+}
+
+// Each of a bucket's requests is drawn for, where none may keep anything for the next: from the cell that the
+// key's entry names, of which no more is needed.
+void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now,
+                                   std::span<Verdict> verdicts) noexcept {
+  const RuleTerms& rule = plane_.terms[run.rule];
+  AllowanceCell* const cells = table_->cells[run.rule];
+  for (const std::uint8_t at : settled.keys())
+    prefetch_to_write(cells + table_->terms(table_->entry(run.place[at])).cell);
+  const bool is_known = window_is_known(rule.window);
+  // A copy that nothing drawn can be taken to change.
+  const BucketTerms bucket = rule.bucket;
+  Settled drawn;
+  Settled refused;
+  for (const std::uint8_t at : settled.keys()) {
+    const Key& key = run.keys[at];
+    const std::uint64_t weight = run.weight(key);
+    const SpanTable::Place place = run.place[at];
+    const EntryTerms terms = table_->terms(table_->entry(place));
+    const bool needs_no_more = is_known && table_->holds(place, key.hash_) && terms.allowance > 0 &&
+                               weight - 1 < SpanTable::most_ready - 1 && table_->credit(place) == 0 &&
+                               table_->entry(place).lent == 0;
+    BucketCell::Draw draw{.closed = true};
+    if (needs_no_more) [[likely]]
+      draw = BucketCell(cells[terms.cell]).draw(key.hash_, weight, 0, terms.allowance, bucket, now);
+    if (draw.closed) [[unlikely]] {
+      run.at[run.left++] = at;
+      continue;
+    }
+    Settled& where = draw.taken > 0 ? drawn : refused;
+    where.at[where.count++] = at;
+  }
+  // As in may_admit(), with its acquire fence.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool was_known = window_is_known(rule.window);
+  const auto refuse = [&](const Settled& some) {
+    for (const std::uint8_t at : some.keys()) {
+      table_->count_refused(table_->entry(run.place[at]), run.weight(run.keys[at]));
+      verdicts[at] = Verdict::block;
+    }
+    if (some.count > 0) count_refused(run.rule, some.count);
+  };
+  refuse(refused);
+  if (!was_known) [[unlikely]]
+    return refuse(drawn);
+  for (const std::uint8_t at : drawn.keys()) table_->count_admitted(run.place[at], run.weight(run.keys[at]));
+  if (drawn.count > 0) count_admitted(run.rule, drawn.count);
 }
 
 template <WorkerCore::Stage stage>

@@ -160,6 +160,7 @@ class alignas(64) WorkerCore {
     GrantWindow window;
   };
   struct Run;
+  struct Settled;
   enum class Stage : std::uint8_t;
 
   /// Which windows this worker has used its grants in. It counts them itself, because it may miss some: a
@@ -247,7 +248,11 @@ class alignas(64) WorkerCore {
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
   void finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
-  void refuse_blocked(Run& run, MonotonicTime now, std::span<Verdict> verdicts) noexcept;
+  Settled take_settled(Run& run) const noexcept;
+  void refuse_blocked(Run& run, const Settled& settled, MonotonicTime now,
+                      std::span<Verdict> verdicts) noexcept;
+  void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now,
+                         std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
   static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;
   template <Stage stage>

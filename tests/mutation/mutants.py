@@ -523,14 +523,44 @@ MUTANTS = [
     worker(
         "a flood of blocked keys, told together, is not counted with their entries",
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
-        "table_->count_refused(table_->entry(run.place[at]), run.weight(key));",
+        "table_->count_refused(entry, run.weight(key));",
         "",
     ),
     worker(
         "who only looks at a blocked key is counted",
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
-        "if (key.weight != 0 && is_known_blocked(run.place[at], key.hash_, now)) {",
-        "if (is_known_blocked(run.place[at], key.hash_, now)) {",
+        "if (run.keys[at].weight != 0 && place",
+        "if (place",
+    ),
+    worker(
+        "what a burst draws from a small bucket is not counted",
+        "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/token",
+        "for (const std::uint8_t at : drawn.keys()) table_->count_admitted(run.place[at], run.weight(run.keys[at]));",
+        "",
+    ),
+    worker(
+        "a burst draws from a small bucket that is closed",
+        "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/leaky",
+        "table_->holds(place, key.hash_) && terms.allowance > 0 &&",
+        "table_->holds(place, key.hash_) &&",
+    ),
+    worker(
+        "a burst draws from a small bucket at its usual price",
+        "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/token",
+        "draw(key.hash_, weight, 0, terms.allowance, bucket, now)",
+        "draw(key.hash_, weight, 0, full_price, bucket, now)",
+    ),
+    worker(
+        "a burst finds no small bucket that has moved on",
+        "Worker/Bucket.ABurstFollowsTheBucketToTheNewWindow/leaky",
+        "if (draw.closed) [[unlikely]] {\n      run.at",
+        "if (!needs_no_more) [[unlikely]] {\n      run.at",
+    ),
+    worker(
+        "a small bucket of a rule that observes refuses bursts",
+        "Worker/Bucket.ABurstPassesWhereTheRuleOnlyObservesAndWhatWouldNotIsCounted/token",
+        "terms.chunk == 0 && terms.action != Action::observe;",
+        "terms.chunk == 0;",
     ),
     worker(
         "a rule that observes refuses what it knows to be blocked",
@@ -1370,8 +1400,8 @@ MUTANTS = [
     worker(
         "a burst that has all it asks for reads the clock",
         "Keys.ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce",
-        "if (run.left == 0) return;\n  prefetch_beyond_lines(run);",
-        "static_cast<void>(now());\n  if (run.left == 0) return;\n  prefetch_beyond_lines(run);",
+        "if (run.left == 0) return;\n  const RuleTerms& terms",
+        "static_cast<void>(now());\n  if (run.left == 0) return;\n  const RuleTerms& terms",
     ),
     worker(
         "every burst reads the clock anew",

@@ -3,11 +3,13 @@
 // windows are made by hand: no controller, no engine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,6 +130,13 @@ struct Plane {
     int admitted = 0;
     for (int i = 0; i < requests; ++i) admitted += admits(now, "ann", worker);
     return admitted;
+  }
+  /// The same in one burst.
+  int admitted_of_burst(std::size_t requests, MonotonicTime now, unsigned worker = 0) {
+    const std::vector<Key> keys(requests, cores[worker]->key(0, "ann"));
+    std::vector<Verdict> verdicts(requests);
+    cores[worker]->admit_keys(keys, now, verdicts, {});
+    return static_cast<int>(std::count(verdicts.begin(), verdicts.end(), Verdict::admit));
   }
   /// By all rules, of a user named in a header.
   bool admits_request(MonotonicTime now, const std::string& user) {
@@ -323,6 +332,88 @@ TEST_P(Bucket, ARuleThatIsClosedAdmitsNothing) {
   EXPECT_EQ(refused.verdict, Verdict::block);
   EXPECT_EQ(refused.remaining, 0U);
   EXPECT_EQ(refused.retry_after, Duration(100ms));
+}
+
+TEST_P(Bucket, DecidesOnBurstsAsOnEachOfTheirRequests) {
+  constexpr std::uint64_t seed = 11;
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> users{"ann", "bob", "cid", "dan", "eve", "fay"};
+  Plane bursts({rule_with(GetParam(), 40)});
+  Plane singles({rule_with(GetParam(), 40)});
+  const auto expect_equal_counts = [&] {
+    for (const std::string& user : users) {
+      const auto found = bursts.tables[bursts.table_of_worker[0]].find(bursts.key(user));
+      const auto expected = singles.tables[singles.table_of_worker[0]].find(singles.key(user));
+      ASSERT_EQ(found.has_value(), expected.has_value());
+      if (!found) continue;
+      EXPECT_EQ(found->offered, expected->offered);
+      EXPECT_EQ(found->admitted, expected->admitted);
+      EXPECT_EQ(found->credit, expected->credit);
+    }
+  };
+  const auto publish = [&](const std::vector<KeyState>& states) {
+    bursts.publish(states);
+    singles.publish(states);
+  };
+  MonotonicTime now = start;
+  std::size_t admitted = 0;
+  std::size_t refused = 0;
+  for (int turn = 0; turn < 400; ++turn) {
+    now += Duration(1ms) * (random() % 40);
+    if (now >= bursts.window_ends) {
+      expect_equal_counts();
+      bursts.turn({0});
+      singles.turn({0});
+      publish({});
+    } else if (random() % 8 == 0) {
+      const std::uint64_t closed = random() % 2 * any;
+      publish({{.key = bursts.key(users[random() % 3]), .terms = {any, full_price * (1 + random() % 4)}},
+               {.key = bursts.key(users[3 + random() % 3]), .terms = {closed, full_price}}});
+    }
+    std::vector<Key> keys;
+    for (std::size_t i = 1 + random() % 40; i > 0; --i) {
+      keys.push_back(bursts.cores[0]->key(0, users[random() % users.size()]));
+      keys.back().weight = random() % 2 == 0 ? 1 : static_cast<std::uint32_t>(random() % 4);
+    }
+    std::vector<Verdict> verdicts(keys.size());
+    bursts.cores[0]->admit_keys(keys, now, verdicts, {});
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (keys[i].weight == 0) continue;  // tells of the end of the burst
+      const Decision expected = singles.decide(now, std::string(keys[i].value), 0, 0, keys[i].weight);
+      ASSERT_EQ(verdicts[i], expected.verdict) << "turn " << turn << ", key " << i;
+      ++(verdicts[i] == Verdict::admit ? admitted : refused);
+    }
+  }
+  expect_equal_counts();
+  EXPECT_GT(admitted, 500U);
+  EXPECT_GT(refused, 500U);
+}
+
+TEST_P(Bucket, ABurstFollowsTheBucketToTheNewWindow) {
+  Plane plane({rule_with(GetParam(), 10)}, 2);
+  EXPECT_EQ(plane.admitted_of_burst(3, start + 900ms, 0), 3);
+  EXPECT_EQ(plane.admitted_of_burst(3, start + 900ms, 1), 3);
+  plane.turn({0});
+  plane.publish_only();
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of_burst(2, start + 900ms, 0), 2);
+  EXPECT_EQ(plane.admitted_of_burst(9, start + 900ms, 1), 0);  // it has not heard of it
+  plane.cores[1]->quiescent();
+  // It counts in its old table still, so its entry names the cell that the bucket has left.
+  EXPECT_EQ(plane.admitted_of_burst(1, start + 900ms, 1), 1);
+  EXPECT_EQ(plane.admitted_of_burst(9, start + 900ms, 1), 1);
+  EXPECT_EQ(plane.admitted_of_burst(9, start + 900ms, 0), 0);
+}
+
+TEST_P(Bucket, ABurstPassesWhereTheRuleOnlyObservesAndWhatWouldNotIsCounted) {
+  Rule rule = rule_with(GetParam(), 10);
+  rule.action = Action::observe;
+  Plane plane({rule});
+  EXPECT_EQ(plane.admitted_of_burst(1, start), 1);
+  EXPECT_EQ(plane.admitted_of_burst(20, start), 20);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 21U);
+  EXPECT_EQ(plane.tables[0].find(plane.key())->admitted, 10U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worker, Bucket, ::testing::Values(Algorithm::token_bucket, Algorithm::leaky_bucket),
