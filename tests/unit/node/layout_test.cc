@@ -4,6 +4,7 @@
 // structures are: each worker works by itself, and the lines of memory that it has changed are looked up.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/rseq.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,7 +27,7 @@ constexpr unsigned workers = 4;
 using Lines = std::vector<std::uintptr_t>;
 
 /// The memory a program may write, but for stacks: those of other threads, and of this one, which works for
-/// all.
+/// all. And but for the line in which the kernel tells this thread on which processor it runs.
 class WritableMemory {
  public:
   WritableMemory() {
@@ -61,7 +62,8 @@ class WritableMemory {
     at = copy_;
     for (const Region& region : regions_)
       for (std::uintptr_t line = region.begin; line < region.end; line += line_size, at += line_size)
-        if (std::memcmp(at, reinterpret_cast<const void*>(line), line_size) != 0 && !is_mine(line, lines))
+        if (std::memcmp(at, reinterpret_cast<const void*>(line), line_size) != 0 && !is_mine(line, lines) &&
+            line != processor_line())
           lines.push_back(line / line_size);
     return lines;
   }
@@ -71,6 +73,10 @@ class WritableMemory {
     std::uintptr_t begin;
     std::uintptr_t end;
   };
+  static std::uintptr_t processor_line() {
+    const auto told = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer()) + __rseq_offset;
+    return told / line_size * line_size;
+  }
   static bool is_mine(std::uintptr_t line, const Lines& lines) {
     const auto begin = reinterpret_cast<std::uintptr_t>(lines.data());
     return line + line_size > begin && line < begin + lines.capacity() * sizeof(std::uintptr_t);
