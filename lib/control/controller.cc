@@ -449,6 +449,7 @@ void Controller::publish(Instant now, bool judged) {
     const KeyOverride usual = parts_.engine.default_of(static_cast<RuleIndex>(rule));
     next->defaults.push_back({usual.allowance, usual.factor});
   }
+  publish_light_keys(*next);
   next->table_of_worker.clear();
   for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
   next->new_keys = new_keys_.of_each_worker();
@@ -457,6 +458,20 @@ void Controller::publish(Instant now, bool judged) {
   tell_changes(*next);
   publisher_.publish(std::move(next));
   figures_.generation = publisher_.generation();
+}
+
+void Controller::publish_light_keys(Publication& next) {
+  next.light_allowances.clear();
+  for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule)
+    next.light_allowances.push_back(parts_.engine.light_allowance_of(static_cast<RuleIndex>(rule)));
+  next.light_keys.resize(parts_.pools.size());
+  for (std::size_t window = 0; window < parts_.pools.size(); ++window)
+    for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule) {
+      const auto index = static_cast<RuleIndex>(rule);
+      if (parts_.window_of_rule[rule] != window || !parts_.engine.has_light_keys(index)) continue;
+      parts_.engine.copy_light_keys(index, flipped_.wall, next.light_keys[window]);
+      break;
+    }
 }
 
 void Controller::publish_grants(Publication& next) {

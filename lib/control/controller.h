@@ -122,6 +122,7 @@ class Controller {
   std::uint64_t slowest_window() const noexcept;
   void note_heavy(const CountedKey& counted);
   void renew_grants(std::size_t window);
+  void publish_light_keys(Publication& next);
   void publish_grants(Publication& next);
   void publish_keys(Publication& next, Instant now);
   void decide(Instant now, bool end_all);

@@ -858,12 +858,15 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
 
 KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
                               const WindowState& window) const noexcept {
+  const std::uint16_t number = plane_.terms[rule].window;
+  const bool slides = plane_.terms[rule].algorithm == Algorithm::sliding_window;
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
-  terms.allowance =
-      publication_->drawable(terms.allowance, state, rule, plane_.terms[rule].window, window.running_number);
+  if (slides && state == nullptr &&
+      publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))
+    terms.allowance = std::min(terms.allowance, publication_->light_allowances[rule]);
+  terms.allowance = publication_->drawable(terms.allowance, state, rule, number, window.running_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
-  if (plane_.terms[rule].algorithm == Algorithm::sliding_window && window.ended != nullptr &&
-      !publication_->windows[plane_.terms[rule].window].settled)
+  if (slides && window.ended != nullptr && !publication_->windows[number].settled)
     if (const AllowanceCell* before = window.ended->find(key); before != nullptr)
       terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));
   return terms;

@@ -13,7 +13,7 @@ void Engine::judge_refusals() {
   for (const SlotIndex index : refusals_) {
     KeySlot& slot = ledger_[index];
     const RuleState& rule = rules_[slot.rule];
-    KeyDetail& detail = ledger_.own_detail(slot);
+    KeyDetail& detail = own_detail(slot);
     const std::uint64_t limit = rule.limit_of(detail);
     const auto exceeded = [&](Ordinal ordinal, std::uint64_t offered, const SharedCount& counted) {
       if (ordinal != detail.refused_ordinal) return false;
@@ -44,7 +44,7 @@ void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
 
 void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
   let_differ(slot);
-  if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))
+  if (own_detail(slot).block.begin(at, rule.block.length(slot.key)))
     blocks_.push_back(ledger_.index_of(slot));
 }
 
@@ -79,7 +79,7 @@ void Engine::take_over_block(const RuleState& rule, KeySlot& slot, WallTime end,
   const Duration left = std::min(end - now.wall, rule.block_clock.interval());
   if (left <= Duration{}) return;
   let_differ(slot);
-  ledger_.own_detail(slot).block.begin(now.monotonic, left);
+  own_detail(slot).block.begin(now.monotonic, left);
 }
 
 }  // namespace weir

@@ -32,8 +32,8 @@ constexpr Ordinal remembered_intervals = 16;
 
 /// Whether a key's quota may differ from its rule's default before anything is heard of other nodes.
 bool differs_by_itself(const RuleState& rule) noexcept {
-  return rule.algorithm == Algorithm::sliding_window || rule.algorithm == Algorithm::strict ||
-         rule.early_block == EarlyBlock::predictive || rule.warmup > Duration{} || rule.debt;
+  return rule.algorithm == Algorithm::strict || rule.early_block == EarlyBlock::predictive ||
+         rule.warmup > Duration{} || rule.debt;
 }
 
 }  // namespace
@@ -51,6 +51,14 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
     if (rule.algorithm == Algorithm::cooldown)
       rule.block_time_to_live = lives.at(rule.block_clock.interval());
   }
+  std::map<std::pair<Duration, std::uint32_t>, std::size_t> windows;
+  for (const RuleState& rule : rules_)
+    light_keys_of_rule_.push_back(
+        rule.has_light_keys()
+            ? windows.try_emplace({rule.clock.interval(), rule.spans}, windows.size()).first->second
+            : 0);
+  light_keys_.resize(windows.size());
+  share_light();
   heartbeat_lives_ = lives.at(heartbeat.interval());
 }
 
@@ -70,9 +78,8 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   set_differs(index, differs_by_itself(rule));
   fresh.current.ordinal = ordinal;
   if (rule.needs_detail()) {
-    KeyDetail& detail = ledger_.own_detail(fresh);
+    KeyDetail& detail = own_detail(fresh);
     detail.cold_permits = rule.warm_permits();
-    if (rule.algorithm == Algorithm::sliding_window) detail.spans.assign(rule.spans, SpanCounts{});
     if (rule.algorithm == Algorithm::strict) detail.leases = std::make_unique<KeyLeases>();
   }
   return &fresh;
@@ -138,9 +145,10 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   const bool set_back = ordinal < slot.current.ordinal && rule.started && rule.span.ordinal == ordinal;
   if (ordinal > slot.current.ordinal || set_back) roll(rule, slot, ordinal);
 
+  if (rule.algorithm == Algorithm::sliding_window) slide(rule, slot, span, count.admitted);
   const bool leased = rule.algorithm == Algorithm::strict;  // the claims are the counts
   if (leased)
-    if (Lease* lease = ledger_.own_detail(slot).leases->of(ordinal); lease != nullptr)
+    if (Lease* lease = own_detail(slot).leases->of(ordinal); lease != nullptr)
       lease->admitted += count.admitted;
   if (ordinal == slot.current.ordinal) {
     slot.current.offered += count.offered;
@@ -150,8 +158,8 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
     if (rule.started && span == rule.span) slot.counted_lately = true;
     if (!leased) slot.unwritten += units;
     if (rule.tells_refused() && count.offered != count.admitted)
-      ledger_.own_detail(slot).refused_unwritten += count.offered - count.admitted;
-    if (rule.warmup > Duration{}) ledger_.own_detail(slot).span_admitted += count.admitted;
+      own_detail(slot).refused_unwritten += count.offered - count.admitted;
+    if (rule.warmup > Duration{}) own_detail(slot).span_admitted += count.admitted;
     if (!slot.touched && ends_lightly(rule, slot)) {
       end_lightly(rule, slot);
     } else if (!slot.touched) {
@@ -172,16 +180,9 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
     }
     if (!leased) write(rule, slot, ordinal, units);
   }
-  if (rule.algorithm == Algorithm::sliding_window) {
-    const std::int64_t number = rule.number(span);
-    std::vector<SpanCounts>& spans = ledger_.own_detail(slot).spans;
-    SpanCounts& own = spans[rule.place_of(number)];
-    if (own.number < number) own = {.number = number};
-    if (own.number == number) own.own += count.admitted;
-  }
 
   if (count.refused_at != never) {
-    KeyDetail& detail = ledger_.own_detail(slot);
+    KeyDetail& detail = own_detail(slot);
     if (detail.refused_at == never || count.refused_at < detail.refused_at) {
       detail.refused_at = count.refused_at;
       detail.refused_ordinal = ordinal;
@@ -371,26 +372,6 @@ void Engine::step(Instant now, bool end_all, bool all_passed) {
   ask_for_fresh(now);
 }
 
-// What a sliding window holds is as old as it was, whatever the wall clock says.
-void Engine::move_windows(const RuleState& rule, Duration by) {
-  if (rule.algorithm != Algorithm::sliding_window) return;
-  const RuleIndex index = index_of(rule);
-  const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
-                                               rule.clock.interval().count());
-  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
-    KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index) continue;
-    KeyDetail& detail = ledger_.own_detail(slot);
-    std::vector<SpanCounts> spans(detail.spans.size());
-    for (const SpanCounts& span : detail.spans)
-      if (span.number + moved >= 0)
-        spans[static_cast<std::size_t>(span.number + moved) % spans.size()] = {span.number + moved, span.own,
-                                                                               span.others};
-    detail.spans = std::move(spans);
-    detail.heard_span = -1;
-  }
-}
-
 void Engine::beat(Instant now) {
   const Ordinal ordinal = heartbeat.ordinal(now.wall);
   if (beating_ && ordinal == beat_) return;
@@ -475,7 +456,7 @@ void Engine::pay_debts(RuleState& rule, Ordinal next) {
 // What a key has admitted over its limit in an interval; once for each.
 void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
   RuleState& rule = rules_[slot.rule];
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   detail.debt = detail.debt + admitted > rule.limit ? detail.debt + admitted - rule.limit : 0;
   if (detail.debt == 0 || std::exchange(detail.owes, true)) return;
   rule.indebted.push_back(ledger_.index_of(slot));
@@ -506,7 +487,7 @@ void Engine::read_ended(RuleState& rule) {
 
 // The store's answers of this interval tell the nodes and, once, what it came to.
 void Engine::begin_reading(KeySlot& slot, Ordinal ordinal) {
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   detail.reading = true;
   detail.reading_ordinal = ordinal;
   detail.settling = true;
@@ -538,12 +519,12 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
   else
     tell(rule, slot, now);
   slot.offered_since_heard += slot.span_counting;
-  if (rule.judges_spans()) ledger_.own_detail(slot).span_count = slot.span_counting;
+  if (rule.judges_spans()) own_detail(slot).span_count = slot.span_counting;
   if (rule.algorithm != Algorithm::strict) slot.span_counting = 0;  // claims follow it
   // Telling may have made it one.
   const KeyDetail& known = ledger_.detail(slot);
   if (rule.by_shares() && slot.contended) slot.contended = contended(rule, known);
-  if (rule.warmup > Duration{}) warm(rule, ledger_.own_detail(slot));
+  if (rule.warmup > Duration{}) warm(rule, own_detail(slot));
   if (rule.algorithm == Algorithm::cooldown && nodes_tell(rule, known, cluster_) &&
       weir::nodes_of(rule, known, cluster_).exceeds(rule.counted(slot.current), rule.limit_of(known)))
     begin_block(rule, slot, now.monotonic);
@@ -618,7 +599,7 @@ void Engine::keep_watching(RuleState& rule, Instant now) {
     slot.counted_lately = false;
     if (counted) continue;
     if (slot.current.ordinal != rule.span.ordinal) {
-      ledger_.own_detail(slot).last_counted = last_counted(slot);
+      own_detail(slot).last_counted = last_counted(slot);
       slot.idle = true;
       roll(rule, slot, rule.span.ordinal);
     }
@@ -714,7 +695,8 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicT
                        detail.refused_unwritten > 0 || detail.refused_at != never;
   return !lately && !asked && !others && !refused && detail.price == 0 && !detail.owes &&
          !detail.block.active(now) && !rule.needs_detail() && rule.hears() && !slot.idle && !slot.watched &&
-         !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due;
+         !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due &&
+         window_says_nothing(rule, slot, detail);
 }
 
 // Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
@@ -751,7 +733,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal 
         ledger_.prefetch(soon.key);
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
-    if (slot.detail != no_index && says_nothing(rule, slot, now)) ledger_.drop_detail(slot);
+    if (slot.detail != no_index && says_nothing(rule, slot, now)) drop_detail(rule, slot);
     // So it has been since it was new, or is again.
     if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);
     if (slot.touched || slot.refusal_due || slot.read_due) continue;

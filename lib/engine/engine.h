@@ -18,8 +18,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_filter.h"
 #include "base/span_clock.h"
 #include "engine/ledger.h"
+#include "engine/light_keys.h"
 #include "engine/quota.h"
 #include "engine/rule_state.h"
 #include "weir/rule.h"
@@ -156,8 +158,19 @@ class Engine {
   /// What a key without override may be admitted on this node.
   KeyOverride default_of(RuleIndex rule) const noexcept { return default_quota(rules_[rule], cluster_); }
 
-  /// Calls visit(const KeyOverride&) for every key that has an active block or an allowance of its own at
-  /// `now`.
+  /// Keys of a rule that have used a little may be admitted that little less than a key without override, and
+  /// are not visited one by one. Whether a rule has such, what they may be admitted, and which they are at
+  /// `now`: rules with the same interval and spans have the same ones.
+  bool has_light_keys(RuleIndex rule) const noexcept { return rules_[rule].has_light_keys(); }
+  std::uint64_t light_allowance_of(RuleIndex rule) const noexcept {
+    return LightKeys::allowance(default_of(rule).allowance);
+  }
+  void copy_light_keys(RuleIndex rule, WallTime now, KeyFilter& to) const {
+    light_keys_[light_keys_of_rule_[rule]].copy_to(to, rules_[rule].clock.ordinal(now));
+  }
+
+  /// Calls visit(const KeyOverride&) for every other key that has an active block or an allowance of its own
+  /// at `now`.
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
     RuleIndex rule = no_rule;
@@ -228,6 +241,16 @@ class Engine {
   std::uint32_t set_apart(std::string name, std::uint64_t returned = 0);
   void count(const SpanCount& count, SlotIndex likely);
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
+  KeyDetail& own_detail(KeySlot& slot) {
+    return slot.detail == no_index ? make_detail(slot) : ledger_.own_detail(slot);
+  }
+  KeyDetail& make_detail(KeySlot& slot);
+  void drop_detail(const RuleState& rule, KeySlot& slot);
+  void slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint64_t admitted);
+  void add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal);
+  void find_light_keys(std::size_t group);
+  bool window_says_nothing(const RuleState& rule, const KeySlot& slot,
+                           const KeyDetail& detail) const noexcept;
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
   void write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
              CounterUse use = CounterUse::counted);
@@ -259,6 +282,7 @@ class Engine {
   void write_held(RuleState& rule, std::uint32_t place, Ordinal running, bool everything);
   void write_beyond_hold(RuleState& rule);
   void share_holds(std::uint64_t parts);
+  void share_light() noexcept;
   void ask_first(const RuleState& rule, KeySlot& slot);
   void ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now);
   void ask_for_fresh(Instant now);
@@ -306,6 +330,8 @@ class Engine {
   // A bit for each slot: whether anything has happened to the key that may make its quota another than its
   // rule's default. So that a publication costs what the keys near their limits cost, not all there are.
   std::vector<std::uint64_t> may_differ_;
+  std::vector<LightKeys> light_keys_;            // of the rules with the same windows, …
+  std::vector<std::size_t> light_keys_of_rule_;  // …which these are
   Cluster cluster_;
   std::vector<Collected> collected_;
   std::vector<Apart> apart_;

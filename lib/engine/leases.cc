@@ -34,7 +34,7 @@ void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, co
 
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
 void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
-  KeyLeases& leases = *ledger_.own_detail(slot).leases;
+  KeyLeases& leases = *own_detail(slot).leases;
   const auto end = [&](Lease& over) {
     if (leases.ended.held) {
       if (all_passed) leases.ended.close();
@@ -118,7 +118,7 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
 
 // The node stops: what it holds and has not used goes back.
 void Engine::end_leases(RuleState& rule, KeySlot& slot) {
-  KeyLeases& leases = *ledger_.own_detail(slot).leases;
+  KeyLeases& leases = *own_detail(slot).leases;
   for (Lease* lease : {&leases.running, &leases.next, &leases.ended}) {
     if (!lease->held) continue;
     lease->lowering = false;

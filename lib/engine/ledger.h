@@ -91,6 +91,7 @@ struct alignas(64) KeySlot {
 
   /// The other interval that is remembered: as a rule the one before.
   Ordinal previous_ordinal() const noexcept { return went_back ? current.ordinal + 1 : current.ordinal - 1; }
+  Ordinal latest_ordinal() const noexcept { return went_back ? current.ordinal + 1 : current.ordinal; }
 };
 static_assert(sizeof(KeySlot) == 64);
 
@@ -162,8 +163,10 @@ struct KeyDetail {
   std::uint64_t span_admitted = 0;      ///< warming up: admitted in the span that runs
   double cold_permits = 0;              ///< a bucket that warms up: what has piled up while it was not used
   std::int64_t warmed_span = -1;        ///< number of the span at whose end they were last brought forward
-  std::vector<SpanCounts> spans;        ///< sliding window: one for each span, by number modulo their number
-  std::unique_ptr<KeyLeases> leases;    ///< strict
+  /// Sliding window: one for each span, by number modulo their number. And as the last what was counted
+  /// before they were told apart: in `number` at the latest.
+  std::vector<SpanCounts> spans;
+  std::unique_ptr<KeyLeases> leases;  ///< strict
   std::uint32_t next_free = no_index;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "limit/share.h"
 
@@ -75,15 +76,22 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   // The oldest span with anything in it leaves first; if that is the running one, after a whole interval.
   std::int64_t oldest = number;
   quota.opens_by = rule.limit;
-  for (const SpanCounts& span : key.detail.spans) {
+  const auto hold = [&](const SpanCounts& span) {
+    own += span.own;
+    if (span.own == 0 || span.number >= oldest) return;
+    oldest = span.number;
+    quota.opens_by = span.own;
+  };
+  const bool by_span = !key.detail.spans.empty();
+  for (const SpanCounts& span : std::span(key.detail.spans).first(by_span ? rule.spans : 0)) {
     if (span.number <= number - rule.spans || span.number > number) continue;
     others += span.others;
     if (span.number == number) continue;
-    own += span.own;
-    if (span.own == 0 || span.number >= oldest) continue;
-    oldest = span.number;
-    quota.opens_by = span.own;
+    hold(span);
   }
+  // In the running span, too, for all that is known.
+  const SpanCounts before = by_span ? key.detail.spans.back() : rule.before_spans(key.slot, key.past);
+  if (before.number > number - rule.spans) hold(before);
   quota.allowance = less(rule.limit, own + others);
   if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
     // Predictive: what is left of the limit, by shares.

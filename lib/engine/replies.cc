@@ -46,6 +46,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     const auto alive =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
     cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
+    share_light();
     // Nodes that begin together do not see each other in their first period: until the next one they would
     // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
     // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
@@ -64,7 +65,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   KeySlot& slot = ledger_[index];
   const RuleState& rule = rules_[slot.rule];
   if (reply.use == CounterUse::lease) {
-    if (Lease* lease = ledger_.own_detail(slot).leases->of(reply.ordinal); lease != nullptr) {
+    if (Lease* lease = own_detail(slot).leases->of(reply.ordinal); lease != nullptr) {
       lease->answered(reply.delta, reply.total, rule.limit);
     } else if (reply.delta > 0) {
       // It came too late for its interval: nobody can have drawn on it.
@@ -94,7 +95,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     past.alone[running ? 0 : 1] = reply.total;
     return;
   }
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
     past.reading = false;
     begin_reading(slot, reply.ordinal);
@@ -149,10 +150,10 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
 
 // What others admitted in the interval before this node saw the key.
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply) {
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot, 0, true);
-  for (std::uint32_t i = 0; i < detail.spans.size(); ++i) {
+  for (std::uint32_t i = 0; !detail.spans.empty() && i < rule.spans; ++i) {
     const std::int64_t number = rule.number({reply.ordinal, i});
     SpanCounts& span = detail.spans[rule.place_of(number)];
     if (span.number < number) span = {.number = number};
@@ -161,7 +162,7 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply
 }
 
 void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   detail.others_since_heard += others;
   if (admitted) detail.others_admitted += others;
   if (slot.heard) return;
@@ -171,7 +172,7 @@ void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
 
 // Once for each interval that has ended, when its whole sum is known.
 void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running) {
-  KeyDetail& detail = ledger_.own_detail(slot);
+  KeyDetail& detail = own_detail(slot);
   const IntervalCounts ended = running ? slot.current : previous(slot);
   if (!detail.settling || detail.reading_ordinal != ended.ordinal) return;
   detail.settling = false;
@@ -204,7 +205,7 @@ void Engine::learn() {
     if (!slot.heard) continue;  // forgotten meanwhile, or another key's by now
     slot.heard = false;
     const RuleState& rule = rules_[slot.rule];
-    KeyDetail& detail = ledger_.own_detail(slot);
+    KeyDetail& detail = own_detail(slot);
     // The span that has just ended is the last that the store was told of.
     const std::int64_t told = rule.number(rule.span) - 1;
     std::uint32_t elapsed = rule.span.index == 0 ? rule.spans : rule.span.index;

@@ -29,6 +29,12 @@ RuleState::RuleState(const Rule& rule)
                          std::chrono::milliseconds{1}),
       holding(rule.spans) {}
 
+SpanCounts RuleState::before_spans(const KeySlot& slot, const KeyPast& past) const noexcept {
+  const std::int64_t ends = number({slot.latest_ordinal(), spans - 1});
+  return {.number = started ? std::min(ends, number(span)) : ends,
+          .own = slot.current.admitted + past.admitted};
+}
+
 bool RuleState::holds() const noexcept { return hold_back * static_cast<double>(limit) >= 1; }
 
 std::uint64_t RuleState::hold_of(std::uint64_t parts) const noexcept {

@@ -37,8 +37,12 @@ struct RuleState {
   }
   /// Whether its keys have a detail from the start.
   bool needs_detail() const noexcept {
-    return algorithm == Algorithm::sliding_window || algorithm == Algorithm::strict || warmup > Duration{} ||
-           judges_spans();
+    return (algorithm == Algorithm::sliding_window && !has_light_keys()) || algorithm == Algorithm::strict ||
+           warmup > Duration{} || judges_spans();
+  }
+  /// Whether its keys are kept by the span only where they use more than a little: see light_keys.h.
+  bool has_light_keys() const noexcept {
+    return algorithm == Algorithm::sliding_window && early_block == EarlyBlock::sound;
   }
   /// By the seeds' form of the local rule.
   bool judges_spans() const noexcept {
@@ -51,6 +55,8 @@ struct RuleState {
     return static_cast<double>(limit) *
            (static_cast<double>(warmup.count()) / static_cast<double>(clock.interval().count()));
   }
+  /// What a sliding window holds of a key that is not known by the span: in `number` at the latest.
+  SpanCounts before_spans(const KeySlot& slot, const KeyPast& past) const noexcept;
   /// The limit less what the key owes.
   std::uint64_t limit_of(const KeyDetail& key) const noexcept { return limit - std::min(limit, key.debt); }
   /// One of so many equal parts of what may be kept back of a key.
@@ -101,6 +107,7 @@ struct RuleState {
   /// What this node may keep back of a key; 0 until it knows how many others may.
   std::uint64_t hold = 0;
   bool holds_less = false;  ///< than before, and what it has kept beyond that is not written yet
+  std::uint64_t light = 0;  ///< what a light key has used in an interval at most
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

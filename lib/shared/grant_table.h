@@ -55,10 +55,10 @@
 #include <span>
 
 #include "base/huge_array.h"
+#include "base/key_filter.h"
 #include "base/prefetch.h"
 #include "shared/grant_lines.h"
 #include "shared/grant_window.h"
-#include "shared/key_filter.h"
 #include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "shared/name_log.h"

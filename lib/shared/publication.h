@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "base/key_filter.h"
 #include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "shared/allowance_pool.h"
-#include "shared/key_filter.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -65,7 +65,11 @@ class Publication {
   Instant began{};     ///< when the running span began: names the ordinals of what is counted in it
   bool judged = true;  ///< false: the span before has ended, but has not been decided upon yet
   std::vector<WindowState> windows;
-  std::vector<KeyTerms> defaults;             ///< by rule
+  std::vector<KeyTerms> defaults;  ///< by rule
+  /// By window: keys under sliding windows that have used a little. Unless find() knows better they have no
+  /// more than this, by rule: see engine/light_keys.h.
+  std::vector<KeyFilter> light_keys;
+  std::vector<std::uint64_t> light_allowances;
   std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
   /// Of so many new keys each worker may tell in a span; see control/new_key_limit.h.
   std::uint32_t new_keys = all_new_keys;

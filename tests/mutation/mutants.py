@@ -25,7 +25,7 @@ PROGRAMS = {
 # Not built where the programs are not.
 OPTIONAL = {"filter"}
 
-ENGINE = [f"lib/engine/{part}.cc" for part in ("blocks", "engine", "holding", "leases", "replies")]
+ENGINE = [f"lib/engine/{part}.cc" for part in ("blocks", "engine", "holding", "leases", "replies", "sliding")]
 ENGINE_AND_QUOTA = [*ENGINE, "lib/engine/quota.cc"]
 WORKER = ["lib/dataplane/worker_core.cc"]
 # Of its parts the youngest that the kernels need.
@@ -275,8 +275,8 @@ MUTANTS = [
     engine(
         "a block is not told to the store",
         "StoredBlock.ANodeThatComesToTheKeyTakesItOver",
-        "if (ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key)))\n    blocks_.push_back(ledger_.index_of(slot));",
-        "ledger_.own_detail(slot).block.begin(at, rule.block.length(slot.key));",
+        "if (own_detail(slot).block.begin(at, rule.block.length(slot.key)))\n    blocks_.push_back(ledger_.index_of(slot));",
+        "own_detail(slot).block.begin(at, rule.block.length(slot.key));",
         file="lib/engine/blocks.cc",
     ),
     engine(
@@ -296,8 +296,8 @@ MUTANTS = [
     engine(
         "a key that is blocked is left out of the publication",
         "Step2.TheFirstRequestRefusedForWantOfAllowanceBeginsTheCooldown",
-        "  let_differ(slot);\n  if (ledger_.own_detail(slot).block.begin(",
-        "  if (ledger_.own_detail(slot).block.begin(",
+        "  let_differ(slot);\n  if (own_detail(slot).block.begin(",
+        "  if (own_detail(slot).block.begin(",
         file="lib/engine/blocks.cc",
     ),
     # The worker.
@@ -1111,6 +1111,30 @@ MUTANTS = [
         "terms.logs->take_over(cell, nullptr, spare_log_);",
     ),
     worker(
+        "a light key has as much as others",
+        "SlidingWindowWorker.ALightKeyHasALittleLess",
+        "publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))",
+        "publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)) && false)",
+    ),
+    worker(
+        "a key that is named is taken for a light one",
+        "SlidingWindowWorker.WhatIsPublishedOfAKeyHoldsForALightOne",
+        "if (slides && state == nullptr &&",
+        "if (slides &&",
+    ),
+    worker(
+        "a light key has what is left of its limit though nobody has any",
+        "SlidingWindowWorker.ALightKeyHasNoMoreThanOthersWhereTheseHaveLess",
+        "terms.allowance = std::min(terms.allowance, publication_->light_allowances[rule]);",
+        "terms.allowance = publication_->light_allowances[rule];",
+    ),
+    worker(
+        "keys under other algorithms are taken for light ones",
+        "SlidingWindowWorker.KeysOfOtherAlgorithmsAreNotLight",
+        "if (slides && state == nullptr &&",
+        "if (state == nullptr &&",
+    ),
+    worker(
         "what was drawn in a sliding window's last span is forgotten until it has been judged",
         "SlidingWindowWorker.WhatWasDrawnInTheSpanBeforeIsTakenOffUntilItHasBeenJudged",
         "terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));",
@@ -1254,6 +1278,92 @@ MUTANTS = [
         "SlidingWindow.WhatItHoldsIsAsOldAsItWasWhenTheWallClockIsSet",
         "if (rule.algorithm != Algorithm::sliding_window) return;",
         "return;",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "a light key may use a little in every span",
+        "LightKeys.WhoseSumIsMoreAreKnownBySpanFromThenOn",
+        "if (before <= rule.light && admitted <= rule.light - before) {",
+        "if (admitted <= rule.light) {",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "what a light key used in the interval before is forgotten when it is known by the span",
+        "LightKeys.WhatAStragglerBringsIsCountedInItsOwnInterval",
+        ".own = slot.current.admitted + past.admitted};",
+        ".own = slot.current.admitted};",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
+        "what a light key used before it was known by the span is held for ever",
+        "LightKeys.WhoseSumIsMoreAreKnownBySpanFromThenOn",
+        "if (before.number > number - rule.spans) hold(before);",
+        "hold(before);",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "what a light key used before it was known by the span is not held",
+        "LightKeys.WhoseSumIsMoreAreKnownBySpanFromThenOn",
+        "if (before.number > number - rule.spans) hold(before);",
+        "",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "light keys of the interval before have all of their limits",
+        "LightKeys.HaveAllAgainWhenTheirWindowHasEnded",
+        "if (interval.ordinal >= running - 1) keys.add_all(interval.keys);",
+        "if (interval.ordinal >= running) keys.add_all(interval.keys);",
+        file="lib/engine/light_keys.h",
+        units=["tests/unit/engine/light_keys_test.cc"],
+    ),
+    engine(
+        "a key that is light again has all of its limit",
+        "LightKeys.TheyBecomeAgainWhenTheyHaveUsedLittleForAnInterval",
+        "if (rule.has_light_keys()) add_light_key(rule, slot.key, rule.span.ordinal);",
+        "",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "a key that has used much in this interval is taken for a light one",
+        "LightKeys.NeverHaveMoreThanTheirWindowsHaveLeftNorMuchLess",
+        "if (slot.current.admitted > rule.light || before.admitted > rule.light ||",
+        "if (before.admitted > rule.light ||",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "a key that has used much in the interval before is taken for a light one",
+        "LightKeys.NeverHaveMoreThanTheirWindowsHaveLeftNorMuchLess",
+        "if (slot.current.admitted > rule.light || before.admitted > rule.light ||",
+        "if (slot.current.admitted > rule.light ||",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "light keys are not looked for again when their filter is full",
+        "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",
+        "if (light_keys_[group].crowded()) find_light_keys(group);",
+        "",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "light keys that are looked for again are none of the interval before",
+        "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",
+        "if (keys.holds(slot.latest_ordinal())) keys",
+        "if (slot.latest_ordinal() == rules_[slot.rule].span.ordinal) keys",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "however many nodes there are, a light key may use as much on each",
+        "LightKeys.OnManyNodesUseNoMoreTogetherThanOnOne",
+        "    share_light();\n",
+        "",
+        file="lib/engine/replies.cc",
+    ),
+    whole(
+        "of light keys workers are not told",
+        "SlidingWindow.NeverHoldsMoreThanTheLimitAndRefusesNobodyWhoAsksForLess",
+        "parts_.engine.copy_light_keys(index, flipped_.wall, next.light_keys[window]);",
+        "",
+        file="lib/control/controller.cc",
     ),
     engine(
         "a bucket is charged with what others admitted and priced by its share as well",
@@ -1745,7 +1855,7 @@ MUTANTS = [
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/a_key_that_is_drawn_beside_one_that_is_granted",
         "enough &= SpanTable::Lines::has(ready(i), column.weight);",
         "",
-        program="property",
+        file="lib/control/controller.cc",
     ),
     several_rules(
         "what is ready is taken by an earlier request of the burst, and by a later one again",

@@ -95,6 +95,8 @@ struct Plane {
     next->windows.push_back(
         {.ends = window_ends, .running = pools[0].get(), .ended = pools[1].get(), .settled = settled});
     next->defaults = defaults;
+    next->light_keys = {light_keys};
+    next->light_allowances.assign(rules.size(), light_allowance);
     next->table_of_worker = table_of_worker;
     next->grants.assign(rules.size(), 0);
     next->reserves.assign(rules.size(), 0);
@@ -157,6 +159,8 @@ struct Plane {
   Classifier classifier;
   std::vector<RuleTerms> terms;
   std::vector<KeyTerms> defaults;
+  KeyFilter light_keys;
+  std::uint64_t light_allowance = any;
   std::vector<std::unique_ptr<LogPool>> logs;
   Quiescence quiescence;
   PublicationSlot slot;
@@ -222,6 +226,49 @@ TEST(SlidingWindowWorker, RetriesWhenItsOldestSpanLeavesIfThatIsEnough) {
 TEST(SlidingWindowWorker, ResetsWhenTheRunningSpanHasLeft) {
   Plane plane({rule_with(Algorithm::sliding_window, 10)});
   EXPECT_EQ(plane.decide(start + 950ms).reset_after, Duration(50ms + 9 * 100ms));
+}
+
+KeyFilter filter_of(std::uint64_t key) {
+  KeyFilter filter;
+  filter.assign({&key, 1});
+  return filter;
+}
+
+TEST(SlidingWindowWorker, ALightKeyHasALittleLess) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.light_keys = filter_of(plane.key());
+  plane.light_allowance = 8;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start), 8);
+  plane.turn({0});
+  plane.settled = false;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1s), 0);  // it was light before it drew these eight
+}
+
+TEST(SlidingWindowWorker, WhatIsPublishedOfAKeyHoldsForALightOne) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.light_keys = filter_of(plane.key());
+  plane.light_allowance = 3;
+  plane.publish({{.key = plane.key(), .terms = {7, 0}}});
+  EXPECT_EQ(plane.admitted_of(9, start), 7);
+}
+
+TEST(SlidingWindowWorker, ALightKeyHasNoMoreThanOthersWhereTheseHaveLess) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.light_keys = filter_of(plane.key());
+  plane.light_allowance = 8;
+  plane.defaults[0].allowance = 0;  // as where the store is away, and nothing is admitted without it
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start), 0);
+}
+
+TEST(SlidingWindowWorker, KeysOfOtherAlgorithmsAreNotLight) {
+  Plane plane({rule_with(Algorithm::fixed_window, 10)});
+  plane.light_keys = filter_of(plane.key());
+  plane.light_allowance = 3;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start), 9);
 }
 
 // Token and leaky bucket.

@@ -3,6 +3,7 @@
 /// A set of keys that may say yes of others too: a Bloom filter of two bits in one word.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace weir {
 
-/// Written by one thread, then read by any.
+/// Written by one thread, then read by any. Empty at first.
 class KeyFilter {
  public:
   /// Two bits that stand for a key; together, for several.
@@ -22,17 +23,30 @@ class KeyFilter {
   }
 
   void assign(std::span<const std::uint64_t> keys) {
-    words_.assign(std::bit_ceil(keys.size() / 4 + 1), 0);
-    for (const std::uint64_t key : keys) {
-      const auto low = static_cast<std::uint32_t>(key);
-      words_[word(low)] |= bits(low);
-    }
+    empty(keys.size());
+    for (const std::uint64_t key : keys) add(key);
+  }
+
+  /// Forgets all keys. @param likely  how many will be added, more or less: 16 bits for each
+  void empty(std::size_t likely) {
+    words_.assign(std::min(std::bit_ceil(likely / keys_per_word + 1), most_words), 0);
+  }
+  void add(std::uint64_t key) noexcept {
+    const auto low = static_cast<std::uint32_t>(key);
+    words_[word(low)] |= bits(low);
+  }
+  /// @pre emptied for as many
+  void add_all(const KeyFilter& other) noexcept {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
 
   /// Never false of a key that was assigned.
   bool may_hold(std::uint32_t key) const noexcept { return (words_[word(key)] & bits(key)) == bits(key); }
 
  private:
+  static constexpr std::size_t keys_per_word = 4;
+  static constexpr std::size_t most_words = std::size_t{1} << 20;  // more the low 32 bits do not tell apart
+
   std::size_t word(std::uint32_t key) const noexcept { return (key >> 12) & (words_.size() - 1); }
 
   std::vector<std::uint64_t> words_{0};  // a power of two of them

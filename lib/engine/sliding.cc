@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What keys under sliding windows have used, span by span; of light ones (light_keys.h) by the interval.
+#include "engine/engine.h"
+
+namespace weir {
+
+KeyDetail& Engine::make_detail(KeySlot& slot) {
+  const RuleState& rule = rules_[slot.rule];
+  const SpanCounts before = rule.before_spans(slot, ledger_.past(slot));
+  KeyDetail& detail = ledger_.own_detail(slot);
+  if (rule.algorithm != Algorithm::sliding_window) return detail;
+  detail.spans.assign(rule.spans + 1, SpanCounts{});
+  detail.spans.back() = before;
+  let_differ(slot);
+  return detail;
+}
+
+void Engine::drop_detail(const RuleState& rule, KeySlot& slot) {
+  ledger_.drop_detail(slot);
+  if (rule.has_light_keys()) add_light_key(rule, slot.key, rule.span.ordinal);
+}
+
+void Engine::share_light() noexcept {
+  for (RuleState& rule : rules_) rule.light = LightKeys::most(rule.limit, cluster_.nodes);
+}
+
+// Before a count is added to the key's interval: what it came to until then may make the key a light one.
+void Engine::slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint64_t admitted) {
+  if (slot.detail == no_index && rule.has_light_keys()) {
+    const bool current = span.ordinal == slot.current.ordinal;
+    if (!current && span.ordinal != slot.previous_ordinal()) return;  // it has left the window
+    const std::uint64_t before = current ? slot.current.admitted : ledger_.past(slot).admitted;
+    if (before <= rule.light && admitted <= rule.light - before) {
+      if (before == 0 && admitted > 0) add_light_key(rule, slot.key, span.ordinal);
+      return;
+    }
+  }
+  const std::int64_t number = rule.number(span);
+  SpanCounts& own = own_detail(slot).spans[rule.place_of(number)];
+  if (own.number < number) own = {.number = number};
+  if (own.number == number) own.own += admitted;
+}
+
+void Engine::add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal) {
+  // A straggler's: it would push out those of the interval that runs.
+  if (rule.started && ordinal < rule.span.ordinal - 1) return;
+  const std::size_t group = light_keys_of_rule_[index_of(rule)];
+  if (light_keys_[group].crowded()) find_light_keys(group);
+  light_keys_[group].add(key, ordinal);
+}
+
+// With room for those that are known.
+void Engine::find_light_keys(std::size_t group) {
+  LightKeys& keys = light_keys_[group];
+  keys.empty(ledger_.size());
+  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
+    const KeySlot& slot = ledger_[i];
+    if (slot.key == 0 || slot.detail != no_index || !rules_[slot.rule].has_light_keys() ||
+        light_keys_of_rule_[slot.rule] != group)
+      continue;
+    if (keys.holds(slot.latest_ordinal())) keys.add(slot.key, slot.latest_ordinal());
+  }
+}
+
+// Whether a key is as good as light: then it need not be known by the span any more.
+bool Engine::window_says_nothing(const RuleState& rule, const KeySlot& slot,
+                                 const KeyDetail& detail) const noexcept {
+  if (rule.algorithm != Algorithm::sliding_window) return true;
+  const IntervalCounts before = previous(slot);
+  const Ordinal running = rule.span.ordinal;
+  if (slot.current.admitted > rule.light || before.admitted > rule.light || slot.current.ordinal > running ||
+      slot.current.ordinal < running - 1)
+    return false;
+  // After the clock has been set the window holds what was counted in other intervals.
+  std::uint64_t own = 0;
+  for (const SpanCounts& span : detail.spans) {
+    if (span.number <= rule.number(rule.span) - rule.spans) continue;
+    if (span.others > 0) return false;
+    own += span.own;
+  }
+  return own <= slot.current.admitted + before.admitted;
+}
+
+// What a sliding window holds is as old as it was, whatever the wall clock says.
+void Engine::move_windows(const RuleState& rule, Duration by) {
+  if (rule.algorithm != Algorithm::sliding_window) return;
+  const RuleIndex index = index_of(rule);
+  const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
+                                               rule.clock.interval().count());
+  for (SlotIndex i = 0; i < ledger_.end(); ++i) {
+    KeySlot& slot = ledger_[i];
+    if (slot.key == 0 || slot.rule != index) continue;
+    KeyDetail& detail = own_detail(slot);
+    std::vector<SpanCounts> spans(detail.spans.size());
+    const auto move = [&](const SpanCounts& span, std::size_t place) {
+      spans[place] = {span.number + moved, span.own, span.others};
+    };
+    for (std::size_t place = 0; place < rule.spans; ++place)
+      if (const SpanCounts& span = detail.spans[place]; span.number + moved >= 0)
+        move(span, rule.place_of(span.number + moved));
+    move(detail.spans.back(), rule.spans);
+    detail.spans = std::move(spans);
+    detail.heard_span = -1;
+  }
+}
+
+}  // namespace weir
