@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "decision/floor_lines.h"
@@ -50,6 +51,8 @@ class Decider {
   virtual ~Decider() = default;
   /// Decides burst after burst, from its own place in the sequence, until `stop`; counts into `done`.
   virtual void work(unsigned worker, const std::atomic<bool>& stop, Done& done) = 0;
+  /// Asked from time to time while they work: whether all keys have been met. Main thread.
+  virtual bool has_met_all() { return true; }
   /// After all workers have ended. @return what has been counted
   virtual std::uint64_t counted() = 0;
 };
@@ -85,6 +88,14 @@ class Weir final : public Decider {
     }
     worker.offline();
   }
+  // A node meets so many new keys in a span as let it end in time; the others are counted under their rule.
+  bool has_met_all() override {
+    const Figures figures = throttle_->figures();
+    const std::uint64_t offered = figures.rules.front().offered;
+    const std::uint64_t overflowed = figures.overflowed - std::exchange(overflowed_, figures.overflowed);
+    const std::uint64_t of = offered - std::exchange(offered_, offered);
+    return of > 0 && overflowed <= of / 10'000;
+  }
   std::uint64_t counted() override {
     throttle_->stop(std::chrono::seconds{1});
     return throttle_->figures().rules.front().admitted;
@@ -94,6 +105,8 @@ class Weir final : public Decider {
   const Stream& stream_;
   std::unique_ptr<Throttle> throttle_;
   std::vector<Key> keys_;
+  std::uint64_t offered_ = 0;
+  std::uint64_t overflowed_ = 0;
 };
 
 /// For each thread lines of its own.
@@ -194,6 +207,9 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     while (!all_past(enough, long_enough)) std::this_thread::sleep_for(std::chrono::milliseconds{2});
   };
   wait_for(stream.size(), time / 4);
+  // Longer than this none goes on meeting.
+  for (int patience = 300; patience > 0 && !decider.has_met_all(); --patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
 
   std::vector<std::uint64_t> before;
   std::vector<Duration> cpu_before;
