@@ -421,7 +421,13 @@ void Controller::renew_grants(std::size_t window) {
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  for (WindowPools& pools : parts_.pools) pools.settle();
+  // What a worker that has not passed drew in the span that has ended is not counted yet. (One that has not
+  // for longer has drawn nothing in it.)
+  const bool all_counted = std::ranges::none_of(workers_, [&](const WorkerState& worker) {
+    return worker.draining && worker.flip == figures_.spans;
+  });
+  for (WindowPools& pools : parts_.pools)
+    if (all_counted) pools.settle();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);

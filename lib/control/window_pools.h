@@ -177,6 +177,7 @@ class WindowPools {
             .running = pools_[0].get(),
             .ended = pools_[1].get(),
             .settled = settled_,
+            .slides = terms_.spans > 1,
             .running_number = running_number_,
             .ended_number = ended_number_};
   }

@@ -132,6 +132,8 @@ void WorkerCore::take_up(const Publication* published) noexcept {
     }
   }
   take_up_grants();
+  // Before any cell is looked at: pairs with the fence in stays_drawn().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) noexcept {
@@ -162,11 +164,12 @@ void WorkerCore::take_up_grants() noexcept {
   any_ungranted_ = refused_ != 0 || publication_->ungranted_keys() > 0;
 }
 
-// Who has not reported for so long that his windows are over would refuse what there is allowance for. Where
-// a call begins no decision is in progress, so he can report then.
+// Who has not reported for so long that his windows are over would refuse what there is allowance for; and
+// what is drawn of the last span of a window that slides is not there for those who are in the next. Where a
+// call begins no decision is in progress, so he can report then.
 void WorkerCore::catch_up_with_windows() noexcept {
   for (std::uint16_t window = 0; window < windows_.size(); ++window)
-    if (!window_is_known(window)) return quiescent();
+    if (windows_[window].slides ? !window_runs(window) : !window_is_known(window)) return quiescent();
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
@@ -1098,6 +1101,36 @@ bool WorkerCore::window_is_known(std::uint16_t window) const noexcept {
   return now.running_number == mine || now.ended_number == mine;
 }
 
+// As it was just now.
+bool WorkerCore::window_runs(std::uint16_t window) const noexcept {
+  return plane_.publication.load()->windows[window].running_number == windows_[window].running_number;
+}
+
+// Whether whoever counts for the window after this sliding one takes into account what has just been drawn.
+// Sequentially consistent: either he has taken up that window after this fence, and so sees what was drawn
+// before it, when he looks; or this worker sees that the window has been published, if no earlier.
+bool WorkerCore::stays_drawn(std::uint16_t window) const noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return window_runs(window);
+}
+
+// For a request that came while the span of a window that slides was about to end, and whose worker has not
+// found that out before. It counts in its span, but what it needs is drawn in the next: there all see it.
+bool WorkerCore::draw_in_next_span(Touched& touched, std::uint64_t key, std::uint64_t weight,
+                                   std::uint16_t window) noexcept {
+  const WindowState next = plane_.publication.load()->windows[window];
+  if (next.ended_number != windows_[window].running_number) return false;
+  const std::uint64_t allowance = touched.cell->left_of(touched.terms.allowance);
+  touched.cell = next.running->claim(key, index_).cell;
+  touched.drawn = touched.cell->draw(weight, allowance, 1, 0);
+  touched.direct = true;
+  if (touched.drawn == 0) return false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (plane_.publication.load()->windows[window].running_number == next.running_number) return true;
+  touched.cell->give_back(std::exchange(touched.drawn, 0));
+  return false;
+}
+
 bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                            const RuleTerms& terms, MonotonicTime now) noexcept {
   if (touched.grant != GrantTable::nowhere) return true;
@@ -1115,6 +1148,17 @@ bool WorkerCore::may_admit(Touched& touched, const PlannedKey& planned, std::uin
   return false;
 }
 
+bool WorkerCore::draw_sliding_window(Touched& touched, std::uint64_t key, std::uint64_t weight,
+                                     std::uint16_t window) noexcept {
+  const std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
+  if (!draw_window(touched, key, weight)) return false;
+  const bool has_drawn = touched.direct || table_->credit(touched.place) != credit;
+  if (!has_drawn || stays_drawn(window)) [[likely]]
+    return true;
+  touched.cell->give_back(touched.direct ? touched.drawn : take_credit(touched.place));
+  return draw_in_next_span(touched, key, weight, window);
+}
+
 bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                       const RuleTerms& terms, MonotonicTime now) noexcept {
   switch (terms.algorithm) {
@@ -1129,8 +1173,9 @@ bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t
       // What is counted under a shared name cannot be told from what a lease has left.
       return touched.entry != nullptr && draw_window(touched, planned.key, weight);
     case Algorithm::fixed_window:
-    case Algorithm::sliding_window:
       return draw_window(touched, planned.key, weight);
+    case Algorithm::sliding_window:
+      return draw_sliding_window(touched, planned.key, weight, terms.window);
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
       return draw_bucket(touched, planned, weight, terms, now);

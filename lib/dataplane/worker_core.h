@@ -163,7 +163,7 @@ class alignas(64) WorkerCore {
   struct Settled;
   enum class Stage : std::uint8_t;
 
-  /// Which windows this worker has used its grants in. It counts them itself, because it may miss some: a
+  /// Which intervals this worker has used its grants in. It counts them itself, because it may miss some: a
   /// half of a lane must not be used again before the controller has seen it, which it has when it hands over
   /// the other table.
   struct GrantClock {
@@ -337,12 +337,18 @@ class alignas(64) WorkerCore {
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 
   bool window_is_known(std::uint16_t window) const noexcept;
+  bool window_runs(std::uint16_t window) const noexcept;
+  bool stays_drawn(std::uint16_t window) const noexcept;
   bool may_admit(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                  MonotonicTime now) noexcept;
   bool draw(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
             MonotonicTime now) noexcept;
   std::uint64_t take_credit(SpanTable::Place place) noexcept;
   bool draw_window(Touched& touched, std::uint64_t key, std::uint64_t weight) noexcept;
+  bool draw_sliding_window(Touched& touched, std::uint64_t key, std::uint64_t weight,
+                           std::uint16_t window) noexcept;
+  bool draw_in_next_span(Touched& touched, std::uint64_t key, std::uint64_t weight,
+                         std::uint16_t window) noexcept;
   void charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept;
   bool serves_ready(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
   bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,

@@ -52,6 +52,8 @@ struct alignas(64) WindowState {
   AllowancePool* running = nullptr;
   AllowancePool* ended = nullptr;  ///< of the window before: what it knows holds until it has been judged
   bool settled = true;             ///< what was counted in the window before is in the terms
+  /// Windows are the spans of one that slides. Else they are intervals.
+  bool slides = false;
   /// Name the windows: pools are used again, and again for a window that runs when another one's worker
   /// returns.
   std::uint64_t running_number = 0;

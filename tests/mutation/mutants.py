@@ -430,8 +430,8 @@ MUTANTS = [
     worker(
         "a worker that had nothing to do decides by what it knew then",
         "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_keys",
-        "if (!window_is_known(window)) return quiescent();",
-        "if (!window_is_known(window)) return;",
+        "!window_runs(window) : !window_is_known(window)) return quiescent();",
+        "!window_runs(window) : !window_is_known(window)) return;",
     ),
     worker(
         "admit() decides by windows that are over",
@@ -653,8 +653,8 @@ MUTANTS = [
     worker(
         "each publication of a span lets as many new keys in",
         "NewKeys.AreToldOfAgainInTheNextSpanButNotAfterThePublicationsOfTheSame",
-        "  take_up_grants();\n}\n\nvoid WorkerCore::GrantClock",
-        "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n}\n\nvoid WorkerCore::GrantClock",
+        "  take_up_grants();\n  // Before any cell",
+        "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n  // Before any cell",
     ),
     new_key_limit(
         "of a span that ended late half of what was met is met again",
@@ -1056,6 +1056,38 @@ MUTANTS = [
         "return allowance;",
         file="lib/shared/publication.h",
         units=WORKER,
+    ),
+    # Spans of a window that slides, while they end.
+    whole(
+        "what a worker has drawn that has not passed is forgotten with the span",
+        "Seeds/SlidingStorm.AdmitsNobodyMoreThanHisLimitInAnyWindow/0",
+        "if (all_counted) pools.settle();",
+        "pools.settle();",
+        file="lib/control/controller.cc",
+    ),
+    worker(
+        "who has not reported draws of the span that has ended what others draw of the next",
+        "SlidingWindowWorker.WhoHasNotReportedSinceTheSpanEndedCountsInTheNextOneAtItsNextCall",
+        "if (windows_[window].slides ? !window_runs(window) : !window_is_known(window)) return quiescent();",
+        "if (!window_is_known(window)) return quiescent();",
+    ),
+    worker(
+        "what is drawn while the span ends is drawn of the next one, too",
+        "SlidingWindowWorker.WhatIsDrawnWhileTheSpanEndsIsThereForThoseWhoAreInTheNextOne",
+        "if (!has_drawn || stays_drawn(window)) [[likely]]",
+        "if (!has_drawn || stays_drawn(window) || true) [[likely]]",
+    ),
+    worker(
+        "who draws while the span ends is refused",
+        "SlidingWindowWorker.NobodyIsRefusedBecauseTheSpanEndsMeanwhile",
+        "return draw_in_next_span(touched, key, weight, window);",
+        "touched.drawn = 0;\n  return false;",
+    ),
+    worker(
+        "who draws while the span ends has all of it in the next one, too",
+        "SlidingWindowWorker.WhatIsDrawnWhileTheSpanEndsIsThereForThoseWhoAreInTheNextOne",
+        "touched.drawn = touched.cell->draw(weight, allowance, 1, 0);\n  touched.direct = true;\n  if (touched.drawn == 0) return false;",
+        "touched.drawn = weight;\n  touched.direct = true;",
     ),
     whole(
         "the clock comes back to a window, and all is granted again",
@@ -1855,7 +1887,7 @@ MUTANTS = [
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/a_key_that_is_drawn_beside_one_that_is_granted",
         "enough &= SpanTable::Lines::has(ready(i), column.weight);",
         "",
-        file="lib/control/controller.cc",
+        program="property",
     ),
     several_rules(
         "what is ready is taken by an earlier request of the burst, and by a later one again",

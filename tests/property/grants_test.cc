@@ -334,6 +334,84 @@ TEST_P(GrantStorm, AdmitsNobodyMoreThanHisLimitAndLosesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GrantStorm, ::testing::Range(0, 24));
 
+// Workers of a window that slides, who ask, report, and find out what is published each at a time of his own,
+// but in every span: whatever they use of their grants, lend to them and draw, no key gets more in the spans
+// that a window reaches than its limit, span by span as workers count.
+
+class SlidingStorm : public ::testing::TestWithParam<int> {};
+
+TEST_P(SlidingStorm, AdmitsNobodyMoreThanHisLimitInAnyWindow) {
+  const std::uint64_t storm_seed = seed() + static_cast<std::uint64_t>(GetParam());
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()) + ", storm " + std::to_string(GetParam()));
+  std::mt19937_64 random(storm_seed);
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  const auto one_in = [&](std::uint64_t n) { return below(n) == 0; };
+
+  const auto workers = static_cast<unsigned>(1 + below(3));
+  Rule rule = rule_of("user", Algorithm::sliding_window,
+                      std::array{192 * workers, 400 * workers, 2000 * workers, 20'000U}[below(4)]);
+  rule.spans = static_cast<std::uint32_t>(2 + below(5));
+  rule.interval = rule.spans * 100ms;
+  const SpanClock clock(rule.interval, rule.spans);
+  GrantedNode node({rule}, workers);
+
+  struct User {
+    std::string name;
+    std::uint64_t most = 0;                          // that is asked for at once
+    std::map<std::int64_t, std::uint64_t> admitted;  // by span
+  };
+  std::vector<User> users(4);
+  for (std::size_t i = 0; i < users.size(); ++i) users[i].name = "k" + std::to_string(i);
+  std::int64_t running = 0;
+  std::uint64_t refused = 0;
+
+  const auto ask = [&](unsigned worker) {
+    User& user = users[below(users.size())];
+    if (one_in(6)) user.most = std::array<std::uint64_t, 4>{1, 3, rule.limit / 30 + 1, rule.limit}[below(4)];
+    const std::uint64_t wanted = 1 + below(user.most + 1);
+    const std::uint64_t admitted =
+        one_in(2) ? node.ask(worker, 0, user.name, wanted) : node.ask_at_once(worker, 0, user.name, wanted);
+    refused += wanted - admitted;
+    user.admitted[running] += admitted;
+    std::uint64_t sum = 0;
+    for (auto span = user.admitted.upper_bound(running - rule.spans); span != user.admitted.end(); ++span)
+      sum += span->second;
+    ASSERT_LE(sum, rule.limit) << user.name << " in span " << running;
+  };
+
+  for (int span = 0; span < 150; ++span) {
+    const Instant begun = node.now + 100ms;
+    node.now = begun;
+    node.round();
+    const SpanId id = clock.span(node.now.wall);
+    running = id.ordinal * rule.spans + id.index;
+    // What comes of the flip each of them finds out in his time.
+    for (int event = 0; event < 40; ++event) {
+      node.now = begun + event * 1ms;
+      const auto worker = static_cast<unsigned>(below(workers));
+      if (one_in(3)) {
+        node.round();
+      } else if (one_in(3)) {
+        node.report(worker);
+      } else {
+        ASSERT_NO_FATAL_FAILURE(ask(worker));
+      }
+    }
+    node.report_all();
+    node.round();
+    for (unsigned worker = 0; worker < workers; ++worker)
+      if (one_in(2)) {
+        ASSERT_NO_FATAL_FAILURE(ask(worker));
+      }
+    node.now = begun;
+  }
+  EXPECT_GT(refused, 0U) << "this must not pass by nobody coming near the limit";
+  node.stop();
+  node.expect_sound();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SlidingStorm, ::testing::Range(0, 40));
+
 // Nothing is lost to who asks for it.
 
 class GrantedAlone : public ::testing::TestWithParam<std::uint64_t> {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -92,8 +93,13 @@ struct Plane {
     auto next = std::make_unique<Publication>();
     next->generation = published.size() + 1;
     next->began = {WallTime(1000s) + (window_ends - MonotonicTime(11s)), window_ends - 1s};
-    next->windows.push_back(
-        {.ends = window_ends, .running = pools[0].get(), .ended = pools[1].get(), .settled = settled});
+    next->windows.push_back({.ends = window_ends,
+                             .running = pools[0].get(),
+                             .ended = pools[1].get(),
+                             .settled = settled,
+                             .slides = rules[0].algorithm == Algorithm::sliding_window,
+                             .running_number = window,
+                             .ended_number = window - 1});
     next->defaults = defaults;
     next->light_keys = {light_keys};
     next->light_allowances.assign(rules.size(), light_allowance);
@@ -114,6 +120,7 @@ struct Plane {
     std::swap(pools[1], pools[2]);
     std::swap(pools[0], pools[1]);
     window_ends += 1s;
+    ++window;
     for (const unsigned worker : flipped) {
       table_of_worker[worker] ^= 1;
       tables[worker * tables_per_worker + table_of_worker[worker]].clear();
@@ -159,6 +166,7 @@ struct Plane {
   Classifier classifier;
   std::vector<RuleTerms> terms;
   std::vector<KeyTerms> defaults;
+  std::uint64_t window = 1;  // its number
   KeyFilter light_keys;
   std::uint64_t light_allowance = any;
   std::vector<std::unique_ptr<LogPool>> logs;
@@ -226,6 +234,69 @@ TEST(SlidingWindowWorker, RetriesWhenItsOldestSpanLeavesIfThatIsEnough) {
 TEST(SlidingWindowWorker, ResetsWhenTheRunningSpanHasLeft) {
   Plane plane({rule_with(Algorithm::sliding_window, 10)});
   EXPECT_EQ(plane.decide(start + 950ms).reset_after, Duration(50ms + 9 * 100ms));
+}
+
+// What happens in the middle of a worker's call, when it asks what time it is.
+std::function<void()> meanwhile;
+MonotonicTime read_clock() noexcept {
+  std::exchange(meanwhile, [] {})();
+  return start;
+}
+int admitted_of_burst(Plane& plane, std::size_t requests) {
+  const std::vector<Key> keys(requests, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(requests);
+  plane.cores[0]->admit_keys(keys, read_clock, verdicts, {});
+  return static_cast<int>(std::ranges::count(verdicts, Verdict::admit));
+}
+
+TEST(SlidingWindowWorker, WhatIsDrawnWhileTheSpanEndsIsThereForThoseWhoAreInTheNextOne) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)}, 2);
+  plane.settled = false;
+  meanwhile = [&] {
+    plane.turn({0, 1});
+    plane.publish_only();
+    EXPECT_EQ(plane.admitted_of(7, start, 1), 7);
+  };
+  EXPECT_EQ(admitted_of_burst(plane, 5), 3);
+  // It counts where it has begun.
+  EXPECT_EQ(plane.tables[0].admitted(plane.tables[0].locate(plane.key())), 3U);
+  EXPECT_EQ(plane.admitted_of(1, start, 1), 0);
+}
+
+TEST(SlidingWindowWorker, NobodyIsRefusedBecauseTheSpanEndsMeanwhile) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)}, 2);
+  plane.settled = false;
+  plane.admitted_of(2, start);
+  meanwhile = [&] {
+    plane.turn({0, 1});
+    plane.publish_only();
+    EXPECT_EQ(plane.admitted_of(3, start, 1), 3);
+  };
+  EXPECT_EQ(admitted_of_burst(plane, 5), 5);
+}
+
+TEST(SlidingWindowWorker, NothingIsDrawnForASpanWhoseNextHasEndedToo) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)}, 2);
+  meanwhile = [&] {
+    for (int i = 0; i < 2; ++i) {
+      plane.turn({1});
+      plane.publish_only();
+    }
+    EXPECT_EQ(plane.admitted_of(7, start, 1), 7);
+  };
+  EXPECT_EQ(admitted_of_burst(plane, 5), 0);
+}
+
+TEST(SlidingWindowWorker, WhoHasNotReportedSinceTheSpanEndedCountsInTheNextOneAtItsNextCall) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)}, 2);
+  plane.admitted_of(2, start);
+  plane.turn({0, 1});
+  plane.settled = false;
+  plane.publish_only();
+  EXPECT_EQ(plane.admitted_of(7, start, 1), 7);
+  EXPECT_EQ(plane.admitted_of(5, start), 1);
+  ASSERT_NE(plane.tables[1].locate(plane.key()), SpanTable::nowhere);
+  EXPECT_EQ(plane.tables[1].admitted(plane.tables[1].locate(plane.key())), 1U);
 }
 
 KeyFilter filter_of(std::uint64_t key) {
