@@ -28,14 +28,14 @@ key = ["header:x-user"]
 limit = 1000000000000
 interval = "24h"
 )";
-// Without grants: what a worker has at hand of a key it has drawn from the key's cell, in each span anew.
-constexpr std::string_view drawn_rule = R"([[rule]]
+constexpr std::string_view sliding_rule = R"([[rule]]
 name = "user"
 key = ["header:x-user"]
 limit = 1000000000
 interval = "1s"
 algorithm = "sliding-window"
 )";
+// Without grants: what a worker has at hand of a key it has drawn from the key's cell, in each span anew.
 constexpr std::string_view bucket_rule = R"([[rule]]
 name = "user"
 key = ["header:x-user"]
@@ -410,7 +410,7 @@ std::vector<Kind> weir_kinds() {
   return {{"weir_key", drawn, keys_at_hand<user_rule>},
           {"weir_key_far", drawn, keys_at_hand<user_rule, Controller::at_work, Stream::furthest_ahead>},
           {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
-          {"weir_key_drawn", drawn, keys_at_hand<drawn_rule>, false, most_beyond_grants},
+          {"weir_key_sliding", drawn, keys_at_hand<sliding_rule>, false, most_beyond_grants},
           {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
           {"weir_key_small_bucket", drawn, keys_at_hand<small_bucket_rule>, false, most_beyond_grants},
           {"weir_key_blocked", drawn, keys_under<BlockedKeys>, false, most_beyond_grants},

@@ -34,7 +34,7 @@ constexpr std::size_t published_together = 32;
 // A worker's idle keys lose their places among its grants when there is little room left and half of them are
 // idle; not soon again: for two spans the worker uses no grants then.
 constexpr std::uint32_t drains_between_forgetting = 64;
-constexpr std::uint64_t windows_between_forgetting = 8;
+constexpr std::uint64_t intervals_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
@@ -151,9 +151,11 @@ void Controller::flip(Instant now) {
   }
   std::vector<WindowPools*> turned;
   for (std::size_t window = 0; window < parts_.pools.size(); ++window) {
+    const std::uint64_t interval = parts_.pools[window].interval_number();
     if (!parts_.pools[window].turn_to(now)) continue;
     turned.push_back(&parts_.pools[window]);
     reserve_cells(window);
+    if (parts_.pools[window].interval_number() == interval) continue;  // a span of a window that slides
     renew_grants(window);
     heavy_[window] = std::exchange(heavy_next_[window], {});
   }
@@ -343,10 +345,10 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std
     grants.forget_idle(turns_of_rules_, [&](std::uint64_t key) { parts_.engine.unlearn(key); });
     ++worker.grant_turn;
     worker.drains_since_forgetting = 0;
-    worker.forgot_in_window = slowest_window();
+    worker.forgot_in_interval = slowest_interval();
   } else if ((grants.crowded() || parts_.engine.learned_crowded()) && active < grants.held() / 2 &&
              worker.drains_since_forgetting >= drains_between_forgetting &&
-             slowest_window() >= worker.forgot_in_window + windows_between_forgetting) {
+             slowest_interval() >= worker.forgot_in_interval + intervals_between_forgetting) {
     ++worker.grant_turn;
   }
 }
@@ -372,19 +374,22 @@ bool Controller::grow_a_spare_table() {
   return false;
 }
 
-// The number of the window that has turned least often.
-std::uint64_t Controller::slowest_window() const noexcept {
+// The number of the interval that has turned least often.
+std::uint64_t Controller::slowest_interval() const noexcept {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (std::size_t rule = 0; rule < grants_.size(); ++rule)
     if (may_be_granted(parts_.rules[rule]))
-      least = std::min(least, parts_.pools[parts_.window_of_rule[rule]].running_number());
+      least = std::min(least, parts_.pools[parts_.window_of_rule[rule]].interval_number());
   return least;
 }
 
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
 // workers that may not ask for it.
 void Controller::note_heavy(const CountedKey& counted) {
-  if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr) return;
+  // (Where windows slide the allowance says it.)
+  if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr ||
+      parts_.pools[parts_.window_of_rule[counted.rule]].terms().spans > 1)
+    return;
   const std::uint64_t limit = limits_[counted.rule];
   // Relaxed: whoever owns the cell by now, it is only about what is set aside.
   if (counted.cell->key.load(std::memory_order_relaxed) != counted.key ||
@@ -403,7 +408,7 @@ void Controller::renew_grants(std::size_t window) {
   for (std::size_t i = 0; i < grants_.size(); ++i) {
     if (parts_.window_of_rule[i] != window) continue;
     RuleGrant& grant = grants_[i];
-    if (parts_.pools[window].running_number() <= begun_[window]) {
+    if (parts_.pools[window].interval_number() <= begun_[window]) {
       // The clock has come back to a window that had begun: what was granted then may have been used, and who
       // had no grant is forgotten.
       std::swap(grant.reserve, grant.before);
@@ -412,8 +417,9 @@ void Controller::renew_grants(std::size_t window) {
     }
     grant.before = grant.reserve;
     grant.allowance = parts_.engine.default_of(static_cast<RuleIndex>(i)).allowance;
-    grant.most =
-        may_be_granted(parts_.rules[i]) ? standing_grant(grant.allowance, parts_.quiescence.workers()) : 0;
+    grant.most = may_be_granted(parts_.rules[i])
+                     ? standing_grant(parts_.rules[i], grant.allowance, parts_.quiescence.workers())
+                     : 0;
     grant.reserve = std::uint64_t{grant.most} * parts_.quiescence.workers();
   }
 }
@@ -423,9 +429,8 @@ void Controller::decide(Instant now, bool end_all) {
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   // What a worker that has not passed drew in the span that has ended is not counted yet. (One that has not
   // for longer has drawn nothing in it.)
-  const bool all_counted = std::ranges::none_of(workers_, [&](const WorkerState& worker) {
-    return worker.draining && worker.flip == figures_.spans;
-  });
+  const bool all_counted = std::ranges::none_of(
+      workers_, [&](const WorkerState& worker) { return worker.draining && worker.flip == figures_.spans; });
   for (WindowPools& pools : parts_.pools)
     if (all_counted) pools.settle();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
@@ -501,7 +506,6 @@ void Controller::publish_keys(Publication& next, Instant now) {
   next.reset_keys(before != nullptr ? before->keys() : 0);
   ungranted_keys_.clear();
   const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
-  const auto number = [&](RuleIndex rule) { return next.windows[window(rule)].running_number; };
   const auto is_ungranted = [](const KeyState& state) { return state.ungranted_since != KeyState::granted; };
   // Most keys have always been granted, and a look into a publication of a million keys comes from afar.
   const auto may_be_known = [&](std::uint64_t key) {
@@ -512,35 +516,36 @@ void Controller::publish_keys(Publication& next, Instant now) {
     const KeyState* const known = before->find(key);
     return known != nullptr && is_ungranted(*known) ? known : nullptr;
   };
-  // Nobody has been in a window that is told of for the first time.
-  const auto ungranted_since = [&](const KeyState* known, RuleIndex rule) {
-    if (known != nullptr) return known->ungranted_since;
-    return number(rule) > begun_[window(rule)] ? number(rule) : begun_[window(rule)] + 1;
-  };
-  const auto runs_since_before = [&](RuleIndex rule) {
-    return before->windows[window(rule)].running_number == number(rule);
-  };
+  grant_intervals_.clear();
+  for (std::size_t i = 0; i < next.windows.size(); ++i) {
+    const std::uint64_t number = next.windows[i].interval_number;
+    grant_intervals_.push_back({.number = number,
+                                // Nobody has been in one that is told of for the first time.
+                                .whole = number > begun_[i] ? number : begun_[i] + 1,
+                                .turned = before == nullptr || before->windows[i].interval_number != number,
+                                .judged = next.judged,
+                                .slides = next.windows[i].slides});
+  }
 
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
     const KeyTerms& usual = next.defaults[rule];
-    const KeyState* const known = known_ungranted(override.key);
-    // Who had no grant when the window began has none until it ends: all of the allowance may be drawn.
-    const bool was_ungranted = known != nullptr && runs_since_before(rule);
-    const auto grantable = [&] {
-      return override.blocked_until == never && override.factor == usual.factor &&
-             override.allowance >= usual.allowance / 2 && !was_ungranted &&
-             !heavy_[window(rule)].contains(override.key);
-    };
-    const bool granted = grants_[rule].reserve == 0 || grantable();
+    GrantTerms terms;
+    if (grants_[rule].reserve > 0) {
+      const bool wants_all = override.blocked_until != never || override.factor != usual.factor ||
+                             override.allowance < usual.allowance / 2 ||
+                             heavy_[window(rule)].contains(override.key);
+      terms = next_grant_terms(known_ungranted(override.key), wants_all, grant_intervals_[window(rule)]);
+    }
     next.append_key({.key = override.key,
                      .terms = {override.allowance, override.factor},
                      .blocked_until = override.blocked_until,
                      .opens_at = override.opens_at,
                      .opens_by = override.opens_by,
-                     .ungranted_since = granted ? KeyState::granted : ungranted_since(known, rule),
-                     .rule = rule});
-    if (!granted) ungranted_keys_.push_back(override.key);
+                     .ungranted_since = terms.ungranted_since,
+                     .rule = rule,
+                     .reserved = terms.reserved});
+    if (!terms.granted()) ungranted_keys_.push_back(override.key);
   };
   std::array<KeyOverride, published_together> overrides;
   std::size_t count = 0;
@@ -562,22 +567,30 @@ void Controller::publish_keys(Publication& next, Instant now) {
   std::size_t more = before != nullptr ? before->ungranted_keys() : 0;
   for (const Keys& heavy : heavy_) more += heavy.size();
   next.index_keys(more);
-  const auto add = [&](std::uint64_t key, RuleIndex rule, std::uint64_t since) {
-    if (next.find(key) != nullptr) return;
-    next.add_key({.key = key, .terms = next.defaults[rule], .ungranted_since = since, .rule = rule});
+  const auto add = [&](std::uint64_t key, RuleIndex rule, const KeyState* known, bool wants_all) {
+    const GrantInterval& interval = grant_intervals_[window(rule)];
+    const GrantTerms terms = next_grant_terms(known, wants_all, interval);
+    if (terms.granted() || next.find(key) != nullptr) return;
+    KeyTerms usual = next.defaults[rule];
+    // It may be a light key: of one that is named nobody asks whether it is.
+    if (interval.slides) usual.allowance = std::min(usual.allowance, next.light_allowances[rule]);
+    next.add_key({.key = key,
+                  .terms = usual,
+                  .ungranted_since = terms.ungranted_since,
+                  .rule = rule,
+                  .reserved = terms.reserved});
     ungranted_keys_.push_back(key);
   };
   for (const Keys& heavy : heavy_)
-    for (const auto& [key, rule] : heavy) add(key, rule, ungranted_since(known_ungranted(key), rule));
+    for (const auto& [key, rule] : heavy) add(key, rule, known_ungranted(key), true);
   if (before != nullptr && before->ungranted_keys() > 0)
     before->for_each_key([&](const KeyState& state) {
-      if (is_ungranted(state) && runs_since_before(state.rule))
-        add(state.key, state.rule, state.ungranted_since);
+      if (is_ungranted(state)) add(state.key, state.rule, &state, false);
     });
 
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)
-    begun_[i] = std::max(begun_[i], next.windows[i].running_number);
+    begun_[i] = std::max(begun_[i], next.windows[i].interval_number);
 }
 
 // What a worker took from an earlier publication of this span it need not look up again, but for the keys

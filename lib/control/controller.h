@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/grant_terms.h"
 #include "control/new_key_limit.h"
 #include "control/publisher.h"
 #include "control/store_clock.h"
@@ -96,12 +97,12 @@ class Controller {
     std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
     std::uint32_t drains_since_forgetting = 0;
-    std::uint64_t forgot_in_window = 0;
+    std::uint64_t forgot_in_interval = 0;
   };
-  /// What a rule's keys are granted in the window that runs.
+  /// What a rule's keys are granted in the interval that runs.
   struct RuleGrant {
     std::uint32_t most = 0;       // by each worker
-    std::uint64_t allowance = 0;  // of the node, when the window began
+    std::uint64_t allowance = 0;  // of the node, when the interval began
     std::uint64_t reserve = 0;    // by all workers together, …
     std::uint64_t before = 0;     // …and in the window before
   };
@@ -119,7 +120,7 @@ class Controller {
   void learn_new(NameLog& names);
   void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
   bool grow_a_spare_table();
-  std::uint64_t slowest_window() const noexcept;
+  std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
   void renew_grants(std::size_t window);
   void publish_light_keys(Publication& next);
@@ -148,10 +149,11 @@ class Controller {
   std::vector<RuleGrant> grants_;           // by rule
   std::vector<GrantWindow> grant_windows_;  // by rule; while draining
   std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had
-  std::vector<std::uint32_t> turns_of_rules_;  // while idle keys' grants are forgotten
-  std::vector<Keys> heavy_;                    // by window: not granted in the one that runs, …
-  std::vector<Keys> heavy_next_;               // …nor in the next one
-  std::vector<std::uint64_t> begun_;           // by window: the latest that has ever been published
+  std::vector<std::uint32_t> turns_of_rules_;   // while idle keys' grants are forgotten
+  std::vector<Keys> heavy_;                     // by window: not granted in the one that runs, …
+  std::vector<Keys> heavy_next_;                // …nor in the next one
+  std::vector<std::uint64_t> begun_;            // by window: the latest interval ever published
+  std::vector<GrantInterval> grant_intervals_;  // by window, while publishing
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there

@@ -41,8 +41,9 @@ class WindowPools {
   const WindowTerms& terms() const noexcept { return terms_; }
   /// Whether `at` lies in the window that runs.
   bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
-  /// The number of the window that runs.
-  std::uint64_t running_number() const noexcept { return running_number_; }
+  /// The number of the interval that the running window lies in: of an interval that is set back to, the one
+  /// it had if it is the interval before.
+  std::uint64_t interval_number() const noexcept { return running_number_.interval; }
   AllowancePool& running() noexcept { return *pools_[0]; }
   const AllowancePool& ended() const noexcept { return *pools_[1]; }
 
@@ -78,8 +79,9 @@ class WindowPools {
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);
     clean_ = false;
+    const Numbers number{++windows_, interval_of(window)};
     ended_ = std::exchange(running_, window);
-    ended_number_ = std::exchange(running_number_, ++turns_);
+    ended_number_ = std::exchange(running_number_, number);
     return true;
   }
 
@@ -178,8 +180,9 @@ class WindowPools {
             .ended = pools_[1].get(),
             .settled = settled_,
             .slides = terms_.spans > 1,
-            .running_number = running_number_,
-            .ended_number = ended_number_};
+            .running_number = running_number_.window,
+            .ended_number = ended_number_.window,
+            .interval_number = running_number_.interval};
   }
 
   /// What has been provided so far; until begin(): what may be.
@@ -200,6 +203,13 @@ class WindowPools {
     return cell.drawn.load(std::memory_order_relaxed) != 0;
   }
 
+  // The number of a window's interval: of one that goes on, or is come back to, the same.
+  std::uint64_t interval_of(SpanId window) noexcept {
+    if (intervals_ > 0 && window.ordinal == running_.ordinal) return running_number_.interval;
+    if (window.ordinal == ended_.ordinal) return ended_number_.interval;
+    return ++intervals_;
+  }
+
   WallTime time(Instant at) const noexcept {
     return terms_.monotonic ? WallTime(at.monotonic.time_since_epoch()) : at.wall;
   }
@@ -209,9 +219,14 @@ class WindowPools {
   std::array<std::unique_ptr<AllowancePool>, 3> pools_;  // running, ended, spare
   SpanId running_;
   SpanId ended_{std::numeric_limits<Ordinal>::min(), 0};
-  std::uint64_t turns_ = 0;
-  std::uint64_t running_number_ = 0;
-  std::uint64_t ended_number_ = 0;
+  struct Numbers {
+    std::uint64_t window = 0;
+    std::uint64_t interval = 0;
+  };
+  std::uint64_t windows_ = 0;  // so far
+  std::uint64_t intervals_ = 0;
+  Numbers running_number_;
+  Numbers ended_number_;
   std::uint64_t token_ = 0;
   std::uint64_t flip_ = 0;
   bool started_ = false;

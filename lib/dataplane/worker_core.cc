@@ -127,7 +127,7 @@ void WorkerCore::take_up(const Publication* published) noexcept {
       table_->cells[rule] = windows_[plane_.terms[rule].window].running->cells();
     table_->grant_turns.clear();
     for (std::size_t window = 0; window < windows_.size(); ++window) {
-      grant_clocks_[window].turn_to(windows_[window].running_number, other_table);
+      grant_clocks_[window].turn_to(windows_[window].interval_number, other_table);
       table_->grant_turns.push_back(grant_clocks_[window].turn);
     }
   }
@@ -152,7 +152,7 @@ void WorkerCore::take_up_grants() noexcept {
   const bool left_alone = publication_->grant_turn_of_worker[index_] % 2 != 0;
   for (std::size_t window = 0; window < windows_.size(); ++window) {
     GrantClock& clock = grant_clocks_[window];
-    const std::uint64_t running = publication_->windows[window].running_number;
+    const std::uint64_t running = publication_->windows[window].interval_number;
     clock.holds = !left_alone && clock.number == running && running >= clock.since;
   }
   for (std::size_t rule = 0; rule < rule_grants_.size(); ++rule) {
@@ -867,7 +867,7 @@ KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState*
   if (slides && state == nullptr &&
       publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))
     terms.allowance = std::min(terms.allowance, publication_->light_allowances[rule]);
-  terms.allowance = publication_->drawable(terms.allowance, state, rule, number, window.running_number);
+  terms.allowance = publication_->drawable(terms.allowance, state, rule, number, window.interval_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
   if (slides && window.ended != nullptr && !publication_->windows[number].settled)
     if (const AllowanceCell* before = window.ended->find(key); before != nullptr)
@@ -917,7 +917,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
   if (!table_->set_terms(place, {cell, key_terms.allowance, kept})) [[unlikely]]
     return touch_without_entry(planned, pooled, now);
-  if (publication_->reserves_all(state, planned.rule, terms.window, window.running_number))
+  if (publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);
   return {.place = place,
           .entry = &entry,
@@ -945,7 +945,7 @@ void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcep
 // What the worker had of each key in the window, if that still runs, whether grants have ended since or not.
 std::uint32_t WorkerCore::granted_at_first(RuleIndex rule) const noexcept {
   const std::uint16_t window = plane_.terms[rule].window;
-  if (publication_->windows[window].running_number != windows_[window].running_number) return 0;
+  if (publication_->windows[window].interval_number != windows_[window].interval_number) return 0;
   return static_cast<std::uint32_t>(publication_->reserves[rule] / plane_.quiescence.workers());
 }
 
@@ -1270,7 +1270,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
   const std::uint64_t reserve = publication_->reserve_of(publication_->find(planned.key), planned.rule,
-                                                         terms.window, window.running_number);
+                                                         terms.window, window.interval_number);
   // Nor its own grant, while that is left alone.
   const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
   if (table_->refused(*touched.entry) + weight <= reserve - own) return;

@@ -171,7 +171,7 @@ class alignas(64) WorkerCore {
     bool holds = false;        // not where what it used is not known, or in a window that is over
     bool renewed = false;      // since the table was taken up
     std::uint32_t turn = 0;    // of `window`
-    std::uint64_t number = 0;  // WindowState::running_number that it stands for
+    std::uint64_t number = 0;  // WindowState::interval_number that it stands for
     std::uint64_t latest = 0;  // the largest of them
     std::uint64_t since = 0;   // the first for which all that was used is known
 

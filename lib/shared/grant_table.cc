@@ -5,9 +5,9 @@
 
 namespace weir {
 
-std::uint32_t standing_grant(std::uint64_t allowance, unsigned workers) noexcept {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(allowance / (64 * std::uint64_t{workers}), GrantTable::most));
+std::uint32_t standing_grant(const Rule& rule, std::uint64_t allowance, unsigned workers) noexcept {
+  const std::uint64_t parts = rule.algorithm == Algorithm::sliding_window ? 192 : 64;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(allowance / (parts * workers), GrantTable::most));
 }
 
 GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)

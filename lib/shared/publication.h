@@ -33,14 +33,17 @@ struct KeyTerms {
 /// One key that differs from its rule's default. One cache line.
 struct alignas(64) KeyState {
   std::uint64_t key = 0;  ///< keyed hash
-  KeyTerms terms;
+  KeyTerms terms{};
   MonotonicTime blocked_until = never;
   /// When a key whose allowance is used up may have some again, and at least how much, if that is known.
   MonotonicTime opens_at = never;
   std::uint64_t opens_by = 0;
-  /// The first window (WindowState::running_number) in which no worker has had a grant of this key.
+  /// The first interval (WindowState::interval_number) in which no worker has had a grant of this key; or,
+  /// where `reserved`, in which what grants come to has been kept for the whole time.
   std::uint64_t ungranted_since = granted;
   RuleIndex rule = no_rule;
+  /// Where windows slide: nobody has grants of the key, but what they come to is kept for those to come.
+  bool reserved = false;
 
   static constexpr std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
 };
@@ -58,7 +61,10 @@ struct alignas(64) WindowState {
   /// returns.
   std::uint64_t running_number = 0;
   std::uint64_t ended_number = 0;
+  /// The like, of the interval that the running window lies in, for which grants hold.
+  std::uint64_t interval_number = 0;
 };
+static_assert(sizeof(WindowState) == 64);
 
 /// Written by the controller before it is published, by nobody after.
 class Publication {
@@ -81,7 +87,8 @@ class Publication {
   std::vector<std::uint32_t> grants;
   /// What all workers' grants come to at most, by rule: not to be drawn from cells of keys that are granted.
   std::vector<std::uint64_t> reserves;
-  std::vector<std::uint64_t> reserves_before;  ///< in the window before, which a worker may still count for
+  /// In the interval before, which a worker may still count for, and a window that slides still hold.
+  std::vector<std::uint64_t> reserves_before;
   /// Odd: the worker is to leave its grants alone; idle keys are forgotten before the next even one.
   std::vector<std::uint32_t> grant_turn_of_worker;
   /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
@@ -117,24 +124,30 @@ class Publication {
   KeyFilter::Bits refused = 0;
 
   /// What workers may have used of a key in a window without drawing it, all together; 0: nobody had a grant.
+  /// Of a window that slides what a window may hold of it that is not known: see shared/grant_table.h.
   /// @param state   find() of the key
   /// @param window  of the rule: index into `windows`
-  /// @param number  of the window that the worker counts for, as WindowState::running_number
+  /// @param number  of the interval that the worker counts for, as WindowState::interval_number
   std::uint64_t reserve_of(const KeyState* state, RuleIndex rule, std::uint16_t window,
                            std::uint64_t number) const noexcept {
-    if (state != nullptr && state->ungranted_since <= number) return 0;
-    return number == windows[window].running_number ? reserves[rule]
-                                                    : std::max(reserves[rule], reserves_before[rule]);
+    const bool none = state != nullptr && !state->reserved && state->ungranted_since <= number;
+    const std::uint64_t either = std::max(reserves[rule], reserves_before[rule]);
+    if (windows[window].slides) return !none ? 3 * either : state->ungranted_since == number ? 2 * either : 0;
+    if (none) return 0;
+    return number == windows[window].interval_number ? reserves[rule] : either;
   }
-  /// What of an allowance may be drawn from the key's cell: not what is granted, but half in any case.
+  /// What of an allowance may be drawn from the key's cell: not what is granted. But half in any case, where
+  /// what has been used already is not off the allowance: it is small because others have used the rest.
   std::uint64_t drawable(std::uint64_t allowance, const KeyState* state, RuleIndex rule, std::uint16_t window,
                          std::uint64_t number) const noexcept {
-    return allowance - std::min(reserve_of(state, rule, window, number), allowance / 2);
+    return allowance - std::min(reserve_of(state, rule, window, number),
+                                windows[window].slides ? allowance : allowance / 2);
   }
   /// Whether there are grants of the key, and all that they come to is kept from being drawn: then who does
-  /// not use up his own may draw the rest of it.
+  /// not use up his own may draw the rest of it. (Where windows slide it is kept for the spans to come.)
   bool reserves_all(const KeyState* state, RuleIndex rule, std::uint16_t window,
                     std::uint64_t number) const noexcept {
+    if (windows[window].slides) return false;
     const std::uint64_t allowance = state != nullptr ? state->terms.allowance : defaults[rule].allowance;
     const std::uint64_t reserve = reserve_of(state, rule, window, number);
     return reserve > 0 && reserve <= allowance / 2;

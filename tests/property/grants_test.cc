@@ -412,6 +412,39 @@ TEST_P(SlidingStorm, AdmitsNobodyMoreThanHisLimitInAnyWindow) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SlidingStorm, ::testing::Range(0, 40));
 
+TEST(SlidingGrants, AKeyInSteadyDemandHasAllOfItsLimitFromTheThirdIntervalOn) {
+  for (const unsigned workers : {1U, 2U, 4U}) {
+    const std::uint64_t limit = 20'000;
+    GrantedNode node({rule_of("user", Algorithm::sliding_window, limit)}, workers);
+    for (int interval = 0; interval < 6; ++interval) {
+      std::uint64_t admitted = 0;
+      for (int span = 0; span < 10; ++span) {
+        for (unsigned i = 0; i < workers; ++i) admitted += node.ask(i, 0, "ann", limit / 5);
+        node.pass(100ms);
+      }
+      // Who has used it all within two spans has nearly all of it left when they leave the window.
+      if (interval < 2 || workers == 4)
+        EXPECT_GE(admitted, limit - limit / 64) << workers << " workers, interval " << interval;
+      else
+        EXPECT_EQ(admitted, limit) << workers << " workers, interval " << interval;
+    }
+    node.stop();
+    node.expect_sound();
+  }
+}
+
+// What is asked of it is within the grant: so no entry is made, no cell taken, and the limit is the grant's.
+TEST(SlidingGrants, AreEnoughForAKeyOfWhichLittleIsAsked) {
+  GrantedNode node({rule_of("user", Algorithm::sliding_window, 19'200)}, 2);
+  for (int span = 0; span < 50; ++span) {
+    EXPECT_EQ(node.ask(0, 0, "ann", 5), 5U);
+    EXPECT_EQ(node.ask_at_once(1, 0, "ann", 5), 5U);
+    node.pass(100ms);
+  }
+  node.stop();
+  node.expect_sound();
+}
+
 // Nothing is lost to who asks for it.
 
 class GrantedAlone : public ::testing::TestWithParam<std::uint64_t> {};

@@ -10,7 +10,7 @@ TITLE = "What the controller takes for a span"
 TARGETS = ("bench/controller/bench-controller",)
 KEYS = 1_000_000
 SPAN_MS = 100
-# As the program numbers them. The default, and one without grants.
+# As the program numbers them: the default, the one to take when in doubt, and one without grants.
 ALGORITHMS = {0: "cooldown", 2: "sliding-window", 3: "token-bucket"}
 # Of a hundred keys, those that are written to the store in every span; the others once in an interval.
 HOT = (1, 10, 100)

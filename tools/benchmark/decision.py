@@ -16,8 +16,8 @@ STEADY = (
     ("floor_far_between", "three bursts ahead, one by one between the writes"),
     ("weir_key", "**weir**, a key at hand"),
     ("weir_key_far", "**weir**, a key at hand, told of three bursts ahead"),
-    ("weir_key_drawn", "**weir**, a key at hand, under a rule without grants: sliding-window"),
-    ("weir_key_bucket", "**weir**, the same: token-bucket"),
+    ("weir_key_sliding", "**weir**, a key at hand, under sliding-window"),
+    ("weir_key_bucket", "**weir**, the same under a rule without grants: token-bucket"),
     ("weir_key_small_bucket", "**weir**, the same: token-bucket with a burst of 1000"),
     ("weir_key_blocked", "**weir**, a key at hand that is blocked: refused"),
     ("weir_key_in_spray", "**weir**, a key at hand, while others are made up that find no room"),
@@ -38,7 +38,7 @@ FIRST = (
 # What is promised of a key at hand: at most so many times the floor, below and from so many keys on.
 AIM_SMALL, AIM_LARGE, LARGE = 1.6, 1.3, 1_000_000
 # The same is asked of it under rules whose keys have no grants.
-KEY_AT_HAND = {"weir_key": "key at hand", "weir_key_drawn": "key at hand, sliding-window", "weir_key_bucket": "key at hand, token-bucket",
+KEY_AT_HAND = {"weir_key": "key at hand", "weir_key_sliding": "key at hand, sliding-window", "weir_key_bucket": "key at hand, token-bucket",
                "weir_key_small_bucket": "key at hand, token-bucket with a burst of 1000"}
 # What the README says of others' requests while somebody makes up keys.
 AIM_IN_SPRAY = 2
@@ -173,8 +173,8 @@ def report(figures, context, aims):
         "between the writes, as ours asks; and three bursts ahead instead of one, where a worker, too, may be told of them by who "
         "knows the keys so early (a queue, a batch of requests): that one's like is the floor of as many bursts.",
         "*A key at hand* is one of the default algorithm's, cooldown, far from its limit: a worker may admit a 64th of the limit without asking, and that touches one "
-        "line. fixed-window and shed are the same. Under the other algorithms, and beyond that part, a worker draws from a cell that all workers share: "
-        "sliding-window and token-bucket in chunks, in each span anew; from a bucket with a small burst for each request. So what they take depends on how often a key comes within a span. "
+        "line. fixed-window and shed are the same; under sliding-window it is a 192th. Under the other algorithms, and beyond that part, a worker draws from a cell that all workers "
+        "share: from a bucket in chunks, in each span anew, or, where its burst is small, for each request. So what they take depends on how often a key comes within a span. "
         "*Blocked*: all keys have been refused before, as in an attack. *Made up*: known keys, in a node with room for twice as many (at least 65,536), and in "
         "between, not timed, requests of keys never met before, until there is no room and for as long as is measured. All these: up to a million keys.",
     ]

@@ -32,7 +32,6 @@
 namespace weir {
 namespace {
 
-constexpr std::uint32_t rule_spans = 10;  // the default of a rule
 constexpr std::uint32_t keys = 1'000'000;
 constexpr std::uint32_t fewer_keys = 100'000;
 constexpr unsigned workers = 2;
@@ -209,9 +208,7 @@ int main() {
                      .cells = grants ? cells_within : cells_beyond,
                      .cells_beyond = cells_beyond,
                      .ledger = grants ? ledger_granted : ledger};
-    // What keys of these rules have from their first count on is not in an empty ledger's sum.
-    if (algorithm == Algorithm::sliding_window)
-      memory.ledger += sizeof(KeyDetail) + rule_spans * sizeof(SpanCounts);
+    // What keys of such a rule have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::strict) memory.ledger += sizeof(KeyDetail) + sizeof(KeyLeases);
     if (algorithm == Algorithm::sliding_log) {
       memory.log_slot = sizeof(SlidingLogSlot);

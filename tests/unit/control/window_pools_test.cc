@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who has a cell in the window that begins before anybody draws in it.
+// Who has a cell in the window that begins before anybody draws in it; and how windows are numbered.
 #include "control/window_pools.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace weir {
 namespace {
@@ -87,6 +88,43 @@ TEST(ReservedCells, LeaveSomeForNewKeysHoweverManyAreKnown) {
   EXPECT_GE(pools.reserved(), keys);
   pools.draw(10 * keys, 100);
   EXPECT_EQ(pools.with_cells(10 * keys, 100), 100U);
+}
+
+/// The intervals' numbers of the windows that some moments lie in, one after the other.
+std::vector<std::uint64_t> interval_numbers(std::uint32_t spans, const std::vector<Duration>& moments) {
+  WindowPools pools({.interval = 1s, .spans = spans, .monotonic = false, .logs = nullptr}, keys, 1);
+  std::vector<std::uint64_t> numbers;
+  for (const Duration moment : moments) {
+    pools.turn_to({WallTime(1000s) + moment, MonotonicTime(10s)});
+    pools.retired(0, 0);
+    numbers.push_back(pools.state({}).interval_number);
+    EXPECT_EQ(pools.interval_number(), numbers.back());
+  }
+  return numbers;
+}
+using Numbers = std::vector<std::uint64_t>;
+
+TEST(IntervalNumber, IsTheSameInAllSpansOfAnIntervalAndAnotherOneInTheNext) {
+  EXPECT_EQ(interval_numbers(10, {0ms, 100ms, 950ms, 1s, 1100ms, 2500ms}), (Numbers{1, 1, 1, 2, 2, 3}));
+  EXPECT_EQ(interval_numbers(1, {0ms, 950ms, 1s, 2s}), (Numbers{1, 1, 2, 3}));
+}
+
+TEST(IntervalNumber, IsTheOneOfBeforeWhereTheClockComesBackToAnInterval) {
+  EXPECT_EQ(interval_numbers(10, {900ms, 1s, 950ms, 1s}), (Numbers{1, 2, 1, 2}));
+  EXPECT_EQ(interval_numbers(10, {900ms, 1s, 950ms, 1200ms}), (Numbers{1, 2, 1, 2}));
+  EXPECT_EQ(interval_numbers(10, {500ms, 600ms, 300ms, 700ms}), (Numbers{1, 1, 1, 1}));
+  EXPECT_EQ(interval_numbers(1, {0s, 1s, 0s, 1s}), (Numbers{1, 2, 1, 2}));
+}
+
+TEST(IntervalNumber, IsANewOneWhereTheClockGoesBackBeyondTheIntervalBefore) {
+  EXPECT_EQ(interval_numbers(10, {0s, 1s, 2s, 100ms}), (Numbers{1, 2, 3, 4}));
+}
+
+TEST(WindowPools, TellWhetherTheirWindowsAreSpansOfOneThatSlides) {
+  WindowPools spans({.interval = 1s, .spans = 10, .monotonic = false, .logs = nullptr}, keys, 1);
+  WindowPools intervals({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1);
+  EXPECT_TRUE(spans.state({}).slides);
+  EXPECT_FALSE(intervals.state({}).slides);
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ struct Plane {
                       .ended = pools[(number - 1) % 3],
                       .settled = true,
                       .running_number = number,
-                      .ended_number = number - 1}};
+                      .ended_number = number - 1,
+                      .interval_number = number}};
     slot.publish(next.get());
     published.push_back(std::move(next));
     return *pools[number % 3];

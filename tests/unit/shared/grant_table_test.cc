@@ -424,11 +424,20 @@ TEST(GrantTable, WithoutGrantsThereIsRoomForNobody) {
 }
 
 TEST(StandingGrant, IsOfAllWorkersA64thAtMost) {
-  EXPECT_EQ(standing_grant(63, 1), 0U);
-  EXPECT_EQ(standing_grant(64, 1), 1U);
-  EXPECT_EQ(standing_grant(1000, 2), 7U);
-  EXPECT_EQ(standing_grant(1000, 16), 0U);
-  EXPECT_EQ(standing_grant(std::uint64_t{1} << 62, 4), GrantTable::most);
+  const Rule rule;
+  EXPECT_EQ(standing_grant(rule, 63, 1), 0U);
+  EXPECT_EQ(standing_grant(rule, 64, 1), 1U);
+  EXPECT_EQ(standing_grant(rule, 1000, 2), 7U);
+  EXPECT_EQ(standing_grant(rule, 1000, 16), 0U);
+  EXPECT_EQ(standing_grant(rule, std::uint64_t{1} << 62, 4), GrantTable::most);
+}
+
+TEST(StandingGrant, IsAThirdOfThatWhereWindowsSlide) {
+  Rule rule;
+  rule.algorithm = Algorithm::sliding_window;
+  EXPECT_EQ(standing_grant(rule, 191, 1), 0U);
+  EXPECT_EQ(standing_grant(rule, 192, 1), 1U);
+  EXPECT_EQ(standing_grant(rule, 1000, 2), 2U);
 }
 
 TEST(KeyFilter, NeverMissesAKeyThatItWasGiven) {
