@@ -680,7 +680,8 @@ double Engine::nodes_of(const KeyView& key) const noexcept {
 
 // Whether a key's detail holds no more than a blank one: when the store last told of it, nobody else had
 // counted anything; and it is far from its limit, or that was an interval ago.
-bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept {
+bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId next,
+                          MonotonicTime now) const noexcept {
   const KeyDetail& detail = ledger_.detail(slot);
   const auto alone = [](const SharedCount& count) { return count.total == count.acknowledged; };
   const KeyPast& past = ledger_.past(slot);
@@ -696,20 +697,18 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicT
   return !lately && !asked && !others && !refused && detail.price == 0 && !detail.owes &&
          !detail.block.active(now) && !rule.needs_detail() && rule.hears() && !slot.idle && !slot.watched &&
          !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due &&
-         window_says_nothing(rule, slot, detail);
+         window_says_nothing(rule, slot, detail, next);
 }
 
 // Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
 // moment where keys are many. Where the clock has been set, all of them.
 void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
   const SpanId ended = rule.span;
-  // The interval that has ended last.
-  const Ordinal ending = next.ordinal > ended.ordinal ? ended.ordinal : ended.ordinal - 1;
   const auto part = [&](std::uint32_t from, std::uint32_t to) {
     const auto slot_at = [&](std::uint32_t place) {
       return static_cast<SlotIndex>(std::uint64_t{ledger_.end()} * place / rule.spans);
     };
-    forget_idle(rule, slot_at(from), slot_at(to), ending, now);
+    forget_idle(rule, slot_at(from), slot_at(to), next, now);
   };
   if (next.ordinal == ended.ordinal) {
     part(ended.index, next.index);
@@ -723,8 +722,10 @@ void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
 
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
-void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now) {
+void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now) {
   const RuleIndex index = index_of(rule);
+  // The interval that has ended last.
+  const Ordinal ending = next.ordinal > rule.span.ordinal ? rule.span.ordinal : rule.span.ordinal - 1;
   const std::uint32_t before = ledger_.size();
   for (SlotIndex i = from; i < to; ++i) {
     // After a spray of keys there is hardly a slot that is not given up.
@@ -733,7 +734,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal 
         ledger_.prefetch(soon.key);
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
-    if (slot.detail != no_index && says_nothing(rule, slot, now)) drop_detail(rule, slot);
+    if (slot.detail != no_index && says_nothing(rule, slot, next, now)) drop_detail(rule, slot, next.ordinal);
     // So it has been since it was new, or is again.
     if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
@@ -741,7 +742,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal 
     const Ordinal counted = last_counted(slot);
     if (counted >= ending - 1) continue;
     const KeyDetail& detail = ledger_.detail(slot);
-    if (detail.owes || detail.block.active(now)) continue;
+    if (detail.owes || detail.block.active(now) || window_holds(rule, detail, next)) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
     if (rule.by_shares() && counted >= ending - remembered_intervals &&

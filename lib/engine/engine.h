@@ -245,12 +245,13 @@ class Engine {
     return slot.detail == no_index ? make_detail(slot) : ledger_.own_detail(slot);
   }
   KeyDetail& make_detail(KeySlot& slot);
-  void drop_detail(const RuleState& rule, KeySlot& slot);
+  void drop_detail(const RuleState& rule, KeySlot& slot, Ordinal running);
   void slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint64_t admitted);
   void add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal);
   void find_light_keys(std::size_t group);
-  bool window_says_nothing(const RuleState& rule, const KeySlot& slot,
-                           const KeyDetail& detail) const noexcept;
+  bool window_says_nothing(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail,
+                           SpanId next) const noexcept;
+  bool window_holds(const RuleState& rule, const KeyDetail& detail, SpanId next) const noexcept;
   void roll(RuleState& rule, KeySlot& slot, Ordinal to);
   void write(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t delta,
              CounterUse use = CounterUse::counted);
@@ -300,9 +301,10 @@ class Engine {
   void warm(const RuleState& rule, KeyDetail& key);
   void watch(RuleState& rule, SlotIndex index);
   void apply_local_rules(RuleState& rule, Instant now);
-  bool says_nothing(const RuleState& rule, const KeySlot& slot, MonotonicTime now) const noexcept;
+  bool says_nothing(const RuleState& rule, const KeySlot& slot, SpanId next,
+                    MonotonicTime now) const noexcept;
   void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
-  void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, Ordinal ending, MonotonicTime now);
+  void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   void move_windows(const RuleState& rule, Duration by);
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;

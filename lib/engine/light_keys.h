@@ -5,10 +5,11 @@
 /// The problem: what a key may be admitted changes with each span that leaves its window. So each key would
 /// have to be kept by the span, looked at in every span, and named in every publication; of a million keys,
 /// most of which never come near their limits, that is a third of a second. So a key that has used no more
-/// than a 128th of its limit in this interval, and no more in the one before, is kept like any other, by its
-/// slot alone, and taken for one that has used a 64th of it: a window reaches no farther back. It has the
-/// rest; publications tell of it by a filter. Keys that have used nothing have all of their limits. Whoever
-/// uses more is known by the span from then on, exactly but for what he had used before.
+/// than a 128th of its limit in this interval, and no more in the one before (where there are several nodes,
+/// a part of that), is kept like any other, by its slot alone, and taken for one that has used a 64th of it:
+/// a window reaches no farther back. It has the rest; publications tell of it by a filter. Keys that have
+/// used nothing have all of their limits. Whoever uses more is known by the span from then on, exactly but
+/// for what he had used before.
 #pragma once
 
 #include <algorithm>
@@ -44,9 +45,10 @@ class LightKeys {
   void add(std::uint64_t key, Ordinal ordinal) {
     Interval& interval = intervals_[static_cast<std::uint64_t>(ordinal) % 2];
     if (interval.ordinal != ordinal) {
+      const Ordinal other = intervals_[static_cast<std::uint64_t>(ordinal + 1) % 2].ordinal;
       interval.ordinal = ordinal;
       interval.keys.empty(room_ / 2);
-      added_ = 0;
+      if (ordinal > other) added_ = 0;
     }
     interval.keys.add(key);
     ++added_;
@@ -56,9 +58,6 @@ class LightKeys {
     keys.empty(room_ / 2);
     for (const Interval& interval : intervals_)
       if (interval.ordinal >= running - 1) keys.add_all(interval.keys);
-  }
-  bool holds(Ordinal ordinal) const noexcept {
-    return intervals_[static_cast<std::uint64_t>(ordinal) % 2].ordinal == ordinal;
   }
 
  private:

@@ -84,7 +84,8 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   };
   const bool by_span = !key.detail.spans.empty();
   for (const SpanCounts& span : std::span(key.detail.spans).first(by_span ? rule.spans : 0)) {
-    if (span.number <= number - rule.spans || span.number > number) continue;
+    // (One that is yet to come has been, before the clock was set back.)
+    if (span.number <= number - rule.spans) continue;
     others += span.others;
     if (span.number == number) continue;
     hold(span);

@@ -2,6 +2,8 @@
 // What keys under sliding windows have used, span by span; of light ones (light_keys.h) by the interval.
 #include "engine/engine.h"
 
+#include <algorithm>
+
 namespace weir {
 
 KeyDetail& Engine::make_detail(KeySlot& slot) {
@@ -15,9 +17,10 @@ KeyDetail& Engine::make_detail(KeySlot& slot) {
   return detail;
 }
 
-void Engine::drop_detail(const RuleState& rule, KeySlot& slot) {
+// @param running  the interval that a window may still reach what the key has used from
+void Engine::drop_detail(const RuleState& rule, KeySlot& slot, Ordinal running) {
   ledger_.drop_detail(slot);
-  if (rule.has_light_keys()) add_light_key(rule, slot.key, rule.span.ordinal);
+  if (rule.has_light_keys()) add_light_key(rule, slot.key, running);
 }
 
 void Engine::share_light() noexcept {
@@ -49,36 +52,44 @@ void Engine::add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ord
   light_keys_[group].add(key, ordinal);
 }
 
-// With room for those that are known.
+// With room for those that are known. As of the interval that runs: they are held for an interval too long
+// rather than for one too short.
 void Engine::find_light_keys(std::size_t group) {
   LightKeys& keys = light_keys_[group];
   keys.empty(ledger_.size());
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     const KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.detail != no_index || !rules_[slot.rule].has_light_keys() ||
-        light_keys_of_rule_[slot.rule] != group)
-      continue;
-    if (keys.holds(slot.latest_ordinal())) keys.add(slot.key, slot.latest_ordinal());
+    if (slot.key == 0 || slot.detail != no_index) continue;
+    const RuleState& rule = rules_[slot.rule];
+    if (!rule.has_light_keys() || light_keys_of_rule_[slot.rule] != group) continue;
+    if (const Ordinal running = rule.span.ordinal; slot.latest_ordinal() >= running - 1)
+      keys.add(slot.key, std::max(running, slot.latest_ordinal()));
   }
 }
 
-// Whether a key is as good as light: then it need not be known by the span any more.
-bool Engine::window_says_nothing(const RuleState& rule, const KeySlot& slot,
-                                 const KeyDetail& detail) const noexcept {
+// Whether a key is as good as light when a span begins: then it need not be known by the span any more.
+bool Engine::window_says_nothing(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail,
+                                 SpanId next) const noexcept {
   if (rule.algorithm != Algorithm::sliding_window) return true;
   const IntervalCounts before = previous(slot);
-  const Ordinal running = rule.span.ordinal;
-  if (slot.current.admitted > rule.light || before.admitted > rule.light || slot.current.ordinal > running ||
-      slot.current.ordinal < running - 1)
+  if (slot.current.admitted > rule.light || before.admitted > rule.light ||
+      slot.current.ordinal > next.ordinal || slot.current.ordinal < next.ordinal - 1)
     return false;
   // After the clock has been set the window holds what was counted in other intervals.
   std::uint64_t own = 0;
   for (const SpanCounts& span : detail.spans) {
-    if (span.number <= rule.number(rule.span) - rule.spans) continue;
+    if (span.number <= rule.number(next) - rule.spans) continue;
     if (span.others > 0) return false;
     own += span.own;
   }
   return own <= slot.current.admitted + before.admitted;
+}
+
+// Whether there is anything in the window of a key that is known by the span.
+bool Engine::window_holds(const RuleState& rule, const KeyDetail& detail, SpanId next) const noexcept {
+  return std::ranges::any_of(detail.spans, [&](const SpanCounts& span) {
+    return span.own + span.others > 0 && span.number > rule.number(next) - rule.spans;
+  });
 }
 
 // What a sliding window holds is as old as it was, whatever the wall clock says.
@@ -93,7 +104,7 @@ void Engine::move_windows(const RuleState& rule, Duration by) {
     KeyDetail& detail = own_detail(slot);
     std::vector<SpanCounts> spans(detail.spans.size());
     const auto move = [&](const SpanCounts& span, std::size_t place) {
-      spans[place] = {span.number + moved, span.own, span.others};
+      if (span.number >= 0) spans[place] = {span.number + moved, span.own, span.others};
     };
     for (std::size_t place = 0; place < rule.spans; ++place)
       if (const SpanCounts& span = detail.spans[place]; span.number + moved >= 0)

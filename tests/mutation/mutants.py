@@ -1381,8 +1381,8 @@ MUTANTS = [
     engine(
         "a sliding window forgets its oldest span",
         "SlidingWindow.EachSpanLeavesByItself",
-        "if (span.number <= number - rule.spans || span.number > number) continue;",
-        "if (span.number <= number - rule.spans + 1 || span.number > number) continue;",
+        "if (span.number <= number - rule.spans) continue;",
+        "if (span.number <= number - rule.spans + 1) continue;",
         file="lib/engine/quota.cc",
     ),
     engine(
@@ -1431,7 +1431,7 @@ MUTANTS = [
     engine(
         "a key that is light again has all of its limit",
         "LightKeys.TheyBecomeAgainWhenTheyHaveUsedLittleForAnInterval",
-        "if (rule.has_light_keys()) add_light_key(rule, slot.key, rule.span.ordinal);",
+        "if (rule.has_light_keys()) add_light_key(rule, slot.key, running);",
         "",
         file="lib/engine/sliding.cc",
     ),
@@ -1459,9 +1459,29 @@ MUTANTS = [
     engine(
         "light keys that are looked for again are none of the interval before",
         "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",
-        "if (keys.holds(slot.latest_ordinal())) keys",
-        "if (slot.latest_ordinal() == rules_[slot.rule].span.ordinal) keys",
+        "slot.latest_ordinal() >= running - 1)",
+        "slot.latest_ordinal() >= running)",
         file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "what is dropped of a key is told by the span before the clock was set",
+        "SetClock.ForwardAndBackAgainLeavesWhatAKeyHasUsedInItsWindow",
+        "if (span.number <= rule.number(next) - rule.spans) continue;\n    if (span.others",
+        "if (span.number <= rule.number(rule.span) - rule.spans) continue;\n    if (span.others",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "keys whose windows hold something are forgotten when the clock is set forward",
+        "SetClock.ForwardByIntervalsForgetsNobodyWhoseWindowHoldsSomething",
+        " || window_holds(rule, detail, next)) continue;",
+        ") continue;",
+    ),
+    engine(
+        "what was used in a span that is yet to come again is not in the window",
+        "SetClock.BackIntoTheSpanBeforeLeavesWhatWasUsedInTheOneThatRan",
+        "if (span.number <= number - rule.spans) continue;",
+        "if (span.number <= number - rule.spans || span.number > number) continue;",
+        file="lib/engine/quota.cc",
     ),
     engine(
         "however many nodes there are, a light key may use as much on each",

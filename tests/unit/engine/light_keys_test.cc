@@ -248,6 +248,7 @@ TEST(LightKeys, AreAllFoundAgainHoweverManyComeAndGo) {
   const auto keys = [](int interval) { return interval % 5 == 4 ? many : few; };
   for (int interval = 0; interval < 30; ++interval) {
     const Duration now = interval * 1s;
+    node.step(now);
     for (int i = 0; i < keys(interval); ++i) node.count(now, 1, 1, never, name(interval, i));
     node.step(now + 100ms);
     ASSERT_EQ(node.engine.strays(), 0U);
@@ -260,6 +261,131 @@ TEST(LightKeys, AreAllFoundAgainHoweverManyComeAndGo) {
     for (int i = 0; i < many; ++i) wrongly += light(node, now + 100ms, name(-1, i));
     EXPECT_LT(wrongly, many / 10) << interval;
   }
+}
+
+/// A node alone whose wall clock is set, while time goes on.
+class SetNode {
+ public:
+  explicit SetNode(const Rule& rule) : node_(rule) { node_.engine.step(now()); }
+
+  Instant now() const { return {EngineNode::at(since_ + ahead_).wall, EngineNode::at(since_).monotonic}; }
+  /// Of the span that runs.
+  void count(std::uint64_t admitted, const std::string& key = "a") {
+    node_.count(since_ + ahead_, admitted, admitted, never, key);
+  }
+  void pass(Duration by) {
+    since_ += by;
+    step();
+  }
+  /// It shows so much more than it did, as of the next step.
+  void set_ahead(Duration by) { ahead_ += by; }
+  std::uint64_t allowance(const std::string& key = "a") const {
+    return testing::allowance(node_, since_ + ahead_, key);
+  }
+
+ private:
+  void step() {
+    node_.engine.step(now());
+    node_.engine.for_each_write([&](const EngineWrite& write) {
+      node_.pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+                               write.returned, write.raised_to});
+    });
+    node_.engine.clear_writes();
+    node_.sync(counters_, since_);
+  }
+
+  EngineNode node_;
+  Counters counters_;
+  Duration since_{};
+  Duration ahead_{};
+};
+
+TEST(SetClock, BackByIntervalsLeavesWhatALightKeyHasUsedInItsWindow) {
+  SetNode node(sliding());
+  node.pass(9100ms);
+  node.count(little);
+  node.pass(100ms);
+  node.set_ahead(-4s);
+  node.pass(100ms);
+  node.count(1, "b");  // takes the place of an interval that lies in the clock's future
+  for (int span = 0; span < 6; ++span) {
+    node.pass(100ms);
+    EXPECT_LE(node.allowance(), limit - little) << span;
+  }
+}
+
+TEST(SetClock, ForwardAndBackAgainLeavesWhatAKeyHasUsedInItsWindow) {
+  // Into an interval that nothing was counted in; and into the one that was counted in last.
+  for (const auto& [forward, back] : {std::pair{4400ms, 4400ms}, std::pair{1900ms, 900ms}}) {
+    SetNode node(sliding());
+    node.pass(1000ms);
+    for (int span = 0; span < 9; ++span) {
+      node.count(1000);
+      node.pass(100ms);
+    }
+    node.set_ahead(forward);
+    node.pass(100ms);
+    node.count(1);
+    node.pass(100ms);
+    node.pass(100ms);
+    node.set_ahead(-back);
+    node.pass(100ms);
+    // The first ones of them have left meanwhile.
+    EXPECT_LE(node.allowance(), limit - 5000) << forward << " forward, " << back << " back";
+  }
+}
+
+TEST(SetClock, ForwardByIntervalsForgetsNobodyWhoseWindowHoldsSomething) {
+  SetNode node(sliding());
+  node.pass(1000ms);
+  const auto name = [](int i) { return "k" + std::to_string(i); };
+  for (int span = 0; span < 8; ++span) {
+    for (int i = 0; i < 50; ++i) node.count(1000, name(i));
+    node.pass(100ms);
+  }
+  node.set_ahead(5s);
+  for (int span = 0; span < 3; ++span) {
+    node.pass(100ms);
+    for (int i = 0; i < 50; ++i) EXPECT_LE(node.allowance(name(i)), limit - 5000) << span << ", " << i;
+  }
+  // When it has left they are forgotten.
+  for (int span = 0; span < 30; ++span) node.pass(100ms);
+  EXPECT_EQ(node.allowance(name(0)), limit);
+}
+
+TEST(SetClock, BackIntoTheSpanBeforeLeavesWhatWasUsedInTheOneThatRan) {
+  SetNode node(sliding());
+  node.pass(500ms);
+  node.count(7000);
+  node.set_ahead(-10ms);
+  node.pass(1ms);
+  EXPECT_LE(node.allowance(), limit - 7000);
+}
+
+TEST(LightKeys, ThatWereKnownBySpanAreAmongThoseThatAreFoundAgain) {
+  EngineNode node({sliding()}, 20'000);
+  Counters counters;
+  Duration now = 0ms;
+  const auto name = [](int i) { return "a" + std::to_string(i); };
+  const auto all_use = [&](std::uint64_t each) {
+    for (int i = 0; i < 20; ++i) node.count(now, each, each, never, name(i));
+  };
+  const auto pass_to = [&](Duration to) {
+    while (now < to) {
+      now += 100ms;
+      node.step(now);
+      node.sync(counters, now + 1ms);
+    }
+  };
+  all_use(5000);
+  pass_to(1900ms);
+  all_use(little);
+  pass_to(2900ms);
+  all_use(little);
+  pass_to(3500ms);
+  for (int i = 0; i < 5000; ++i) node.count(now, 1, 1, never, "k" + std::to_string(i));
+  pass_to(3800ms);
+  for (int i = 0; i < 20; ++i) EXPECT_LT(allowance(node, now, name(i)), limit) << i;
 }
 
 /// What was admitted, span by span; what a window holds by the definition.
