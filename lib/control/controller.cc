@@ -231,6 +231,7 @@ void Controller::drain_passed(Instant) {
 void Controller::drain(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
+  worker.drained_flip = worker.flip;
   SpanTable& table = drained_table(index);
   if (!table.grant_turns.empty())
     for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
@@ -424,15 +425,19 @@ void Controller::renew_grants(std::size_t window) {
   }
 }
 
+// Whether what a worker drew in the window before the running one has been counted. (One that has not passed
+// since before that one began has drawn nothing in it.)
+bool Controller::has_told(const WorkerState& worker, const WindowPools& pools) noexcept {
+  return worker.drained_flip >= pools.retired_flip() ||
+         (worker.draining && worker.flip <= pools.flip_before());
+}
+
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  // What a worker that has not passed drew in the span that has ended is not counted yet. (One that has not
-  // for longer has drawn nothing in it.)
-  const bool all_counted = std::ranges::none_of(
-      workers_, [&](const WorkerState& worker) { return worker.draining && worker.flip == figures_.spans; });
   for (WindowPools& pools : parts_.pools)
-    if (all_counted) pools.settle();
+    if (std::ranges::all_of(workers_, [&](const WorkerState& worker) { return has_told(worker, pools); }))
+      pools.settle();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);

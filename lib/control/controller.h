@@ -94,6 +94,7 @@ class Controller {
     bool draining = false;                  // its other table still holds the counts of a span that has ended
     std::uint64_t flip_token = 0;           // the grace period after which that table is ours
     std::uint64_t flip = 0;                 // the number of the flip that gave it its table
+    std::uint64_t drained_flip = 0;         // the latest of those after which its other table was drained
     std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
     std::uint32_t drains_since_forgetting = 0;
@@ -126,6 +127,7 @@ class Controller {
   void publish_light_keys(Publication& next);
   void publish_grants(Publication& next);
   void publish_keys(Publication& next, Instant now);
+  static bool has_told(const WorkerState& worker, const WindowPools& pools) noexcept;
   void decide(Instant now, bool end_all);
   void publish(Instant now, bool judged);
   void tell_changes(Publication& next);

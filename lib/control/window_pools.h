@@ -41,9 +41,9 @@ class WindowPools {
   const WindowTerms& terms() const noexcept { return terms_; }
   /// Whether `at` lies in the window that runs.
   bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
-  /// The number of the interval that the running window lies in: of an interval that is set back to, the one
-  /// it had if it is the interval before.
-  std::uint64_t interval_number() const noexcept { return running_number_.interval; }
+  /// The number of the interval that the running window lies in: a new one for each, but where the clock has
+  /// come back to the interval before.
+  std::uint64_t interval_number() const noexcept { return interval_.number; }
   AllowancePool& running() noexcept { return *pools_[0]; }
   const AllowancePool& ended() const noexcept { return *pools_[1]; }
 
@@ -70,6 +70,7 @@ class WindowPools {
       std::swap(pools_[0], pools_[1]);
       std::swap(running_, ended_);
       std::swap(running_number_, ended_number_);
+      enter_interval();
       return true;
     }
     // A worker that has stalled since the window before the last may still hold what was not cleared in time.
@@ -79,9 +80,9 @@ class WindowPools {
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);
     clean_ = false;
-    const Numbers number{++windows_, interval_of(window)};
     ended_ = std::exchange(running_, window);
-    ended_number_ = std::exchange(running_number_, number);
+    ended_number_ = std::exchange(running_number_, ++turns_);
+    enter_interval();
     return true;
   }
 
@@ -128,10 +129,12 @@ class WindowPools {
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {
     token_ = token;
-    flip_ = flip;
+    flip_before_ = std::exchange(flip_, flip);
   }
   std::uint64_t retired_token() const noexcept { return token_; }
   std::uint64_t retired_flip() const noexcept { return flip_; }
+  /// The flip with which the window before the running one began.
+  std::uint64_t flip_before() const noexcept { return flip_before_; }
   bool wants_clearing() const noexcept { return !clean_; }
   void clear_spare() noexcept {
     if (terms_.logs != nullptr) terms_.logs->free_idle(*pools_[2], *pools_[0], *pools_[1]);
@@ -180,9 +183,9 @@ class WindowPools {
             .ended = pools_[1].get(),
             .settled = settled_,
             .slides = terms_.spans > 1,
-            .running_number = running_number_.window,
-            .ended_number = ended_number_.window,
-            .interval_number = running_number_.interval};
+            .running_number = running_number_,
+            .ended_number = ended_number_,
+            .interval_number = interval_.number};
   }
 
   /// What has been provided so far; until begin(): what may be.
@@ -203,11 +206,10 @@ class WindowPools {
     return cell.drawn.load(std::memory_order_relaxed) != 0;
   }
 
-  // The number of a window's interval: of one that goes on, or is come back to, the same.
-  std::uint64_t interval_of(SpanId window) noexcept {
-    if (intervals_ > 0 && window.ordinal == running_.ordinal) return running_number_.interval;
-    if (window.ordinal == ended_.ordinal) return ended_number_.interval;
-    return ++intervals_;
+  void enter_interval() noexcept {
+    if (running_.ordinal == interval_.ordinal) return;
+    std::swap(interval_, interval_before_);
+    if (running_.ordinal != interval_.ordinal) interval_ = {running_.ordinal, ++intervals_};
   }
 
   WallTime time(Instant at) const noexcept {
@@ -219,16 +221,19 @@ class WindowPools {
   std::array<std::unique_ptr<AllowancePool>, 3> pools_;  // running, ended, spare
   SpanId running_;
   SpanId ended_{std::numeric_limits<Ordinal>::min(), 0};
-  struct Numbers {
-    std::uint64_t window = 0;
-    std::uint64_t interval = 0;
+  struct Interval {
+    Ordinal ordinal = std::numeric_limits<Ordinal>::min();
+    std::uint64_t number = 0;
   };
-  std::uint64_t windows_ = 0;  // so far
-  std::uint64_t intervals_ = 0;
-  Numbers running_number_;
-  Numbers ended_number_;
+  std::uint64_t turns_ = 0;
+  std::uint64_t running_number_ = 0;
+  std::uint64_t ended_number_ = 0;
+  std::uint64_t intervals_ = 0;  // so far
+  Interval interval_;            // the running window's
+  Interval interval_before_;
   std::uint64_t token_ = 0;
   std::uint64_t flip_ = 0;
+  std::uint64_t flip_before_ = 0;
   bool started_ = false;
   bool settled_ = true;
   bool clean_ = true;  // the spare is

@@ -871,7 +871,7 @@ KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState*
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
   if (slides && window.ended != nullptr && !publication_->windows[number].settled)
     if (const AllowanceCell* before = window.ended->find(key); before != nullptr)
-      terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));
+      terms.allowance = std::min(terms.allowance, before->left_of(terms.allowance));
   return terms;
 }
 
@@ -1126,8 +1126,9 @@ bool WorkerCore::draw_in_next_span(Touched& touched, std::uint64_t key, std::uin
   touched.direct = true;
   if (touched.drawn == 0) return false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (plane_.publication.load()->windows[window].running_number == next.running_number) return true;
-  touched.cell->give_back(std::exchange(touched.drawn, 0));
+  const WindowState& now = plane_.publication.load()->windows[window];
+  if (now.running_number == next.running_number) return true;
+  if (now.ended_number == next.running_number) touched.cell->give_back(touched.drawn);
   return false;
 }
 
@@ -1152,10 +1153,13 @@ bool WorkerCore::draw_sliding_window(Touched& touched, std::uint64_t key, std::u
                                      std::uint16_t window) noexcept {
   const std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
   if (!draw_window(touched, key, weight)) return false;
-  const bool has_drawn = touched.direct || table_->credit(touched.place) != credit;
+  const bool has_drawn =
+      touched.direct || (touched.entry != nullptr && table_->credit(touched.place) != credit);
   if (!has_drawn || stays_drawn(window)) [[likely]]
     return true;
-  touched.cell->give_back(touched.direct ? touched.drawn : take_credit(touched.place));
+  const std::uint64_t drawn = touched.direct ? touched.drawn : take_credit(touched.place);
+  // Not where it may have been cleared meanwhile.
+  if (window_is_known(window)) touched.cell->give_back(drawn);
   return draw_in_next_span(touched, key, weight, window);
 }
 

@@ -1121,22 +1121,35 @@ MUTANTS = [
     window_pools(
         "each span is an interval of its own",
         "IntervalNumber.IsTheSameInAllSpansOfAnIntervalAndAnotherOneInTheNext",
-        "if (intervals_ > 0 && window.ordinal == running_.ordinal) return running_number_.interval;",
+        "if (running_.ordinal == interval_.ordinal) return;",
         "",
     ),
     window_pools(
         "an interval that the clock comes back to is a new one",
         "IntervalNumber.IsTheOneOfBeforeWhereTheClockComesBackToAnInterval",
-        "if (window.ordinal == ended_.ordinal) return ended_number_.interval;",
-        "",
+        "if (running_.ordinal != interval_.ordinal) interval_ = {running_.ordinal, ++intervals_};",
+        "interval_ = {running_.ordinal, ++intervals_};",
     ),
     # Spans of a window that slides, while they end.
     whole(
         "what a worker has drawn that has not passed is forgotten with the span",
         "Seeds/SlidingStorm.AdmitsNobodyMoreThanHisLimitInAnyWindow/0",
-        "if (all_counted) pools.settle();",
-        "pools.settle();",
+        "return has_told(worker, pools); }))",
+        "return has_told(worker, pools) || true; }))",
         file="lib/control/controller.cc",
+    ),
+    whole(
+        "what a worker has drawn that has not passed is taken for told as soon as another span ends",
+        "Seeds/SlidingStorm.AdmitsNobodyMoreThanHisLimitInAnyWindow/11",
+        "return has_told(worker, pools); }))",
+        "return !(worker.draining && worker.flip == figures_.spans); }))",
+        file="lib/control/controller.cc",
+    ),
+    worker(
+        "what was given back that was never drawn refuses all",
+        "SlidingWindowWorker.WhatWasGivenBackThoughItWasNeverDrawnIsNoReasonToRefuse",
+        "terms.allowance = std::min(terms.allowance, before->left_of(terms.allowance));",
+        "terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));",
     ),
     whole(
         "what a sliding window's grants come to is kept from who wants all of it",
@@ -1249,7 +1262,7 @@ MUTANTS = [
     worker(
         "what was drawn in a sliding window's last span is forgotten until it has been judged",
         "SlidingWindowWorker.WhatWasDrawnInTheSpanBeforeIsTakenOffUntilItHasBeenJudged",
-        "terms.allowance -= std::min(terms.allowance, before->drawn.load(std::memory_order_relaxed));",
+        "terms.allowance = std::min(terms.allowance, before->left_of(terms.allowance));",
         "(void)before;",
     ),
     worker(

@@ -351,9 +351,17 @@ TEST_P(SlidingStorm, AdmitsNobodyMoreThanHisLimitInAnyWindow) {
   Rule rule = rule_of("user", Algorithm::sliding_window,
                       std::array{192 * workers, 400 * workers, 2000 * workers, 20'000U}[below(4)]);
   rule.spans = static_cast<std::uint32_t>(2 + below(5));
-  rule.interval = rule.spans * 100ms;
+  const bool long_spans = GetParam() % 3 == 1;
+  const Duration step = long_spans ? 50ms : 1ms;
+  const Duration span_length = 100 * step;
+  rule.interval = rule.spans * span_length;
   const SpanClock clock(rule.interval, rule.spans);
-  GrantedNode node({rule}, workers);
+  std::vector<Rule> rules{rule};
+  if (GetParam() % 3 == 2) {
+    rules.push_back(rule_of("other", Algorithm::fixed_window, 1000));
+    rules[1].interval = span_length;
+  }
+  GrantedNode node(rules, workers);
 
   struct User {
     std::string name;
@@ -380,14 +388,14 @@ TEST_P(SlidingStorm, AdmitsNobodyMoreThanHisLimitInAnyWindow) {
   };
 
   for (int span = 0; span < 150; ++span) {
-    const Instant begun = node.now + 100ms;
+    const Instant begun = node.now + span_length;
     node.now = begun;
     node.round();
     const SpanId id = clock.span(node.now.wall);
     running = id.ordinal * rule.spans + id.index;
     // What comes of the flip each of them finds out in his time.
     for (int event = 0; event < 40; ++event) {
-      node.now = begun + event * 1ms;
+      node.now = begun + event * step;
       const auto worker = static_cast<unsigned>(below(workers));
       if (one_in(3)) {
         node.round();
@@ -431,6 +439,13 @@ TEST(SlidingGrants, AKeyInSteadyDemandHasAllOfItsLimitFromTheThirdIntervalOn) {
     node.stop();
     node.expect_sound();
   }
+}
+
+TEST(SlidingGrants, ARequestThatWeighsNothingNeedsNoRoom) {
+  Rule rule = rule_of("user", Algorithm::sliding_window, 1000);
+  rule.weight = 0;
+  GrantedNode node({rule}, 1, 16);
+  for (int i = 0; i < 2000; ++i) EXPECT_TRUE(node.admit(0, 0, "k" + std::to_string(i)));
 }
 
 // What is asked of it is within the grant: so no entry is made, no cell taken, and the limit is the grant's.

@@ -342,6 +342,15 @@ TEST(SlidingWindowWorker, KeysOfOtherAlgorithmsAreNotLight) {
   EXPECT_EQ(plane.admitted_of(9, start), 9);
 }
 
+TEST(SlidingWindowWorker, WhatWasGivenBackThoughItWasNeverDrawnIsNoReasonToRefuse) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.pools[0]->claim(plane.key(), AllowancePool::controller).cell->give_back(3);
+  plane.turn({0});
+  plane.settled = false;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(20, start), 10);
+}
+
 // Token and leaky bucket.
 
 class Bucket : public ::testing::TestWithParam<Algorithm> {};
