@@ -54,6 +54,7 @@ Controller::Controller(ControllerParts parts)
       heavy_(parts_.pools.size()),
       heavy_next_(parts_.pools.size()),
       begun_(parts_.pools.size()),
+      interval_began_(parts_.pools.size()),
       shortest_span_(Duration::max()) {
   for (const Rule& rule : parts_.rules) {
     shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
@@ -90,7 +91,7 @@ Instant Controller::advance(Instant own) {
     }
     parts_.engine.step(now);
     for (WindowPools& pools : parts_.pools) pools.settle();
-    for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window);
+    for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window, now.monotonic);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
     awaits_first_answer_ = parts_.engine.has_writes();
     submit(now);
@@ -156,7 +157,7 @@ void Controller::flip(Instant now) {
     turned.push_back(&parts_.pools[window]);
     reserve_cells(window);
     if (parts_.pools[window].interval_number() == interval) continue;  // a span of a window that slides
-    renew_grants(window);
+    renew_grants(window, now.monotonic);
     heavy_[window] = std::exchange(heavy_next_[window], {});
   }
   refused_ = 0;
@@ -405,22 +406,29 @@ void Controller::note_heavy(const CountedKey& counted) {
   if (!runs_[window]) add_to(heavy_[window]);
 }
 
-void Controller::renew_grants(std::size_t window) {
+void Controller::renew_grants(std::size_t window, MonotonicTime now) {
+  const WindowTerms& terms = parts_.pools[window].terms();
+  const Duration lasted = now - std::exchange(interval_began_[window], now);
+  // Where windows slide. The clock has been set, so that a window reaches the interval before as well.
+  const bool was_short = terms.spans > 1 && lasted < terms.interval / terms.spans * (terms.spans - 1);
   for (std::size_t i = 0; i < grants_.size(); ++i) {
     if (parts_.window_of_rule[i] != window) continue;
     RuleGrant& grant = grants_[i];
     if (parts_.pools[window].interval_number() <= begun_[window]) {
-      // The clock has come back to a window that had begun: what was granted then may have been used, and who
-      // had no grant is forgotten.
+      // The clock has come back to an interval that had begun: what was granted then may have been used, and
+      // who had no grant is forgotten.
       std::swap(grant.reserve, grant.before);
       grant.most = 0;
       continue;
     }
+    const bool reaches_before = was_short && grant.before > 0;
     grant.before = grant.reserve;
     grant.allowance = parts_.engine.default_of(static_cast<RuleIndex>(i)).allowance;
     grant.most = may_be_granted(parts_.rules[i])
                      ? standing_grant(parts_.rules[i], grant.allowance, parts_.quiescence.workers())
                      : 0;
+    // One that no request may use would be kept in vain.
+    if (grant.most < parts_.rules[i].weight || reaches_before) grant.most = 0;
     grant.reserve = std::uint64_t{grant.most} * parts_.quiescence.workers();
   }
 }
@@ -460,26 +468,64 @@ void Controller::publish(Instant now, bool judged) {
   next->judged = judged;
   next->windows.clear();
   for (WindowPools& pools : parts_.pools) next->windows.push_back(pools.state(now));
+  usual_.clear();
   next->defaults.clear();
   for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule) {
-    const KeyOverride usual = parts_.engine.default_of(static_cast<RuleIndex>(rule));
+    const KeyOverride& usual = usual_.emplace_back(parts_.engine.default_of(static_cast<RuleIndex>(rule)));
     next->defaults.push_back({usual.allowance, usual.factor});
   }
-  publish_light_keys(*next);
   next->table_of_worker.clear();
   for (const WorkerState& worker : workers_) next->table_of_worker.push_back(worker.table);
   next->new_keys = new_keys_.of_each_worker();
+  find_intervals(*next);
   publish_grants(*next);
+  publish_unnamed_keys(*next);
   publish_keys(*next, now);
   tell_changes(*next);
   publisher_.publish(std::move(next));
   figures_.generation = publisher_.generation();
 }
 
-void Controller::publish_light_keys(Publication& next) {
-  next.light_allowances.clear();
-  for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule)
-    next.light_allowances.push_back(parts_.engine.light_allowance_of(static_cast<RuleIndex>(rule)));
+void Controller::find_intervals(const Publication& next) {
+  const Publication* const before = publisher_.current();
+  grant_intervals_.clear();
+  for (std::size_t i = 0; i < next.windows.size(); ++i) {
+    const std::uint64_t number = next.windows[i].interval_number;
+    grant_intervals_.push_back({.number = number,
+                                // Nobody has been in one that is told of for the first time.
+                                .whole = number > begun_[i] ? number : begun_[i] + 1,
+                                .turned = before == nullptr || before->windows[i].interval_number != number,
+                                .judged = next.judged,
+                                .slides = next.windows[i].slides});
+  }
+}
+
+// What workers may draw of a key in a window that slides, by what is left in it and what is kept for grants.
+std::uint64_t Controller::drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const {
+  const RuleGrant& grant = grants_[rule];
+  const std::uint64_t kept =
+      terms.kept(std::max(grant.reserve, grant.before), grant_intervals_[parts_.window_of_rule[rule]].number);
+  return std::min(quota.allowance, quota.left - std::min(quota.left, kept));
+}
+
+// Where windows slide: what holds for keys that are not named. Those that have used a little a filter names.
+// Of others nothing is known; and while there are some of which nothing can be known, each that has a cell of
+// its own is to have no more in all spans of a window than it might have in one. (Those that share one have
+// that all together.)
+void Controller::publish_unnamed_keys(Publication& next) {
+  next.light_allowances.assign(parts_.rules.size(), 0);
+  next.unknown_allowances.assign(parts_.rules.size(), 0);
+  for (std::size_t i = 0; i < parts_.rules.size(); ++i) {
+    const auto rule = static_cast<RuleIndex>(i);
+    if (!next.windows[parts_.window_of_rule[i]].slides) continue;
+    next.light_allowances[i] = drawable(parts_.engine.light_quota_of(rule), {}, rule);
+    std::uint64_t& usual = next.defaults[i].allowance;
+    usual = drawable(usual_[rule], {}, rule);
+    next.unknown_allowances[i] =
+        parts_.engine.has_strays(rule, flipped_.wall)
+            ? std::min(usual, std::max<std::uint64_t>(usual / parts_.rules[i].spans, 1))
+            : usual;
+  }
   next.light_keys.resize(parts_.pools.size());
   for (std::size_t window = 0; window < parts_.pools.size(); ++window)
     for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule) {
@@ -521,29 +567,20 @@ void Controller::publish_keys(Publication& next, Instant now) {
     const KeyState* const known = before->find(key);
     return known != nullptr && is_ungranted(*known) ? known : nullptr;
   };
-  grant_intervals_.clear();
-  for (std::size_t i = 0; i < next.windows.size(); ++i) {
-    const std::uint64_t number = next.windows[i].interval_number;
-    grant_intervals_.push_back({.number = number,
-                                // Nobody has been in one that is told of for the first time.
-                                .whole = number > begun_[i] ? number : begun_[i] + 1,
-                                .turned = before == nullptr || before->windows[i].interval_number != number,
-                                .judged = next.judged,
-                                .slides = next.windows[i].slides});
-  }
-
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
-    const KeyTerms& usual = next.defaults[rule];
+    const GrantInterval& interval = grant_intervals_[window(rule)];
     GrantTerms terms;
     if (grants_[rule].reserve > 0) {
+      const KeyOverride& usual = usual_[rule];
       const bool wants_all = override.blocked_until != never || override.factor != usual.factor ||
                              override.allowance < usual.allowance / 2 ||
                              heavy_[window(rule)].contains(override.key);
-      terms = next_grant_terms(known_ungranted(override.key), wants_all, grant_intervals_[window(rule)]);
+      terms = next_grant_terms(known_ungranted(override.key), wants_all, interval);
     }
+    const std::uint64_t allowance = interval.slides ? drawable(override, terms, rule) : override.allowance;
     next.append_key({.key = override.key,
-                     .terms = {override.allowance, override.factor},
+                     .terms = {allowance, override.factor},
                      .blocked_until = override.blocked_until,
                      .opens_at = override.opens_at,
                      .opens_by = override.opens_by,
@@ -578,7 +615,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
     if (terms.granted() || next.find(key) != nullptr) return;
     KeyTerms usual = next.defaults[rule];
     // It may be a light key: of one that is named nobody asks whether it is.
-    if (interval.slides) usual.allowance = std::min(usual.allowance, next.light_allowances[rule]);
+    if (interval.slides) usual.allowance = drawable(parts_.engine.light_quota_of(rule), terms, rule);
     next.add_key({.key = key,
                   .terms = usual,
                   .ungranted_since = terms.ungranted_since,

@@ -105,7 +105,7 @@ class Controller {
     std::uint32_t most = 0;       // by each worker
     std::uint64_t allowance = 0;  // of the node, when the interval began
     std::uint64_t reserve = 0;    // by all workers together, …
-    std::uint64_t before = 0;     // …and in the window before
+    std::uint64_t before = 0;     // …and in the interval before
   };
   using Keys = std::unordered_map<std::uint64_t, RuleIndex>;
 
@@ -123,8 +123,10 @@ class Controller {
   bool grow_a_spare_table();
   std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
-  void renew_grants(std::size_t window);
-  void publish_light_keys(Publication& next);
+  void renew_grants(std::size_t window, MonotonicTime now);
+  void find_intervals(const Publication& next);
+  std::uint64_t drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const;
+  void publish_unnamed_keys(Publication& next);
   void publish_grants(Publication& next);
   void publish_keys(Publication& next, Instant now);
   static bool has_told(const WorkerState& worker, const WindowPools& pools) noexcept;
@@ -155,6 +157,8 @@ class Controller {
   std::vector<Keys> heavy_;                     // by window: not granted in the one that runs, …
   std::vector<Keys> heavy_next_;                // …nor in the next one
   std::vector<std::uint64_t> begun_;            // by window: the latest interval ever published
+  std::vector<MonotonicTime> interval_began_;   // by window
+  std::vector<KeyOverride> usual_;              // by rule, while publishing
   std::vector<GrantInterval> grant_intervals_;  // by window, while publishing
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits

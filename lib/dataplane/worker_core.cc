@@ -859,14 +859,18 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
              : MonotonicTime(Duration(refused_at)) + terms.block.length(key);
 }
 
+// @param own_cell  that it is drawn from, in the running window
 KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
-                              const WindowState& window) const noexcept {
+                              const WindowState& window, bool own_cell) const noexcept {
   const std::uint16_t number = plane_.terms[rule].window;
   const bool slides = plane_.terms[rule].algorithm == Algorithm::sliding_window;
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
-  if (slides && state == nullptr &&
-      publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))
-    terms.allowance = std::min(terms.allowance, publication_->light_allowances[rule]);
+  if (slides && state == nullptr) {
+    if (publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))
+      terms.allowance = publication_->light_allowances[rule];
+    else if (own_cell)
+      terms.allowance = publication_->unknown_allowances[rule];
+  }
   terms.allowance = publication_->drawable(terms.allowance, state, rule, number, window.interval_number);
   // What was drawn in the span before is not in this sliding window's allowance until it has been judged.
   if (slides && window.ended != nullptr && !publication_->windows[number].settled)
@@ -908,7 +912,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   }
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
-  KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window);
+  KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
   MonotonicTime blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
   // One that has ended is none, and needs no memory.
@@ -930,7 +934,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
 void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept {
   const RuleIndex rule = table_->entry(place).rule;
   const GrantWindow window = rule_grants_[rule].window;
-  // Where grants have ended within the window, what has been lent is still the worker's.
+  // Where grants have ended within the interval, what has been lent is still the worker's.
   const std::uint32_t most = rule_grants_[rule].most > 0     ? rule_grants_[rule].most
                              : table_->entry(place).lent > 0 ? granted_at_first(rule)
                                                              : 0;
@@ -942,7 +946,8 @@ void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcep
   if (used < most) table_->add_credit(place, most - used);
 }
 
-// What the worker had of each key in the window, if that still runs, whether grants have ended since or not.
+// What the worker had of each key in the interval, if that still runs, whether grants have ended since or
+// not.
 std::uint32_t WorkerCore::granted_at_first(RuleIndex rule) const noexcept {
   const std::uint16_t window = plane_.terms[rule].window;
   if (publication_->windows[window].interval_number != windows_[window].interval_number) return 0;
@@ -1086,7 +1091,7 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
   touched.cell = pooled.cell;
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
-  touched.terms = terms_of(planned.key, planned.rule, state, window);
+  touched.terms = terms_of(planned.key, planned.rule, state, window, pooled.own);
   touched.blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
   return touched;
 }
@@ -1343,7 +1348,7 @@ std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
                                                GrantTable::Place place) const noexcept {
   const WindowState& window = windows_[plane_.terms[planned.rule].window];
   const KeyState* state = publication_->find(planned.key);
-  const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window).allowance;
+  const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window, true).allowance;
   const AllowanceCell* cell = window.running->foresee(planned.key, index_);
   const SpanTable::Place entry = table_->locate(planned.key);
   const bool drew =

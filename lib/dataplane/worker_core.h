@@ -168,7 +168,7 @@ class alignas(64) WorkerCore {
   /// the other table.
   struct GrantClock {
     GrantWindow window;
-    bool holds = false;        // not where what it used is not known, or in a window that is over
+    bool holds = false;        // not where what it used is not known, or in one that is over
     bool renewed = false;      // since the table was taken up
     std::uint32_t turn = 0;    // of `window`
     std::uint64_t number = 0;  // WindowState::interval_number that it stands for
@@ -330,8 +330,8 @@ class alignas(64) WorkerCore {
   Touched look_closely(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
   Touched touched_at(SpanTable::Place place, const RuleTerms& terms) const noexcept;
   Touched refresh(SpanTable::Place place, const PlannedKey& planned, MonotonicTime now) noexcept;
-  KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
-                    const WindowState& window) const noexcept;
+  KeyTerms terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state, const WindowState& window,
+                    bool own_cell) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
                             const WindowState& window) const noexcept;
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;

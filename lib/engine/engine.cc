@@ -129,6 +129,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   KeySlot* found = known ? &ledger_[likely] : slot_for(count, ordinal);
   if (found == nullptr) {
     ++strays_;
+    rule.strayed = std::max(rule.strayed, ordinal);
     std::string name =
         count.learned ? std::string(ledger_.learned_name(count.key)) : key_name(rule.name, count.key_bytes);
     if (name.empty())
@@ -204,8 +205,10 @@ void Engine::learn(std::span<const LearnedKey> keys) {
 }
 
 void Engine::count_overflow(RuleIndex index, WallTime began, std::uint64_t offered, std::uint64_t admitted) {
-  const RuleState& rule = rules_[index];
-  write_stray(rule, 0, rule.overflow_name, rule.clock.ordinal(began), rule.counted(offered, admitted));
+  RuleState& rule = rules_[index];
+  const Ordinal ordinal = rule.clock.ordinal(began);
+  rule.strayed = std::max(rule.strayed, ordinal);
+  write_stray(rule, 0, rule.overflow_name, ordinal, rule.counted(offered, admitted));
 }
 
 // The interval of a key changes: what is unwritten still belongs to the old one (step 1).

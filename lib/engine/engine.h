@@ -158,12 +158,21 @@ class Engine {
   /// What a key without override may be admitted on this node.
   KeyOverride default_of(RuleIndex rule) const noexcept { return default_quota(rules_[rule], cluster_); }
 
+  /// Whether keys of a rule were counted, in the interval that runs at `now` or the one before, of which it
+  /// is not known what they have used: there was no room for them, here or in a worker's table.
+  bool has_strays(RuleIndex rule, WallTime now) const noexcept {
+    return rules_[rule].strayed >= rules_[rule].clock.ordinal(now) - 1;
+  }
+
   /// Keys of a rule that have used a little may be admitted that little less than a key without override, and
   /// are not visited one by one. Whether a rule has such, what they may be admitted, and which they are at
   /// `now`: rules with the same interval and spans have the same ones.
   bool has_light_keys(RuleIndex rule) const noexcept { return rules_[rule].has_light_keys(); }
-  std::uint64_t light_allowance_of(RuleIndex rule) const noexcept {
-    return LightKeys::allowance(default_of(rule).allowance);
+  KeyOverride light_quota_of(RuleIndex rule) const noexcept {
+    KeyOverride quota = default_of(rule);
+    quota.allowance = LightKeys::allowance(quota.allowance);
+    quota.left = LightKeys::allowance(quota.left);
+    return quota;
   }
   void copy_light_keys(RuleIndex rule, WallTime now, KeyFilter& to) const {
     light_keys_[light_keys_of_rule_[rule]].copy_to(to, rules_[rule].clock.ordinal(now));

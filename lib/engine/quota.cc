@@ -93,7 +93,8 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   // In the running span, too, for all that is known.
   const SpanCounts before = by_span ? key.detail.spans.back() : rule.before_spans(key.slot, key.past);
   if (before.number > number - rule.spans) hold(before);
-  quota.allowance = less(rule.limit, own + others);
+  quota.left = less(rule.limit, own + others);
+  quota.allowance = quota.left;
   if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
     // Predictive: what is left of the limit, by shares.
     const double whole =
@@ -169,6 +170,7 @@ KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcep
     case Algorithm::sliding_window:
     case Algorithm::shed:
       quota.allowance = std::max<std::uint64_t>(rule.limit / nodes, 1);
+      quota.left = rule.limit;
       break;
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:

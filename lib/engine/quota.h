@@ -29,6 +29,8 @@ struct KeyOverride {
   /// When an allowance that is used up grows again, and at least by how much, where that is known.
   MonotonicTime opens_at = never;
   std::uint64_t opens_by = 0;
+  /// Sliding windows: what the window has left of the limit, whoever else may have a share of it.
+  std::uint64_t left = 0;
 };
 
 /// What holds for a key of which nothing is known.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,6 +109,8 @@ struct RuleState {
   std::uint64_t hold = 0;
   bool holds_less = false;  ///< than before, and what it has kept beyond that is not written yet
   std::uint64_t light = 0;  ///< what a light key has used in an interval at most
+  /// The latest interval in which keys were counted that nobody remembers by name.
+  Ordinal strayed = std::numeric_limits<Ordinal>::min();
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

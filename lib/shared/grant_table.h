@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// One worker's standing grants: what it may admit of any key in a window without asking, and how much of
-/// that it has used.
+/// that it has used. A window is here the time that a grant is for: an interval of the rule, whole also where
+/// its windows slide.
 ///
 /// The problem: most keys never come near their limit, and there are millions of them. To draw for each of
 /// them from the cell that workers share, to keep an entry of its own in every span, and to find all that
 /// again when the span ends, costs several cache misses a key and span, to prove what is plain: that a key
 /// of which little is used is far from its limit. So every worker has a small part of each key's limit in
 /// every window by right, and what all workers have so is taken off what may be drawn from the cell
-/// beforehand (Publication::reserve): the bound on what a node admits holds, whoever uses his grant. A
-/// request within the grant costs one cache line: the key's tag in one half, what has been used in the
-/// other.
+/// beforehand (Publication::reserve_of(); where windows slide, see below): the bound on what a node admits
+/// holds, whoever uses his grant. A request within the grant costs one cache line: the key's tag in one half,
+/// what has been used in the other.
 ///
 /// A line's lane keeps two windows apart: the one that runs, and the one before, whose count the controller
 /// may not have taken yet. The worker numbers the windows that it uses its grants in: the number's lowest bit
@@ -40,16 +41,17 @@
 /// What is lent stays with its worker until the window ends, no more than a grant is: so what workers may
 /// strand of a key that others ask for now is as much as ever, together a 64th of the limit.
 ///
-/// Where windows slide, a window is a span and what it has left follows from the spans before, but grants are
-/// of whole intervals: were they of spans, all would have to be seen used before the next span may begin. Let
-/// G be what all workers' grants come to in an interval. What may be drawn leaves 3 G of what a window has
-/// left, and so none ever holds more than its limit: of what has been admitted out of grants, or still may
-/// be, a window holds at most so much that whoever draws does not know of:
-///   G  that was used in the window's first span, but seen with the harvest for the one before it, which ends
-///      a little after that span: it is taken to have left the window;
+/// Where windows slide, what is drawn is drawn for a span, by what the spans before have left of the limit.
+/// Grants are of whole intervals all the same: were they of spans, all would have to be seen used before the
+/// next span may begin. Let G be what all workers' grants come to in an interval. What may be drawn leaves
+/// 3 G of what a sliding window has left (GrantTerms::kept()), and so none ever holds more than its limit:
+/// of what has been admitted out of grants, or still may be, it holds at most so much that whoever draws does
+/// not know of:
+///   G  that was used in its first span, but seen with the harvest for the one before it, which ends
+///      a little after that span: it is taken to have left;
 ///   G  that has been used since the span which was judged last, or is left in this interval: no more than
 ///      there was when that span ended, for what has been lent since is among what was drawn since;
-///   G  that the next interval brings; a window reaches no more than two.
+///   G  that the next interval brings: it reaches no more than two.
 /// (tests/property/grants_test.cc: with 2 G it is exceeded.)
 ///
 /// Bytes of a key where there are a million, as many as the table is for, so that five of eight places are
@@ -89,8 +91,8 @@ inline bool may_be_granted(const Rule& rule) noexcept {
 }
 
 /// What each of a node's workers may have of a key by right, in each interval: together no more than a 64th
-/// of what the node may admit, as much as they might strand by drawing chunks. Where windows slide, so much is
-/// kept for three times what they have. 0: too little to divide.
+/// of what the node may admit, as much as they might strand by drawing chunks. Where windows slide, so much
+/// is kept for three times what they have. 0: too little to divide.
 std::uint32_t standing_grant(const Rule& rule, std::uint64_t allowance, unsigned workers) noexcept;
 
 /// What a harvest finds of a key. Weight.

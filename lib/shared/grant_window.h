@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// How the lanes of grants tell windows apart (shared/grant_table.h).
+/// How the lanes of grants tell windows apart: the times that grants are for (shared/grant_table.h).
 #pragma once
 
 #include <cstdint>

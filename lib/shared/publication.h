@@ -39,10 +39,11 @@ struct alignas(64) KeyState {
   MonotonicTime opens_at = never;
   std::uint64_t opens_by = 0;
   /// The first interval (WindowState::interval_number) in which no worker has had a grant of this key; or,
-  /// where `reserved`, in which what grants come to has been kept for the whole time.
+  /// where `reserved`, in which what grants come to has been kept all the time. See control/grant_terms.h.
   std::uint64_t ungranted_since = granted;
   RuleIndex rule = no_rule;
-  /// Where windows slide: nobody has grants of the key, but what they come to is kept for those to come.
+  /// Where windows slide: nobody has grants of the key, but what they come to is kept for those to come. For
+  /// the controller, which makes the next publication.
   bool reserved = false;
 
   static constexpr std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
@@ -74,21 +75,22 @@ class Publication {
   bool judged = true;  ///< false: the span before has ended, but has not been decided upon yet
   std::vector<WindowState> windows;
   std::vector<KeyTerms> defaults;  ///< by rule
-  /// By window: keys under sliding windows that have used a little. Unless find() knows better they have no
-  /// more than this, by rule: see engine/light_keys.h.
+  /// By window: keys under sliding windows that have used a little; and, by rule, what they may be admitted
+  /// unless find() knows better, instead of the default: see engine/light_keys.h.
   std::vector<KeyFilter> light_keys;
   std::vector<std::uint64_t> light_allowances;
+  /// Likewise of others that have cells of their own.
+  std::vector<std::uint64_t> unknown_allowances;
   std::vector<std::uint8_t> table_of_worker;  ///< which of its two tables each worker counts in
   /// Of so many new keys each worker may tell in a span; see control/new_key_limit.h.
   std::uint32_t new_keys = all_new_keys;
   static constexpr std::uint32_t all_new_keys = std::numeric_limits<std::uint32_t>::max();
-  /// What a worker may admit of each key in a window without asking (shared/grant_table.h), by rule; at most
-  /// GrantTable::most. Not of keys that ungranted() names.
+  /// What a worker may admit of each key in an interval without asking (shared/grant_table.h), by rule; at
+  /// most GrantTable::most. Not of keys that ungranted() names.
   std::vector<std::uint32_t> grants;
   /// What all workers' grants come to at most, by rule: not to be drawn from cells of keys that are granted.
   std::vector<std::uint64_t> reserves;
-  /// In the interval before, which a worker may still count for, and a window that slides still hold.
-  std::vector<std::uint64_t> reserves_before;
+  std::vector<std::uint64_t> reserves_before;  ///< in the interval before, which a worker may still count for
   /// Odd: the worker is to leave its grants alone; idle keys are forgotten before the next even one.
   std::vector<std::uint32_t> grant_turn_of_worker;
   /// What was taken from this or a later generation still holds, but for keys that set_changed() named.
@@ -123,31 +125,26 @@ class Publication {
   /// The like, of keys refused in the span before, which has not been judged yet.
   KeyFilter::Bits refused = 0;
 
-  /// What workers may have used of a key in a window without drawing it, all together; 0: nobody had a grant.
-  /// Of a window that slides what a window may hold of it that is not known: see shared/grant_table.h.
+  /// What workers may have used of a key in a window without drawing it, all together; 0: nobody had a grant;
+  /// or windows slide: then it is off what is published.
   /// @param state   find() of the key
   /// @param window  of the rule: index into `windows`
   /// @param number  of the interval that the worker counts for, as WindowState::interval_number
   std::uint64_t reserve_of(const KeyState* state, RuleIndex rule, std::uint16_t window,
                            std::uint64_t number) const noexcept {
-    const bool none = state != nullptr && !state->reserved && state->ungranted_since <= number;
-    const std::uint64_t either = std::max(reserves[rule], reserves_before[rule]);
-    if (windows[window].slides) return !none ? 3 * either : state->ungranted_since == number ? 2 * either : 0;
-    if (none) return 0;
-    return number == windows[window].interval_number ? reserves[rule] : either;
+    if (windows[window].slides || (state != nullptr && state->ungranted_since <= number)) return 0;
+    return number == windows[window].interval_number ? reserves[rule]
+                                                     : std::max(reserves[rule], reserves_before[rule]);
   }
-  /// What of an allowance may be drawn from the key's cell: not what is granted. But half in any case, where
-  /// what has been used already is not off the allowance: it is small because others have used the rest.
+  /// What of an allowance may be drawn from the key's cell: not what is granted, but half in any case.
   std::uint64_t drawable(std::uint64_t allowance, const KeyState* state, RuleIndex rule, std::uint16_t window,
                          std::uint64_t number) const noexcept {
-    return allowance - std::min(reserve_of(state, rule, window, number),
-                                windows[window].slides ? allowance : allowance / 2);
+    return allowance - std::min(reserve_of(state, rule, window, number), allowance / 2);
   }
   /// Whether there are grants of the key, and all that they come to is kept from being drawn: then who does
-  /// not use up his own may draw the rest of it. (Where windows slide it is kept for the spans to come.)
+  /// not use up his own may draw the rest of it. (Where windows slide it is kept for spans to come.)
   bool reserves_all(const KeyState* state, RuleIndex rule, std::uint16_t window,
                     std::uint64_t number) const noexcept {
-    if (windows[window].slides) return false;
     const std::uint64_t allowance = state != nullptr ? state->terms.allowance : defaults[rule].allowance;
     const std::uint64_t reserve = reserve_of(state, rule, window, number);
     return reserve > 0 && reserve <= allowance / 2;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <string_view>
@@ -336,7 +337,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, GrantStorm, ::testing::Range(0, 24));
 
 // Workers of a window that slides, who ask, report, and find out what is published each at a time of his own,
 // but in every span: whatever they use of their grants, lend to them and draw, no key gets more in the spans
-// that a window reaches than its limit, span by span as workers count.
+// that a window reaches than its limit, span by span as workers count. Where the node flips its workers once
+// in a span, or more often: because of another rule, or because spans are long.
 
 class SlidingStorm : public ::testing::TestWithParam<int> {};
 
@@ -441,11 +443,59 @@ TEST(SlidingGrants, AKeyInSteadyDemandHasAllOfItsLimitFromTheThirdIntervalOn) {
   }
 }
 
+// A grant that no request may use is not kept from who draws.
+TEST(SlidingGrants, AreNoneWhereEachRequestWeighsMore) {
+  Rule rule = rule_of("user", Algorithm::sliding_window, 19'200);
+  rule.weight = 100;
+  GrantedNode node({rule}, 2);
+  EXPECT_EQ(node.ask(0, 0, "ann", 192), 192U);
+}
+
 TEST(SlidingGrants, ARequestThatWeighsNothingNeedsNoRoom) {
   Rule rule = rule_of("user", Algorithm::sliding_window, 1000);
   rule.weight = 0;
   GrantedNode node({rule}, 1, 16);
   for (int i = 0; i < 2000; ++i) EXPECT_TRUE(node.admit(0, 0, "k" + std::to_string(i)));
+}
+
+// Nodes that hear nothing of each other have a part of the limit each, of which grants may be as much and
+// more. What is kept for them is kept of the limit, not of the part.
+TEST(SlidingGrants, DoNotTakeItsPartFromAKeyWhileTheStoreIsAway) {
+  constexpr std::uint64_t limit = 20'000;
+  for (const unsigned nodes : {10U, 64U, 100U}) {
+    Rule rule = rule_of("user", Algorithm::sliding_window, limit);
+    rule.hold_back = 0.01;  // so that nodes are counted
+    GrantedNode node({rule}, 1);
+    for (Ordinal second = 1000; second < 1060; ++second) node.counters[{"~nodes", second}] = nodes - 1;
+    for (int span = 0; span < 35; ++span) node.pass(100ms);
+    node.cut = true;
+    for (int span = 0; span < 6; ++span) node.pass(100ms);
+    for (int span = 0; span < 30; ++span) {
+      const std::uint64_t wanted = limit / nodes / 2;
+      EXPECT_EQ(node.ask(0, 0, "k" + std::to_string(span), wanted), wanted)
+          << nodes << " nodes, span " << span;
+      node.pass(100ms);
+    }
+  }
+}
+
+// Of a key that the node has no room to remember it is not known what it has used before: it has as much less
+// in each span.
+TEST(SlidingWindowWithoutRoom, AKeyThatNobodyRemembersKeepsToItsLimit) {
+  constexpr std::uint64_t limit = 1000;
+  GrantedNode node({rule_of("user", Algorithm::sliding_window, limit)}, 1, 16);
+  int sprayed = 0;
+  std::vector<std::uint64_t> admitted;
+  for (int span = 0; span < 30; ++span) {
+    for (int i = 0; i < 12; ++i) node.ask(0, 0, "s" + std::to_string(sprayed++), 20);
+    if (span >= 10) admitted.push_back(node.ask(0, 0, "ann", 2 * limit));
+    node.pass(100ms);
+  }
+  for (std::size_t first = 0; first + 10 <= admitted.size(); ++first)
+    EXPECT_LE(std::accumulate(admitted.begin() + static_cast<std::ptrdiff_t>(first),
+                              admitted.begin() + static_cast<std::ptrdiff_t>(first) + 10, std::uint64_t{0}),
+              limit)
+        << "from span " << first << " on";
 }
 
 // What is asked of it is within the grant: so no entry is made, no cell taken, and the limit is the grant's.

@@ -140,5 +140,16 @@ TEST(GrantsOfAWindowThatSlides, AreNotKeptForWhomTheLastSpanHasNotBeenJudgedYet)
   EXPECT_TRUE(key.turn(wants_little, false).granted());
 }
 
+TEST(GrantsOfAWindowThatSlides, AreKeptThreeTimesAndForAsLongAsTheWindowMayHoldThem) {
+  const auto kept = [](std::uint64_t ungranted_since, bool reserved = false) {
+    return GrantTerms{ungranted_since, reserved}.kept(10, 5);
+  };
+  EXPECT_EQ(kept(KeyState::granted), 30U);
+  EXPECT_EQ(kept(6), 30U);
+  EXPECT_EQ(kept(5), 20U);
+  EXPECT_EQ(kept(4), 0U);
+  EXPECT_EQ(kept(4, true), 30U);
+}
+
 }  // namespace
 }  // namespace weir

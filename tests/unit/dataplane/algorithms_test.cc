@@ -103,6 +103,8 @@ struct Plane {
     next->defaults = defaults;
     next->light_keys = {light_keys};
     next->light_allowances.assign(rules.size(), light_allowance);
+    for (const KeyTerms& usual : defaults)
+      next->unknown_allowances.push_back(std::min(usual.allowance, unknown_allowance));
     next->table_of_worker = table_of_worker;
     next->grants.assign(rules.size(), 0);
     next->reserves.assign(rules.size(), 0);
@@ -169,6 +171,7 @@ struct Plane {
   std::uint64_t window = 1;  // its number
   KeyFilter light_keys;
   std::uint64_t light_allowance = any;
+  std::uint64_t unknown_allowance = any;
   std::vector<std::unique_ptr<LogPool>> logs;
   Quiescence quiescence;
   PublicationSlot slot;
@@ -325,21 +328,19 @@ TEST(SlidingWindowWorker, WhatIsPublishedOfAKeyHoldsForALightOne) {
   EXPECT_EQ(plane.admitted_of(9, start), 7);
 }
 
-TEST(SlidingWindowWorker, ALightKeyHasNoMoreThanOthersWhereTheseHaveLess) {
-  Plane plane({rule_with(Algorithm::sliding_window, 10)});
-  plane.light_keys = filter_of(plane.key());
-  plane.light_allowance = 8;
-  plane.defaults[0].allowance = 0;  // as where the store is away, and nothing is admitted without it
-  plane.publish();
-  EXPECT_EQ(plane.admitted_of(9, start), 0);
-}
-
 TEST(SlidingWindowWorker, KeysOfOtherAlgorithmsAreNotLight) {
   Plane plane({rule_with(Algorithm::fixed_window, 10)});
   plane.light_keys = filter_of(plane.key());
   plane.light_allowance = 3;
   plane.publish();
   EXPECT_EQ(plane.admitted_of(9, start), 9);
+}
+
+TEST(SlidingWindowWorker, AKeyOfWhichNothingIsKnownHasWhatIsPublishedOfSuch) {
+  Plane plane({rule_with(Algorithm::sliding_window, 10)});
+  plane.unknown_allowance = 2;
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start), 2);
 }
 
 TEST(SlidingWindowWorker, WhatWasGivenBackThoughItWasNeverDrawnIsNoReasonToRefuse) {

@@ -43,7 +43,7 @@ bool light(const EngineNode& node, Duration now, const std::string& value = "a",
 std::uint64_t allowance(const EngineNode& node, Duration now, const std::string& value = "a") {
   if (const auto own = named(node, now, value)) return *own;
   const std::uint64_t usual = node.engine.default_of(0).allowance;
-  return light(node, now, value) ? std::min(usual, node.engine.light_allowance_of(0)) : usual;
+  return light(node, now, value) ? std::min(usual, node.engine.light_quota_of(0).allowance) : usual;
 }
 
 /// What the engine takes for details.
@@ -195,7 +195,7 @@ TEST(LightKeys, AreThoseOfAllRulesWithTheSameWindows) {
   KeyFilter keys;
   node.engine.copy_light_keys(0, EngineNode::at(100ms).wall, keys);
   EXPECT_TRUE(keys.may_hold(static_cast<std::uint32_t>(EngineNode::key_of("a", 1))));
-  EXPECT_EQ(node.engine.light_allowance_of(1), 2 * light_allowance);
+  EXPECT_EQ(node.engine.light_quota_of(1).allowance, 2 * light_allowance);
   EXPECT_EQ(details(node), 0U);
 }
 
@@ -386,6 +386,18 @@ TEST(LightKeys, ThatWereKnownBySpanAreAmongThoseThatAreFoundAgain) {
   for (int i = 0; i < 5000; ++i) node.count(now, 1, 1, never, "k" + std::to_string(i));
   pass_to(3800ms);
   for (int i = 0; i < 20; ++i) EXPECT_LT(allowance(node, now, name(i)), limit) << i;
+}
+
+TEST(LightKeys, OfWhichNobodyKnowsAnythingAreTold) {
+  EngineNode node({sliding()}, 4);
+  for (int i = 0; i < 4; ++i) node.count(0ms, 1, 1, never, "k" + std::to_string(i));
+  EXPECT_FALSE(node.engine.has_strays(0, EngineNode::at(0ms).wall));
+  node.count(0ms, 1, 1, never, "one too many");
+  EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(100ms).wall));
+  EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(1900ms).wall));
+  EXPECT_FALSE(node.engine.has_strays(0, EngineNode::at(2000ms).wall));
+  node.engine.count_overflow(0, EngineNode::at(3s).wall, 1, 1);
+  EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(3s).wall));
 }
 
 /// What was admitted, span by span; what a window holds by the definition.

@@ -44,7 +44,7 @@ void leave_to_filter(const Engine& engine, Instant now, const Quotas& named, Quo
     const auto& [key, quota] = one;
     return !named.contains(key) && light.may_hold(static_cast<std::uint32_t>(key)) &&
            quota.blocked_until == never && quota.factor == engine.default_of(0).factor &&
-           quota.allowance >= engine.light_allowance_of(0);
+           quota.allowance >= engine.light_quota_of(0).allowance;
   });
 }
 

@@ -120,37 +120,11 @@ TEST(Reserve, LeavesHalfOfWhatOthersHaveLeft) {
   EXPECT_TRUE(publication.reserves_all(nullptr, 0, 0, 5));
 }
 
-TEST(Reserve, OfAWindowThatSlidesIsWhatGrantsComeToThreeTimes) {
+TEST(Reserve, IsOffWhatIsPublishedWhereWindowsSlide) {
   const Publication publication = with_grants(true);
-  EXPECT_EQ(publication.reserve_of(nullptr, 0, 0, 5), 36U);
-  EXPECT_EQ(publication.reserve_of(nullptr, 0, 0, 4), 36U);
-}
-
-TEST(Reserve, OfAWindowThatSlidesIsLessWhereThereAreNoGrantsAnyMore) {
-  const Publication publication = with_grants(true);
-  const auto reserve_of = [&](std::uint64_t ungranted_since, std::uint64_t interval) {
-    const KeyState key{.ungranted_since = ungranted_since};
-    return publication.reserve_of(&key, 0, 0, interval);
-  };
-  EXPECT_EQ(reserve_of(6, 5), 36U);
-  EXPECT_EQ(reserve_of(5, 5), 24U);
-  EXPECT_EQ(reserve_of(4, 5), 0U);
-  EXPECT_EQ(reserve_of(5, 4), 36U);
-  EXPECT_EQ(reserve_of(KeyState::granted, 5), 36U);
-}
-
-TEST(Reserve, IsKeptForGrantsToCome) {
-  const Publication publication = with_grants(true);
-  const KeyState key{.ungranted_since = 3, .reserved = true};
-  EXPECT_EQ(publication.reserve_of(&key, 0, 0, 5), 36U);
-}
-
-TEST(Reserve, OfAWindowThatSlidesLeavesNothingThatGrantsMayStillUse) {
-  const Publication publication = with_grants(true);
-  EXPECT_EQ(publication.drawable(1000, nullptr, 0, 0, 5), 964U);
-  EXPECT_EQ(publication.drawable(40, nullptr, 0, 0, 5), 4U);
-  EXPECT_EQ(publication.drawable(30, nullptr, 0, 0, 5), 0U);
-  // What a worker does not use of its own is for the spans to come.
+  EXPECT_EQ(publication.reserve_of(nullptr, 0, 0, 5), 0U);
+  EXPECT_EQ(publication.drawable(1000, nullptr, 0, 0, 5), 1000U);
+  // What a worker does not use of its own is for spans to come.
   EXPECT_FALSE(publication.reserves_all(nullptr, 0, 0, 5));
 }
 
