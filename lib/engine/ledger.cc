@@ -11,7 +11,12 @@ namespace weir {
 static_assert(sizeof(KeySlot) + sizeof(KeyPast) + 3 * sizeof(std::uint64_t) / 2 <= 128);
 
 Ledger::Ledger(std::uint32_t capacity)
-    : capacity_(capacity), slots_(capacity), pasts_(capacity), index_(entries_of(capacity)) {}
+    : capacity_(capacity),
+      slots_(capacity),
+      pasts_(capacity),
+      index_(entries_of(capacity)),
+      details_(1, capacity),
+      spans_(capacity) {}
 
 SlotIndex Ledger::find(std::uint64_t key) const noexcept {
   for (std::size_t i = home(key); !index_[i].is_free(); i = next(i))
@@ -22,9 +27,10 @@ SlotIndex Ledger::find(std::uint64_t key) const noexcept {
 void Ledger::prefetch_detail(SlotIndex slot) const noexcept {
   if (slots_[slot].detail == no_index) return;
   const KeyDetail& detail = detail_at(slots_[slot].detail);
-  // As far as an answer of the store reaches.
+  // As far as an answer of the store reaches. Every other detail begins in the middle of a line.
+  const auto begin = reinterpret_cast<std::uintptr_t>(&detail);
   const auto* const end = reinterpret_cast<const std::byte*>(&detail.refused);
-  for (const auto* line = reinterpret_cast<const std::byte*>(&detail); line < end; line += 64)
+  for (const auto* line = reinterpret_cast<const std::byte*>(&detail) - begin % 64; line < end; line += 64)
     prefetch_to_write(line);
 }
 
@@ -103,16 +109,9 @@ void Ledger::unlearn(std::uint64_t key) {
 }
 
 KeyDetail& Ledger::make_detail(KeySlot& slot) {
-  if (free_detail_ == no_index) {
-    const auto first = static_cast<std::uint32_t>(details_.size() * chunk);
-    details_.push_back(std::make_unique<KeyDetail[]>(chunk));
-    for (std::uint32_t i = 0; i < chunk; ++i)
-      detail_at(first + i).next_free = i + 1 < chunk ? first + i + 1 : no_index;
-    free_detail_ = first;
-  }
-  slot.detail = free_detail_;
+  slot.detail = free_detail_ != no_index ? std::exchange(free_detail_, detail_at(free_detail_).next_free)
+                                         : static_cast<std::uint32_t>(details_.add());
   KeyDetail& made = detail_at(slot.detail);
-  free_detail_ = made.next_free;
   const KeyPast& past = this->past(slot);
   made.demand.begin(past.first_nodes);
   for (std::size_t i = 0; i < 2; ++i) made.counted[i] = {past.alone[i], past.alone[i]};
@@ -121,6 +120,7 @@ KeyDetail& Ledger::make_detail(KeySlot& slot) {
 
 void Ledger::free_detail(std::uint32_t index) noexcept {
   KeyDetail& detail = detail_at(index);
+  spans_.give_back(detail.spans);
   detail = KeyDetail();
   detail.next_free = std::exchange(free_detail_, index);
 }
@@ -134,7 +134,7 @@ void Ledger::drop_detail(KeySlot& slot) noexcept {
 
 std::size_t Ledger::memory() const noexcept {
   return std::size_t{capacity_} * (sizeof(KeySlot) + sizeof(KeyPast)) + index_.size() * sizeof(Entry) +
-         names_.memory() + learned_.memory() + details_.size() * chunk * sizeof(KeyDetail);
+         names_.memory() + learned_.memory() + details_.memory() + spans_.memory();
 }
 
 }  // namespace weir

@@ -29,6 +29,7 @@
 #include "engine/learned_names.h"
 #include "engine/lease.h"
 #include "engine/name_pool.h"
+#include "engine/span_blocks.h"
 #include "limit/cooldown.h"
 #include "limit/share.h"
 #include "weir/rule.h"
@@ -49,13 +50,6 @@ struct IntervalCounts {
   Ordinal ordinal = 0;
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
-};
-
-/// What was admitted in one span, for windows that slide.
-struct SpanCounts {
-  std::int64_t number = -1;  ///< of all spans since the epoch
-  std::uint64_t own = 0;
-  std::uint64_t others = 0;
 };
 
 /// Number of a slot, of a detail.
@@ -135,7 +129,7 @@ struct KeyLeases {
 
 /// What is known of a key beyond its own counts.
 struct KeyDetail {
-  // What an answer of the store changes.
+  // What an answer of the store changes, and what telling the store reads.
   std::array<SharedCount, 2> counted;    ///< of this interval and the one before: admitted, or offered where
                                          ///< the rule penalizes
   std::uint64_t others_since_heard = 0;  ///< others' newly known demand, and…
@@ -154,19 +148,20 @@ struct KeyDetail {
   Block block;
   NodesRatio nodes;  ///< cooldown: the seeds' ratio
 
-  std::array<SharedCount, 2> refused;   ///< where it is shared: of keys whose demand comes near their limit
   std::uint64_t refused_unwritten = 0;  ///< refused in the running interval, not yet given to the store
-  MonotonicTime refused_at = never;     ///< earliest refusal not yet judged…
-  Ordinal refused_ordinal = 0;          ///< …and the interval it happened in
-  Ordinal last_counted = 0;             ///< with KeySlot::idle: the interval it was last counted in
-  std::uint64_t span_count = 0;         ///< cooldown per span: counted in the span that ended last
-  std::uint64_t span_admitted = 0;      ///< warming up: admitted in the span that runs
-  double cold_permits = 0;              ///< a bucket that warms up: what has piled up while it was not used
-  std::int64_t warmed_span = -1;        ///< number of the span at whose end they were last brought forward
   /// Sliding window: one for each span, by number modulo their number. And as the last what was counted
   /// before they were told apart: in `number` at the latest.
-  std::vector<SpanCounts> spans;
-  std::unique_ptr<KeyLeases> leases;  ///< strict
+  std::span<SpanCounts> spans;
+
+  std::array<SharedCount, 2> refused;  ///< where it is shared: of keys whose demand comes near their limit
+  MonotonicTime refused_at = never;    ///< earliest refusal not yet judged…
+  Ordinal refused_ordinal = 0;         ///< …and the interval it happened in
+  Ordinal last_counted = 0;            ///< with KeySlot::idle: the interval it was last counted in
+  std::uint64_t span_count = 0;        ///< cooldown per span: counted in the span that ended last
+  std::uint64_t span_admitted = 0;     ///< warming up: admitted in the span that runs
+  double cold_permits = 0;             ///< a bucket that warms up: what has piled up while it was not used
+  std::int64_t warmed_span = -1;       ///< number of the span at whose end they were last brought forward
+  std::unique_ptr<KeyLeases> leases;   ///< strict
   std::uint32_t next_free = no_index;
 };
 
@@ -282,6 +277,8 @@ class Ledger {
   KeyDetail& own_detail(KeySlot& slot) {
     return slot.detail == no_index ? make_detail(slot) : detail_at(slot.detail);
   }
+  /// Has a detail without spans hold so many, all of them blank.
+  void make_spans(KeyDetail& detail, std::size_t count) { detail.spans = spans_.take(count); }
   /// Has a key go on without its detail. @pre nobody else has counted anything of it
   void drop_detail(KeySlot& slot) noexcept;
   std::string_view name(const KeySlot& slot) const noexcept { return text(name_of(slot)); }
@@ -315,7 +312,6 @@ class Ledger {
   static constexpr std::size_t entries_of(std::size_t capacity) noexcept {
     return capacity + capacity / 2 + 1;
   }
-  static constexpr std::uint32_t chunk = 256;  // details made together
 
   std::size_t home(std::uint64_t key) const noexcept { return home_of(tag_of(key)); }
   /// A tag says so by itself: who makes room in the index need not look at other keys' slots.
@@ -327,10 +323,8 @@ class Ledger {
     return to >= from ? to - from : to + index_.size() - from;
   }
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key >> 32); }
-  KeyDetail& detail_at(std::uint32_t index) noexcept { return details_[index / chunk][index % chunk]; }
-  const KeyDetail& detail_at(std::uint32_t index) const noexcept {
-    return details_[index / chunk][index % chunk];
-  }
+  KeyDetail& detail_at(std::uint32_t index) noexcept { return *details_[index]; }
+  const KeyDetail& detail_at(std::uint32_t index) const noexcept { return *details_[index]; }
   KeyDetail& make_detail(KeySlot& slot);
   void free_detail(std::uint32_t index) noexcept;
 
@@ -341,7 +335,8 @@ class Ledger {
   NamePool names_;
   LearnedNames learned_;
   std::vector<NamePool::Name> erased_names_;
-  std::vector<std::unique_ptr<KeyDetail[]>> details_;
+  HugeRows<KeyDetail> details_;
+  SpanBlocks spans_;
   KeyDetail blank_;
   std::uint32_t free_detail_ = no_index;
   SlotIndex free_ = none;

@@ -22,8 +22,7 @@ NamePool::Name NamePool::add(std::string_view text) {
   } else {
     const std::size_t units = std::size_t{1} << size;
     if (used_ + units > units_of_chunk) {
-      // Not initialised, so that memory is taken as names come.
-      chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(units_of_chunk * unit));
+      chunks_.emplace_back(units_of_chunk * unit);
       used_ = 0;
     }
     name = static_cast<Name>((chunks_.size() - 1) * units_of_chunk + used_);

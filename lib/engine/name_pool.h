@@ -11,10 +11,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
+#include "base/huge_array.h"
 #include "base/prefetch.h"
 
 namespace weir {
@@ -39,8 +39,8 @@ class NamePool {
 
  private:
   static constexpr std::size_t unit = 16;
-  static constexpr std::size_t units_of_chunk = std::size_t{1} << 16;
-  static constexpr std::size_t sizes = 10;  // 1, 2, 4 … 512 units
+  static constexpr std::size_t units_of_chunk = std::size_t{1} << 17;  // a huge page
+  static constexpr std::size_t sizes = 10;                             // 1, 2, 4 … 512 units
 
   static std::size_t size_for(std::size_t text) noexcept;
   std::byte* at(Name name) noexcept { return &chunks_[name / units_of_chunk][name % units_of_chunk * unit]; }
@@ -48,7 +48,7 @@ class NamePool {
     return &chunks_[name / units_of_chunk][name % units_of_chunk * unit];
   }
 
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::vector<HugeArray<std::byte>> chunks_;
   std::size_t used_ = units_of_chunk;  // units of the last chunk
   std::array<Name, sizes> free_ = [] {
     std::array<Name, sizes> empty;

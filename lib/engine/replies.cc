@@ -225,7 +225,7 @@ void Engine::learn() {
       detail.demand.learn(slot.offered_since_heard, detail.others_since_heard, elapsed, rule.spans,
                           cluster_.nodes);
     // What others have admitted, spread over the spans that it may have happened in.
-    if (!detail.spans.empty()) {
+    if (detail.others_admitted > 0 && !detail.spans.empty()) {
       const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
       for (std::uint32_t back = 0; back < over; ++back) {
         const std::int64_t number = told - back;

@@ -11,7 +11,7 @@ KeyDetail& Engine::make_detail(KeySlot& slot) {
   const SpanCounts before = rule.before_spans(slot, ledger_.past(slot));
   KeyDetail& detail = ledger_.own_detail(slot);
   if (rule.algorithm != Algorithm::sliding_window) return detail;
-  detail.spans.assign(rule.spans + 1, SpanCounts{});
+  ledger_.make_spans(detail, rule.spans + 1);
   detail.spans.back() = before;
   let_differ(slot);
   return detail;
@@ -110,7 +110,7 @@ void Engine::move_windows(const RuleState& rule, Duration by) {
       if (const SpanCounts& span = detail.spans[place]; span.number + moved >= 0)
         move(span, rule.place_of(span.number + moved));
     move(detail.spans.back(), rule.spans);
-    detail.spans = std::move(spans);
+    std::ranges::copy(spans, detail.spans.begin());
     detail.heard_span = -1;
   }
 }
