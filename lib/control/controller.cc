@@ -59,6 +59,7 @@ Controller::Controller(ControllerParts parts)
   for (const Rule& rule : parts_.rules) {
     shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
     limits_.push_back(rule.limit);
+    if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
 }
 
@@ -105,6 +106,12 @@ Instant Controller::advance(Instant own) {
   const Instant now = clock_.at(own);
   watch_store(now);
   drain_passed(now);
+  // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
+  // span.
+  if (!awaiting_drain_ && settle_pools()) {
+    holds_since_ = Publication::nothing_holds;
+    dirty_ = true;
+  }
   const bool waited = awaiting_drain_;
   if (awaiting_drain_ && (!draining() || now.monotonic >= drain_deadline_)) decide(now, false);
   bool decided = waited && !awaiting_drain_;
@@ -406,6 +413,13 @@ void Controller::note_heavy(const CountedKey& counted) {
   if (!runs_[window]) add_to(heavy_[window]);
 }
 
+// What all workers' grants of a key come to at most.
+std::uint64_t Controller::greatest_grants(const Rule& rule) const {
+  const unsigned workers = parts_.quiescence.workers();
+  const std::uint32_t most = standing_grant(rule, rule.limit, workers);
+  return most < rule.weight ? 0 : std::uint64_t{most} * workers;
+}
+
 void Controller::renew_grants(std::size_t window, MonotonicTime now) {
   const WindowTerms& terms = parts_.pools[window].terms();
   const Duration lasted = now - std::exchange(interval_began_[window], now);
@@ -434,19 +448,30 @@ void Controller::renew_grants(std::size_t window, MonotonicTime now) {
 }
 
 // Whether what a worker drew in the window before the running one has been counted. (One that has not passed
-// since before that one began has drawn nothing in it.)
+// since before that window began has drawn nothing in it.)
 bool Controller::has_told(const WorkerState& worker, const WindowPools& pools) noexcept {
   return worker.drained_flip >= pools.retired_flip() ||
-         (worker.draining && worker.flip <= pools.flip_before());
+         (worker.draining && worker.flip <= pools.ended_since());
+}
+
+// @return whether any has been
+bool Controller::settle_pools() {
+  bool any = false;
+  for (WindowPools& pools : parts_.pools) {
+    if (pools.settled()) continue;
+    if (!std::ranges::all_of(workers_, [&](const WorkerState& worker) { return has_told(worker, pools); }))
+      continue;
+    pools.settle();
+    any = true;
+  }
+  return any;
 }
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
-  for (WindowPools& pools : parts_.pools)
-    if (std::ranges::all_of(workers_, [&](const WorkerState& worker) { return has_told(worker, pools); }))
-      pools.settle();
-  parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining());
+  settle_pools();
+  parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);
   // A window that has turned was looked at as one that has not been judged.
@@ -503,15 +528,14 @@ void Controller::find_intervals(const Publication& next) {
 // What workers may draw of a key in a window that slides, by what is left in it and what is kept for grants.
 std::uint64_t Controller::drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const {
   const RuleGrant& grant = grants_[rule];
-  const std::uint64_t kept =
-      terms.kept(std::max(grant.reserve, grant.before), grant_intervals_[parts_.window_of_rule[rule]].number);
+  const std::uint64_t kept = terms.kept(grant.greatest, grant_intervals_[parts_.window_of_rule[rule]].number);
   return std::min(quota.allowance, quota.left - std::min(quota.left, kept));
 }
 
 // Where windows slide: what holds for keys that are not named. Those that have used a little a filter names.
 // Of others nothing is known; and while there are some of which nothing can be known, each that has a cell of
 // its own is to have no more in all spans of a window than it might have in one. (Those that share one have
-// that all together.)
+// that all together in each: who was here before is not to be refused for what they are.)
 void Controller::publish_unnamed_keys(Publication& next) {
   next.light_allowances.assign(parts_.rules.size(), 0);
   next.unknown_allowances.assign(parts_.rules.size(), 0);
@@ -521,10 +545,14 @@ void Controller::publish_unnamed_keys(Publication& next) {
     next.light_allowances[i] = drawable(parts_.engine.light_quota_of(rule), {}, rule);
     std::uint64_t& usual = next.defaults[i].allowance;
     usual = drawable(usual_[rule], {}, rule);
-    next.unknown_allowances[i] =
-        parts_.engine.has_strays(rule, flipped_.wall)
-            ? std::min(usual, std::max<std::uint64_t>(usual / parts_.rules[i].spans, 1))
-            : usual;
+    std::uint64_t& unknown = next.unknown_allowances[i];
+    unknown = usual;
+    if (!parts_.engine.has_strays(rule, flipped_.wall)) continue;
+    // The rest, too, is divided among an interval's spans.
+    const std::uint32_t spans = parts_.rules[i].spans;
+    const std::uint32_t index = parts_.engine.clock(rule).span(flipped_.wall).index;
+    const std::uint64_t rest = usual % spans;
+    unknown = usual / spans + (rest * (index + 1) / spans - rest * index / spans);
   }
   next.light_keys.resize(parts_.pools.size());
   for (std::size_t window = 0; window < parts_.pools.size(); ++window)
@@ -571,7 +599,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
     const RuleIndex rule = override.rule;
     const GrantInterval& interval = grant_intervals_[window(rule)];
     GrantTerms terms;
-    if (grants_[rule].reserve > 0) {
+    if (interval.slides ? grants_[rule].greatest > 0 : grants_[rule].reserve > 0) {
       const KeyOverride& usual = usual_[rule];
       const bool wants_all = override.blocked_until != never || override.factor != usual.factor ||
                              override.allowance < usual.allowance / 2 ||
@@ -641,6 +669,8 @@ void Controller::tell_changes(Publication& next) {
   const Publication* const before = publisher_.current();
   const std::uint64_t generation = publisher_.generation() + 1;
   const bool comparable = before != nullptr && before->defaults == next.defaults &&
+                          before->light_allowances == next.light_allowances &&
+                          before->unknown_allowances == next.unknown_allowances &&
                           next.keys() <= most_compared && before->keys() <= most_compared &&
                           changed_.size() <= most_compared;
   next.same_for = 0;

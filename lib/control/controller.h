@@ -106,6 +106,7 @@ class Controller {
     std::uint64_t allowance = 0;  // of the node, when the interval began
     std::uint64_t reserve = 0;    // by all workers together, …
     std::uint64_t before = 0;     // …and in the interval before
+    std::uint64_t greatest = 0;   // that `reserve` may be, whatever a node's part of the limit
   };
   using Keys = std::unordered_map<std::uint64_t, RuleIndex>;
 
@@ -123,6 +124,7 @@ class Controller {
   bool grow_a_spare_table();
   std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
+  std::uint64_t greatest_grants(const Rule& rule) const;
   void renew_grants(std::size_t window, MonotonicTime now);
   void find_intervals(const Publication& next);
   std::uint64_t drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const;
@@ -130,6 +132,7 @@ class Controller {
   void publish_grants(Publication& next);
   void publish_keys(Publication& next, Instant now);
   static bool has_told(const WorkerState& worker, const WindowPools& pools) noexcept;
+  bool settle_pools();
   void decide(Instant now, bool end_all);
   void publish(Instant now, bool judged);
   void tell_changes(Publication& next);

@@ -59,6 +59,7 @@ class WindowPools {
     for (const auto& pool : pools_) pool->provide(most);
   }
 
+  bool settled() const noexcept { return settled_; }
   /// Turns to the window `now` lies in, if that is another one. @return true when it was: call retired()
   /// then
   bool turn_to(Instant now) noexcept {
@@ -70,6 +71,7 @@ class WindowPools {
       std::swap(pools_[0], pools_[1]);
       std::swap(running_, ended_);
       std::swap(running_number_, ended_number_);
+      std::swap(running_since_, ended_since_);
       enter_interval();
       return true;
     }
@@ -82,6 +84,7 @@ class WindowPools {
     clean_ = false;
     ended_ = std::exchange(running_, window);
     ended_number_ = std::exchange(running_number_, ++turns_);
+    ended_since_ = std::exchange(running_since_, no_flip);
     enter_interval();
     return true;
   }
@@ -129,12 +132,14 @@ class WindowPools {
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {
     token_ = token;
-    flip_before_ = std::exchange(flip_, flip);
+    flip_ = flip;
+    if (running_since_ == no_flip) running_since_ = flip;
   }
   std::uint64_t retired_token() const noexcept { return token_; }
   std::uint64_t retired_flip() const noexcept { return flip_; }
-  /// The flip with which the window before the running one began.
-  std::uint64_t flip_before() const noexcept { return flip_before_; }
+  /// The flip with which the window before the running one began, for the first time if the clock has come
+  /// back to it.
+  std::uint64_t ended_since() const noexcept { return ended_since_; }
   bool wants_clearing() const noexcept { return !clean_; }
   void clear_spare() noexcept {
     if (terms_.logs != nullptr) terms_.logs->free_idle(*pools_[2], *pools_[0], *pools_[1]);
@@ -233,7 +238,9 @@ class WindowPools {
   Interval interval_before_;
   std::uint64_t token_ = 0;
   std::uint64_t flip_ = 0;
-  std::uint64_t flip_before_ = 0;
+  static constexpr std::uint64_t no_flip = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t running_since_ = no_flip;  // the flip
+  std::uint64_t ended_since_ = 0;
   bool started_ = false;
   bool settled_ = true;
   bool clean_ = true;  // the spare is

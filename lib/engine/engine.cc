@@ -129,7 +129,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   KeySlot* found = known ? &ledger_[likely] : slot_for(count, ordinal);
   if (found == nullptr) {
     ++strays_;
-    rule.strayed = std::max(rule.strayed, ordinal);
+    note_stray(rule, ordinal);
     std::string name =
         count.learned ? std::string(ledger_.learned_name(count.key)) : key_name(rule.name, count.key_bytes);
     if (name.empty())
@@ -207,7 +207,7 @@ void Engine::learn(std::span<const LearnedKey> keys) {
 void Engine::count_overflow(RuleIndex index, WallTime began, std::uint64_t offered, std::uint64_t admitted) {
   RuleState& rule = rules_[index];
   const Ordinal ordinal = rule.clock.ordinal(began);
-  rule.strayed = std::max(rule.strayed, ordinal);
+  note_stray(rule, ordinal);
   write_stray(rule, 0, rule.overflow_name, ordinal, rule.counted(offered, admitted));
 }
 
@@ -354,25 +354,41 @@ void Engine::clear_writes() noexcept {
   ledger_.release_names();
 }
 
-void Engine::step(Instant now, bool end_all, bool all_passed) {
+void Engine::step(Instant now, bool end_all, bool all_passed, MonotonicTime at) {
   pardoned_.clear();
   judge_refusals();
   if (counts_members_) beat(now);
   // By how much the wall clock has been set since the last step.
-  const Duration set =
-      stepped_ ? (now.wall - last_step_.wall) - (now.monotonic - last_step_.monotonic) : Duration{};
+  const Duration set = stepped_ ? (now.wall - last_step_.wall) - (at - last_step_.monotonic) : Duration{};
   stepped_ = true;
-  last_step_ = now;
+  last_step_ = {now.wall, at};
   for (RuleState& rule : rules_) {
     const SpanId running = rule.clock.span(now.wall);
     if (!rule.started) {
       rule.started = true;
       rule.span = running;
     }
-    if (std::chrono::abs(set) >= rule.clock.interval() / rule.spans) move_windows(rule, set);
+    notice_set(rule, running, set);
     if (running != rule.span || end_all) end_span(rule, running, now, end_all, all_passed);
   }
   ask_for_fresh(now);
+}
+
+// Nobody remembers a key that was counted in this interval; or in one that lay ahead before the clock was set
+// back.
+void Engine::note_stray(RuleState& rule, Ordinal ordinal) const noexcept {
+  rule.strayed =
+      std::max(rule.strayed, ordinal > rule.span.ordinal + 1 && rule.started ? rule.span.ordinal : ordinal);
+}
+
+// @param set  by how much the wall clock has been, if at all
+void Engine::notice_set(RuleState& rule, SpanId running, Duration set) {
+  const bool by_spans = std::chrono::abs(set) >= rule.clock.interval() / rule.spans;
+  if (!by_spans && rule.number(running) >= rule.number(rule.span)) return;
+  rule.set_in = rule.number(running);
+  hold_windows(rule, running, by_spans);
+  // What strays have used, too, is used as of now.
+  if (rule.strayed >= rule.span.ordinal - 1) rule.strayed = running.ordinal;
 }
 
 void Engine::beat(Instant now) {
@@ -743,16 +759,18 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;
     const Ordinal counted = last_counted(slot);
-    if (counted >= ending - 1) continue;
+    // What lies far ahead was counted before the clock was set back: that it comes again is not waited for.
+    const bool ahead = counted > next.ordinal + 2;
+    if (counted >= ending - 1 && !ahead) continue;
     const KeyDetail& detail = ledger_.detail(slot);
     if (detail.owes || detail.block.active(now) || window_holds(rule, detail, next)) continue;
     // While there is room, what was learned of a contended key is worth keeping: who forgets his small share
     // begins with the larger one of a node that knows nothing.
-    if (rule.by_shares() && counted >= ending - remembered_intervals &&
+    if (rule.by_shares() && !ahead && counted >= ending - remembered_intervals &&
         ledger_.size() < ledger_.capacity() / 2 && contended(rule, detail))
       continue;
     // Warm until it has been idle for as long as warming up takes.
-    if (rule.clock.interval() * (ending - counted) < rule.warmup) continue;
+    if (!ahead && rule.clock.interval() * (ending - counted) < rule.warmup) continue;
     ledger_.erase(i);
   }
   if (ledger_.size() == before) return;

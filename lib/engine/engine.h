@@ -119,7 +119,12 @@ class Engine {
   /// asks for the sum of an interval one span after its end. `end_all` ends all spans, for a clean stop.
   /// @param all_passed  every worker has taken up what was published before the last flip, and no count of
   ///                    before that flip is missing
-  void step(Instant now, bool end_all = false, bool all_passed = true);
+  /// @param at  when the wall clock showed `now.wall`: earlier than `now.monotonic` where counts of the span
+  ///            that has ended were waited for. It is by this that a clock is seen to have been set
+  void step(Instant now, bool end_all, bool all_passed, MonotonicTime at);
+  void step(Instant now, bool end_all = false, bool all_passed = true) {
+    step(now, end_all, all_passed, now.monotonic);
+  }
 
   /// Has the store remember the blocks begun since the last call, for nodes that come to the key later.
   void tell_blocks(Instant now);
@@ -314,7 +319,11 @@ class Engine {
                     MonotonicTime now) const noexcept;
   void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
-  void move_windows(const RuleState& rule, Duration by);
+  bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
+  SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;
+  void hold_windows(const RuleState& rule, SpanId running, bool all);
+  void note_stray(RuleState& rule, Ordinal ordinal) const noexcept;
+  void notice_set(RuleState& rule, SpanId running, Duration set);
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
   bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;

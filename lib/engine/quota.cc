@@ -84,7 +84,6 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   };
   const bool by_span = !key.detail.spans.empty();
   for (const SpanCounts& span : std::span(key.detail.spans).first(by_span ? rule.spans : 0)) {
-    // (One that is yet to come has been, before the clock was set back.)
     if (span.number <= number - rule.spans) continue;
     others += span.others;
     if (span.number == number) continue;
@@ -92,7 +91,10 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   }
   // In the running span, too, for all that is known.
   const SpanCounts before = by_span ? key.detail.spans.back() : rule.before_spans(key.slot, key.past);
-  if (before.number > number - rule.spans) hold(before);
+  if (before.number > number - rule.spans) {
+    hold(before);
+    others += before.others;
+  }
   quota.left = less(rule.limit, own + others);
   quota.allowance = quota.left;
   if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {

@@ -153,7 +153,13 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply
   KeyDetail& detail = own_detail(slot);
   detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot, 0, true);
-  for (std::uint32_t i = 0; !detail.spans.empty() && i < rule.spans; ++i) {
+  if (detail.spans.empty()) return;
+  if (rule.number({reply.ordinal, rule.spans - 1}) > rule.number(rule.span)) {
+    // The clock has been set back since it was asked.
+    held_as_of_now(rule, detail).others += reply.total;
+    return;
+  }
+  for (std::uint32_t i = 0; i < rule.spans; ++i) {
     const std::int64_t number = rule.number({reply.ordinal, i});
     SpanCounts& span = detail.spans[rule.place_of(number)];
     if (span.number < number) span = {.number = number};

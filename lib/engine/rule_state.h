@@ -111,6 +111,8 @@ struct RuleState {
   std::uint64_t light = 0;  ///< what a light key has used in an interval at most
   /// The latest interval in which keys were counted that nobody remembers by name.
   Ordinal strayed = std::numeric_limits<Ordinal>::min();
+  /// The span that began when the clock was set last.
+  std::int64_t set_in = std::numeric_limits<std::int64_t>::min();
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

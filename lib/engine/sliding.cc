@@ -38,10 +38,25 @@ void Engine::slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint6
       return;
     }
   }
+  KeyDetail& detail = own_detail(slot);
   const std::int64_t number = rule.number(span);
-  SpanCounts& own = own_detail(slot).spans[rule.place_of(number)];
+  if (is_by_clock_before(rule, number)) {
+    held_as_of_now(rule, detail).own += admitted;
+    return;
+  }
+  SpanCounts& own = detail.spans[rule.place_of(number)];
   if (own.number < number) own = {.number = number};
   if (own.number == number) own.own += admitted;
+}
+
+// Whether a count tells its span by the clock as it was before it was set: then it is of one that lies ahead,
+// or seems to have left the window, which it has not.
+bool Engine::is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept {
+  if (!rule.started) return false;
+  const std::int64_t running = rule.number(rule.span);
+  const bool set_lately = rule.set_in > running - rule.spans;
+  return number >= running + rule.spans ||
+         (set_lately && (number > running || number <= running - rule.spans));
 }
 
 void Engine::add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal) {
@@ -92,25 +107,37 @@ bool Engine::window_holds(const RuleState& rule, const KeyDetail& detail, SpanId
   });
 }
 
-// What a sliding window holds is as old as it was, whatever the wall clock says.
-void Engine::move_windows(const RuleState& rule, Duration by) {
+// Where what a window holds goes that is of a span nobody can tell by the clock as it is now: as of the span
+// that runs.
+SpanCounts& Engine::held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept {
+  SpanCounts& held = detail.spans.back();
+  const std::int64_t running = rule.number(rule.span);
+  if (held.number <= running - rule.spans) held = {};
+  held.number = running;
+  return held;
+}
+
+// The clock has been set: spans' numbers do not tell any more which of them a window reaches, nor which pool
+// has what was drawn last. So it keeps all that it holds, for an interval: too long for some, too short for
+// none.
+// @param all  also of light keys: where that is less than a span it matters little to these
+void Engine::hold_windows(const RuleState& rule, SpanId running, bool all) {
   if (rule.algorithm != Algorithm::sliding_window) return;
   const RuleIndex index = index_of(rule);
-  const auto moved = static_cast<std::int64_t>(static_cast<__int128>(by.count()) * rule.spans /
-                                               rule.clock.interval().count());
+  const std::int64_t left = rule.number(rule.span) - rule.spans;
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index) continue;
+    if (slot.key == 0 || slot.rule != index || (slot.detail == no_index && !all)) continue;
     KeyDetail& detail = own_detail(slot);
-    std::vector<SpanCounts> spans(detail.spans.size());
-    const auto move = [&](const SpanCounts& span, std::size_t place) {
-      if (span.number >= 0) spans[place] = {span.number + moved, span.own, span.others};
-    };
-    for (std::size_t place = 0; place < rule.spans; ++place)
-      if (const SpanCounts& span = detail.spans[place]; span.number + moved >= 0)
-        move(span, rule.place_of(span.number + moved));
-    move(detail.spans.back(), rule.spans);
-    std::ranges::copy(spans, detail.spans.begin());
+    SpanCounts held{.number = rule.number(running)};
+    for (SpanCounts& span : detail.spans) {
+      if (span.number > left) {
+        held.own += span.own;
+        held.others += span.others;
+      }
+      span = {};
+    }
+    detail.spans.back() = held;
     detail.heard_span = -1;
   }
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -482,20 +483,223 @@ TEST(SlidingGrants, DoNotTakeItsPartFromAKeyWhileTheStoreIsAway) {
 // Of a key that the node has no room to remember it is not known what it has used before: it has as much less
 // in each span.
 TEST(SlidingWindowWithoutRoom, AKeyThatNobodyRemembersKeepsToItsLimit) {
-  constexpr std::uint64_t limit = 1000;
-  GrantedNode node({rule_of("user", Algorithm::sliding_window, limit)}, 1, 16);
-  int sprayed = 0;
-  std::vector<std::uint64_t> admitted;
-  for (int span = 0; span < 30; ++span) {
-    for (int i = 0; i < 12; ++i) node.ask(0, 0, "s" + std::to_string(sprayed++), 20);
-    if (span >= 10) admitted.push_back(node.ask(0, 0, "ann", 2 * limit));
-    node.pass(100ms);
+  for (const std::uint64_t limit : {3U, 1000U}) {
+    GrantedNode node({rule_of("user", Algorithm::sliding_window, limit)}, 1, 16);
+    int sprayed = 0;
+    std::vector<std::uint64_t> admitted;
+    for (int span = 0; span < 30; ++span) {
+      for (int i = 0; i < 12; ++i) node.ask(0, 0, "s" + std::to_string(sprayed++), 20);
+      if (span >= 10) admitted.push_back(node.ask(0, 0, "ann", 2 * limit));
+      node.pass(100ms);
+    }
+    for (std::size_t first = 0; first + 10 <= admitted.size(); ++first)
+      EXPECT_LE(std::accumulate(admitted.begin() + static_cast<std::ptrdiff_t>(first),
+                                admitted.begin() + static_cast<std::ptrdiff_t>(first) + 10, std::uint64_t{0}),
+                limit)
+          << "from span " << first << " on";
   }
-  for (std::size_t first = 0; first + 10 <= admitted.size(); ++first)
-    EXPECT_LE(std::accumulate(admitted.begin() + static_cast<std::ptrdiff_t>(first),
-                              admitted.begin() + static_cast<std::ptrdiff_t>(first) + 10, std::uint64_t{0}),
-              limit)
-        << "from span " << first << " on";
+}
+
+/// Sliding windows whose clock is set: to some time within a span, when all that was before has been judged.
+class SetSlidingNode {
+ public:
+  static constexpr std::uint64_t limit = 20'000;
+
+  explicit SetSlidingNode(unsigned workers,
+                          const Rule& rule = rule_of("user", Algorithm::sliding_window, limit))
+      : node({rule}, workers) {
+    node.pass_second();
+    for (int i = 0; i < 25; ++i) node.pass(100ms);
+    node.pass(49ms);
+  }
+  /// As of the next round.
+  void set(Duration by) { node.now.wall += by; }
+  std::uint64_t ask(unsigned worker = 0, std::uint64_t times = limit) {
+    return asked += node.ask(worker, 0, "ann", times);
+  }
+  void wait_for_last_span() {
+    while (node.now.wall.time_since_epoch() % 1s < 950ms) node.pass(10ms);
+  }
+  /// It is noticed, and taken up, by whoever reports.
+  void begin_next_interval() {
+    node.now = node.now + (1s - node.now.wall.time_since_epoch() % 1s);
+    node.round();
+    node.report_all();
+  }
+
+  GrantedNode node;
+  std::uint64_t asked = 0;  // and admitted
+};
+
+TEST(SlidingWindowWhoseClockIsSet, HoldsWhatItHeldWhereverTheClockGoes) {
+  for (const Duration by :
+       std::initializer_list<Duration>{100ms, 150ms, 1s, 2s, 5s, 1h, -100ms, -110ms, -150ms, -250ms, -1s,
+                                       -1200ms, -1500ms, -2700ms, -7s, -1h})
+    for (const bool later : {false, true}) {
+      SetSlidingNode set(1);
+      set.ask();
+      if (later) set.node.pass(100ms);
+      set.set(by);
+      set.node.pass(1ms);
+      EXPECT_LE(set.ask(), set.limit) << "set by " << by / 1ms << " ms, a span later: " << later;
+    }
+}
+
+TEST(SlidingWindowWhoseClockIsSet, HoldsWhatItHeldWhenTheClockGoesBackTwiceByLessThanASpan) {
+  SetSlidingNode set(1);
+  set.ask();
+  set.node.pass(100ms);
+  set.node.pass(60ms);
+  for (const Duration by : {30ms, 90ms}) {
+    set.set(-by);
+    set.node.pass(1ms);
+    EXPECT_LE(set.ask(), set.limit);
+  }
+
+  Rule rule = rule_of("user", Algorithm::sliding_window, SetSlidingNode::limit);
+  rule.spans = 2;
+  rule.interval = 200ms;
+  SetSlidingNode two(1, rule);
+  two.node.pass(55ms);
+  two.ask(0, two.limit / 2);
+  for (int i = 0; i < 2; ++i) {
+    two.set(-90ms);
+    two.node.pass(1ms);
+  }
+  two.ask(0, two.limit / 2);
+  two.node.pass(100ms);
+  EXPECT_LE(two.ask(), two.limit);
+}
+
+TEST(SlidingWindowWhoseClockIsSet, HoldsWhatALateWorkerTellsOfTheTimeBefore) {
+  for (const Duration by : std::initializer_list<Duration>{5s, -5s, 1050ms}) {
+    SetSlidingNode set(2);
+    set.ask(0);
+    set.set(by);
+    for (const Duration passed : {1ms, 11ms}) {
+      set.node.now = set.node.now + passed;
+      set.node.round();
+      set.node.report(1);
+    }
+    set.ask(1);
+    set.node.report(0);
+    set.node.round();
+    set.node.report_all();
+    set.node.pass(100ms);
+    EXPECT_LE(set.ask(1), set.limit) << by / 1ms;
+  }
+}
+
+// The window before the running one is the one that a late worker has drawn in, though it began later when
+// the clock came back to it.
+TEST(SlidingWindowWhoseClockIsSet, IsNotSettledBeforeALateWorkerHasToldOfAWindowThatTheClockCameBackTo) {
+  SetSlidingNode set(2);
+  set.node.now = set.node.now + 45ms;
+  set.ask(0);
+  set.node.now = set.node.now + 5ms;
+  const auto pass = [&](Duration by) {
+    set.node.now = set.node.now + by;
+    set.node.round();
+    set.node.report(1);
+  };
+  pass(1ms);  // the next window
+  pass(10500us);
+  set.set(-15ms);
+  pass(0ms);      // the one before
+  pass(10500us);  // and the next again
+  pass(10500us);
+  EXPECT_LE(set.ask(1), set.limit);
+}
+
+TEST(SlidingWindowWhoseClockIsSet, ForgetsKeysThatWereCountedFarAhead) {
+  Rule rule = rule_of("user", Algorithm::sliding_window, 1000);
+  GrantedNode node({rule}, 1, 16);
+  node.pass_second();
+  for (int i = 0; i < 40; ++i) node.ask(0, 0, "s" + std::to_string(i), 20);
+  node.pass(100ms);
+  node.now.wall -= 1h;
+  node.pass(1ms);
+  for (int i = 0; i < 50; ++i) node.pass(100ms);
+  EXPECT_EQ(node.node().figures().keys, 0U);
+  EXPECT_GE(node.ask(0, 0, "bob", 1000), 1000U - 1000 / 32);
+}
+
+// That the controller is late is not to have set the clock: nothing is held longer for it.
+TEST(SlidingWindowWhoseClockIsSet, HoldsNothingLongerWhereOnlyTheControllerIsLate) {
+  SetSlidingNode set(2);
+  set.ask(0);
+  set.node.now = set.node.now + 100ms;
+  set.node.round();
+  set.node.report(0);
+  set.node.now = set.node.now + 250ms;  // worker 1 has not passed
+  set.node.round();
+  set.node.report_all();
+  for (int i = 0; i < 7; ++i) set.node.pass(100ms);
+  EXPECT_GE(set.ask(0), 2 * set.limit - set.limit / 16);
+}
+
+// Where there have been no grants, all that is left may be drawn in an interval's last span, and is not known
+// yet when grants come back in the next one.
+TEST(SlidingGrants, ComeBackWithoutExceedingTheLimit) {
+  constexpr std::uint64_t limit = SetSlidingNode::limit;
+  const auto expect_sound = [](SetSlidingNode& set, const char* where) {
+    set.wait_for_last_span();
+    for (unsigned i = 0; i < set.node.workers(); ++i) set.ask(i);
+    set.begin_next_interval();
+    for (unsigned i = 0; i < set.node.workers(); ++i) set.ask(i, 400);
+    EXPECT_LE(set.asked, set.limit) << where;
+  };
+  {
+    Rule rule = rule_of("user", Algorithm::sliding_window, limit);
+    rule.on_store_failure = OnStoreFailure::closed;
+    SetSlidingNode set(1, rule);
+    for (const int spans : {60, 25}) {  // away over the beginnings of several intervals
+      set.node.pass_second();
+      set.node.cut = true;
+      for (int i = 0; i < spans; ++i) set.node.pass(50ms);
+      set.node.cut = false;
+    }
+    for (int i = 0; i < 4; ++i) set.node.pass(50ms);
+    expect_sound(set, "closed");
+  }
+  {
+    SetSlidingNode set(1);
+    set.node.pass_second();
+    for (int i = 0; i < 2; ++i) {
+      set.set(1s);
+      set.node.pass(1ms);
+    }
+    expect_sound(set, "two intervals cut short");
+  }
+  {
+    Rule rule = rule_of("user", Algorithm::sliding_window, limit);
+    rule.hold_back = 0.01;
+    SetSlidingNode set(2, rule);
+    for (Ordinal second = 1000; second < 1060; ++second) set.node.counters[{"~nodes", second}] = 99;
+    for (int i = 0; i < 35; ++i) set.node.pass(100ms);
+    set.node.cut = true;
+    for (int i = 0; i < 30; ++i) set.node.pass(100ms);
+    set.node.cut = false;
+    for (int i = 0; i < 2; ++i) set.node.pass(100ms);
+    expect_sound(set, "one of many, alone for a while");
+  }
+}
+
+// Others keep clear of what he might have drawn only until he has told.
+TEST(SlidingGrants, AWorkerThatIsLateOnceKeepsNothingFromOthersForTheRestOfTheSpan) {
+  for (const Duration late : {1ms, 12ms}) {
+    SetSlidingNode set(2);
+    set.ask(0, set.limit / 2);
+    set.node.now = set.node.now + 51ms;
+    set.node.round();
+    set.node.report(0);
+    set.node.now = set.node.now + late;
+    for (int i = 0; i < 2; ++i) {
+      set.node.round();
+      set.node.report_all();
+    }
+    EXPECT_GE(set.ask(0), set.limit - set.limit / 64) << late / 1ms << " ms";
+  }
 }
 
 // What is asked of it is within the grant: so no entry is made, no cell taken, and the limit is the grant's.

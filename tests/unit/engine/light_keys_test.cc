@@ -277,6 +277,12 @@ class SetNode {
     since_ += by;
     step();
   }
+  /// @param at  a time in the interval that it is counted in
+  void others_use(Duration at, std::uint64_t count) {
+    counters_[{"login|a", EngineNode::at(at).wall.time_since_epoch() / 1s}] += count;
+  }
+  void stray() { node_.engine.count_overflow(0, now().wall, 1, 1); }
+  bool has_strays() const { return node_.engine.has_strays(0, now().wall); }
   /// It shows so much more than it did, as of the next step.
   void set_ahead(Duration by) { ahead_ += by; }
   std::uint64_t allowance(const std::string& key = "a") const {
@@ -315,8 +321,13 @@ TEST(SetClock, BackByIntervalsLeavesWhatALightKeyHasUsedInItsWindow) {
 }
 
 TEST(SetClock, ForwardAndBackAgainLeavesWhatAKeyHasUsedInItsWindow) {
+  struct Set {
+    Duration forward;
+    int spans;  // that pass
+    Duration back;
+  };
   // Into an interval that nothing was counted in; and into the one that was counted in last.
-  for (const auto& [forward, back] : {std::pair{4400ms, 4400ms}, std::pair{1900ms, 900ms}}) {
+  for (const auto& [forward, spans, back] : {Set{4400ms, 2, 4400ms}, Set{1900ms, 9, 1100ms}}) {
     SetNode node(sliding());
     node.pass(1000ms);
     for (int span = 0; span < 9; ++span) {
@@ -326,12 +337,11 @@ TEST(SetClock, ForwardAndBackAgainLeavesWhatAKeyHasUsedInItsWindow) {
     node.set_ahead(forward);
     node.pass(100ms);
     node.count(1);
-    node.pass(100ms);
-    node.pass(100ms);
+    for (int span = 0; span < spans; ++span) node.pass(100ms);
     node.set_ahead(-back);
     node.pass(100ms);
     // The first ones of them have left meanwhile.
-    EXPECT_LE(node.allowance(), limit - 5000) << forward << " forward, " << back << " back";
+    EXPECT_LE(node.allowance(), limit - 5000) << forward / 1ms << " ms forward, " << back / 1ms << " back";
   }
 }
 
@@ -360,6 +370,38 @@ TEST(SetClock, BackIntoTheSpanBeforeLeavesWhatWasUsedInTheOneThatRan) {
   node.set_ahead(-10ms);
   node.pass(1ms);
   EXPECT_LE(node.allowance(), limit - 7000);
+}
+
+// The answer to what was asked by the clock as it was.
+TEST(SetClock, BackLeavesWhatOthersHadUsedInTheWindowForAnInterval) {
+  SetNode node(sliding());
+  node.pass(5000ms);
+  node.others_use(4s, 8000);
+  node.count(1);
+  node.set_ahead(-3s);
+  for (int span = 0; span < 9; ++span) {
+    node.pass(100ms);
+    EXPECT_LE(node.allowance(), limit - 8000) << span;
+  }
+  for (int span = 0; span < 15; ++span) node.pass(100ms);
+  node.count(1);
+  node.pass(100ms);
+  EXPECT_GE(node.allowance(), light_allowance - 1);
+}
+
+TEST(SetClock, LeavesItKnownForAnIntervalThatThereWereStrays) {
+  for (const Duration by : {1h, -1h}) {
+    SetNode node(sliding());
+    node.pass(1000ms);
+    node.stray();
+    node.pass(100ms);
+    EXPECT_TRUE(node.has_strays());
+    node.set_ahead(by);
+    node.pass(100ms);
+    EXPECT_TRUE(node.has_strays()) << by / 1h;
+    for (int span = 0; span < 20; ++span) node.pass(100ms);
+    EXPECT_FALSE(node.has_strays()) << by / 1h;
+  }
 }
 
 TEST(LightKeys, ThatWereKnownBySpanAreAmongThoseThatAreFoundAgain) {
@@ -396,6 +438,7 @@ TEST(LightKeys, OfWhichNobodyKnowsAnythingAreTold) {
   EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(100ms).wall));
   EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(1900ms).wall));
   EXPECT_FALSE(node.engine.has_strays(0, EngineNode::at(2000ms).wall));
+  node.step(3s);
   node.engine.count_overflow(0, EngineNode::at(3s).wall, 1, 1);
   EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(3s).wall));
 }
