@@ -45,6 +45,7 @@ class HugeRows {
   /// @return its number
   std::size_t add() {
     if (size_ >> shift_ == mapped_.size()) {
+      rows_.reserve(mapped_.size() + 1);
       mapped_.emplace_back((width_ * sizeof(T)) << shift_);
       rows_.push_back(reinterpret_cast<T*>(mapped_.back().data()));
     }

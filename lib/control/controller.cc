@@ -454,7 +454,7 @@ bool Controller::has_told(const WorkerState& worker, const WindowPools& pools) n
          (worker.draining && worker.flip <= pools.ended_since());
 }
 
-// @return whether any has been
+// @return whether any has been whose window slides: workers look at these alone
 bool Controller::settle_pools() {
   bool any = false;
   for (WindowPools& pools : parts_.pools) {
@@ -462,7 +462,7 @@ bool Controller::settle_pools() {
     if (!std::ranges::all_of(workers_, [&](const WorkerState& worker) { return has_told(worker, pools); }))
       continue;
     pools.settle();
-    any = true;
+    any = any || pools.terms().spans > 1;
   }
   return any;
 }

@@ -27,7 +27,7 @@ struct GrantTerms {
   bool granted() const noexcept { return ungranted_since == KeyState::granted; }
   /// Where windows slide: what is to be left in cells for what workers use out of grants. Why so much
   /// shared/grant_table.h derives; where there are no grants any more, there is still what was used before.
-  /// @param granted   what all workers' grants come to in an interval
+  /// @param granted   what all workers' grants come to in an interval at most
   /// @param interval  WindowState::interval_number
   std::uint64_t kept(std::uint64_t granted, std::uint64_t interval) const noexcept {
     if (reserved || ungranted_since > interval) return 3 * granted;

@@ -29,6 +29,8 @@ std::map<Duration, Duration> lives_by_interval(std::span<const RuleState> rules)
 /// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is
 /// kept up to date.
 constexpr Ordinal remembered_intervals = 16;
+/// So many intervals after the clock was set all keys in use have been counted by it as it is.
+constexpr std::int64_t idle_intervals = 3;
 
 /// Whether a key's quota may differ from its rule's default before anything is heard of other nodes.
 bool differs_by_itself(const RuleState& rule) noexcept {
@@ -374,20 +376,22 @@ void Engine::step(Instant now, bool end_all, bool all_passed, MonotonicTime at) 
   ask_for_fresh(now);
 }
 
-// Nobody remembers a key that was counted in this interval; or in one that lay ahead before the clock was set
-// back.
+// Nobody remembers a key that was counted in this interval; or in another one, by the clock as it was before
+// it was set.
 void Engine::note_stray(RuleState& rule, Ordinal ordinal) const noexcept {
-  rule.strayed =
-      std::max(rule.strayed, ordinal > rule.span.ordinal + 1 && rule.started ? rule.span.ordinal : ordinal);
+  const bool by_clock_before = rule.started && (ordinal > rule.span.ordinal + 1 || rule.was_set_lately());
+  rule.strayed = std::max(rule.strayed, by_clock_before ? rule.span.ordinal : ordinal);
 }
 
+// A clock that is slow for a while, because it is ahead, is none that has been set: spans go on in order.
 // @param set  by how much the wall clock has been, if at all
 void Engine::notice_set(RuleState& rule, SpanId running, Duration set) {
-  const bool by_spans = std::chrono::abs(set) >= rule.clock.interval() / rule.spans;
-  if (!by_spans && rule.number(running) >= rule.number(rule.span)) return;
+  const Duration span = rule.clock.interval() / rule.spans;
+  const bool back = rule.number(running) < rule.number(rule.span);
+  if (!back && set < span) return;
   rule.set_in = rule.number(running);
-  hold_windows(rule, running, by_spans);
-  // What strays have used, too, is used as of now.
+  move_windows(rule, running, set, std::chrono::abs(set) >= span);
+  // What strays have used, too, is as old as it was, or younger.
   if (rule.strayed >= rule.span.ordinal - 1) rule.strayed = running.ordinal;
 }
 
@@ -759,8 +763,9 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;
     const Ordinal counted = last_counted(slot);
-    // What lies far ahead was counted before the clock was set back: that it comes again is not waited for.
-    const bool ahead = counted > next.ordinal + 2;
+    // What lies far ahead was counted before the clock was set back, and not again in the intervals since.
+    const bool ahead =
+        counted > next.ordinal + 2 && rule.number(next) >= rule.set_in + idle_intervals * rule.spans;
     if (counted >= ending - 1 && !ahead) continue;
     const KeyDetail& detail = ledger_.detail(slot);
     if (detail.owes || detail.block.active(now) || window_holds(rule, detail, next)) continue;

@@ -321,7 +321,7 @@ class Engine {
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;
-  void hold_windows(const RuleState& rule, SpanId running, bool all);
+  void move_windows(const RuleState& rule, SpanId to, Duration set, bool all);
   void note_stray(RuleState& rule, Ordinal ordinal) const noexcept;
   void notice_set(RuleState& rule, SpanId running, Duration set);
   void beat(Instant now);
@@ -360,6 +360,7 @@ class Engine {
   std::vector<SlotIndex> near_;  // counted in the span that ends, and perhaps to be watched
   std::vector<SlotIndex> refusals_;
   std::vector<SlotIndex> heard_;
+  std::vector<SpanCounts> moved_;  // of one key, when the clock has been set
   std::vector<SlotIndex> fresh_;   // to be asked for before their first span ends
   std::vector<SlotIndex> blocks_;  // begun, and the store does not know
   std::vector<std::uint64_t> pardoned_;

@@ -150,7 +150,7 @@ struct KeyDetail {
 
   std::uint64_t refused_unwritten = 0;  ///< refused in the running interval, not yet given to the store
   /// Sliding window: one for each span, by number modulo their number. And as the last what was counted
-  /// before they were told apart: in `number` at the latest.
+  /// before they were told apart, or by the clock before it was set: in `number` at the latest.
   std::span<SpanCounts> spans;
 
   std::array<SharedCount, 2> refused;  ///< where it is shared: of keys whose demand comes near their limit

@@ -86,7 +86,8 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   for (const SpanCounts& span : std::span(key.detail.spans).first(by_span ? rule.spans : 0)) {
     if (span.number <= number - rule.spans) continue;
     others += span.others;
-    if (span.number == number) continue;
+    // The running span's pool has what is drawn in it; not what was, before the clock was set into it.
+    if (span.number == number && rule.set_in != number) continue;
     hold(span);
   }
   // In the running span, too, for all that is known.

@@ -154,8 +154,7 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply
   detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot, 0, true);
   if (detail.spans.empty()) return;
-  if (rule.number({reply.ordinal, rule.spans - 1}) > rule.number(rule.span)) {
-    // The clock has been set back since it was asked.
+  if (is_by_clock_before(rule, rule.number({reply.ordinal, rule.spans - 1}))) {
     held_as_of_now(rule, detail).others += reply.total;
     return;
   }

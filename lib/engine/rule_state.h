@@ -71,6 +71,8 @@ struct RuleState {
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
+  /// Whether the clock was set less than an interval ago.
+  bool was_set_lately() const noexcept { return set_in > number(span) - spans; }
   /// Where a sliding window keeps what it holds of a span: by number modulo their number.
   std::size_t place_of(std::int64_t number) const noexcept {
     return static_cast<std::size_t>(number) % spans;
@@ -111,8 +113,8 @@ struct RuleState {
   std::uint64_t light = 0;  ///< what a light key has used in an interval at most
   /// The latest interval in which keys were counted that nobody remembers by name.
   Ordinal strayed = std::numeric_limits<Ordinal>::min();
-  /// The span that began when the clock was set last.
-  std::int64_t set_in = std::numeric_limits<std::int64_t>::min();
+  /// The span that began when it was noticed that the clock had been set.
+  std::int64_t set_in = std::numeric_limits<std::int64_t>::min() / 2;
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

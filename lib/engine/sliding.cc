@@ -49,14 +49,13 @@ void Engine::slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint6
   if (own.number == number) own.own += admitted;
 }
 
-// Whether a count tells its span by the clock as it was before it was set: then it is of one that lies ahead,
-// or seems to have left the window, which it has not.
+// Whether a number is of a span by the clock as it was before it was set: then it lies ahead, or before all
+// that has been numbered since.
 bool Engine::is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept {
   if (!rule.started) return false;
   const std::int64_t running = rule.number(rule.span);
-  const bool set_lately = rule.set_in > running - rule.spans;
   return number >= running + rule.spans ||
-         (set_lately && (number > running || number <= running - rule.spans));
+         (rule.was_set_lately() && (number > running || number < rule.set_in));
 }
 
 void Engine::add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal) {
@@ -117,27 +116,33 @@ SpanCounts& Engine::held_as_of_now(const RuleState& rule, KeyDetail& detail) con
   return held;
 }
 
-// The clock has been set: spans' numbers do not tell any more which of them a window reaches, nor which pool
-// has what was drawn last. So it keeps all that it holds, for an interval: too long for some, too short for
-// none.
+// The clock has been set. What a window holds is as old as it was, as far as spans tell: rather too young by
+// one than too old. What was counted last is of the span that runs now, for its pool has not got it.
+// @param set  by how much: forward by a span at least, or back over a span's border
 // @param all  also of light keys: where that is less than a span it matters little to these
-void Engine::hold_windows(const RuleState& rule, SpanId running, bool all) {
+void Engine::move_windows(const RuleState& rule, SpanId to, Duration set, bool all) {
   if (rule.algorithm != Algorithm::sliding_window) return;
   const RuleIndex index = index_of(rule);
+  const std::int64_t running = rule.number(to);
   const std::int64_t left = rule.number(rule.span) - rule.spans;
+  const Duration span = rule.clock.interval() / rule.spans;
+  const std::int64_t by = set > Duration{} ? (set + span - Duration{1}) / span : set / span;
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index || (slot.detail == no_index && !all)) continue;
     KeyDetail& detail = own_detail(slot);
-    SpanCounts held{.number = rule.number(running)};
-    for (SpanCounts& span : detail.spans) {
-      if (span.number > left) {
-        held.own += span.own;
-        held.others += span.others;
-      }
-      span = {};
+    moved_.assign(detail.spans.size(), {});
+    const auto move = [](const SpanCounts& from, SpanCounts& into, std::int64_t number) {
+      into = {.number = number, .own = into.own + from.own, .others = into.others + from.others};
+    };
+    for (const SpanCounts& one : detail.spans.first(rule.spans)) {
+      const std::int64_t number = std::min(one.number + by, running);
+      if (one.number > left && number > running - rule.spans)
+        move(one, moved_[rule.place_of(number)], number);
     }
-    detail.spans.back() = held;
+    if (const SpanCounts& before = detail.spans.back(); before.number > left)
+      move(before, moved_.back(), std::min(before.number + by, running));
+    std::ranges::copy(moved_, detail.spans.begin());
     detail.heard_span = -1;
   }
 }

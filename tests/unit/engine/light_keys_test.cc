@@ -281,6 +281,8 @@ class SetNode {
   void others_use(Duration at, std::uint64_t count) {
     counters_[{"login|a", EngineNode::at(at).wall.time_since_epoch() / 1s}] += count;
   }
+  std::size_t details() const { return testing::details(node_); }
+  std::uint32_t keys() const { return node_.engine.keys(); }
   void stray() { node_.engine.count_overflow(0, now().wall, 1, 1); }
   bool has_strays() const { return node_.engine.has_strays(0, now().wall); }
   /// It shows so much more than it did, as of the next step.
@@ -327,7 +329,7 @@ TEST(SetClock, ForwardAndBackAgainLeavesWhatAKeyHasUsedInItsWindow) {
     Duration back;
   };
   // Into an interval that nothing was counted in; and into the one that was counted in last.
-  for (const auto& [forward, spans, back] : {Set{4400ms, 2, 4400ms}, Set{1900ms, 9, 1100ms}}) {
+  for (const auto& [forward, spans, back] : {Set{4400ms, 2, 4400ms}, Set{1900ms, 2, 900ms}}) {
     SetNode node(sliding());
     node.pass(1000ms);
     for (int span = 0; span < 9; ++span) {
@@ -373,20 +375,69 @@ TEST(SetClock, BackIntoTheSpanBeforeLeavesWhatWasUsedInTheOneThatRan) {
 }
 
 // The answer to what was asked by the clock as it was.
-TEST(SetClock, BackLeavesWhatOthersHadUsedInTheWindowForAnInterval) {
-  SetNode node(sliding());
-  node.pass(5000ms);
-  node.others_use(4s, 8000);
-  node.count(1);
-  node.set_ahead(-3s);
-  for (int span = 0; span < 9; ++span) {
+TEST(SetClock, LeavesWhatOthersHadUsedInTheWindowForAnInterval) {
+  for (const Duration by : {-3s, 2s}) {
+    SetNode node(sliding());
+    node.pass(5000ms);
+    node.others_use(4s, 8000);
+    node.count(1);
+    node.set_ahead(by);
+    for (int span = 0; span < 9; ++span) {
+      node.pass(100ms);
+      EXPECT_LE(node.allowance(), limit - 8000) << by / 1s << ", " << span;
+    }
+    for (int span = 0; span < 15; ++span) node.pass(100ms);
+    node.count(1);
     node.pass(100ms);
-    EXPECT_LE(node.allowance(), limit - 8000) << span;
+    EXPECT_GE(node.allowance(), light_allowance - 1) << by / 1s;
   }
-  for (int span = 0; span < 15; ++span) node.pass(100ms);
-  node.count(1);
+}
+
+TEST(SetClock, SlowForAWhileHoldsNothingLongerAndMakesNothingOfLightKeys) {
+  SetNode node(sliding());
+  node.pass(1000ms);
+  node.count(9000);
+  node.count(1, "b");
   node.pass(100ms);
-  EXPECT_GE(node.allowance(), light_allowance - 1);
+  for (int span = 0; span < 5; ++span) {  // at half speed
+    node.set_ahead(-100ms);
+    node.pass(200ms);
+  }
+  EXPECT_EQ(node.details(), 1U);
+  for (int span = 0; span < 5; ++span) node.pass(100ms);
+  EXPECT_GE(node.allowance(), light_allowance);
+}
+
+TEST(SetClock, AgainAndAgainKeepsNothingForEver) {
+  SetNode node(sliding());
+  node.pass(1000ms);
+  node.count(9000);
+  int spans = 0;
+  for (; spans < 40 && node.allowance() < light_allowance; ++spans) {
+    node.pass(100ms);
+    if (spans % 8 != 0) continue;
+    node.set_ahead(-20us);  // back over the span's border
+    node.pass(10us);
+    node.pass(10us);
+  }
+  EXPECT_LE(spans, 12);
+}
+
+TEST(SetClock, BackByIntervalsForgetsNobodyWhoIsThere) {
+  Rule rule = rule_of(limit);
+  rule.algorithm = Algorithm::token_bucket;
+  SetNode node(rule);
+  node.pass(1000ms);
+  for (int span = 0; span < 20; ++span) {
+    node.count(100);
+    node.pass(100ms);
+  }
+  node.set_ahead(-5s);
+  for (int span = 0; span < 60; ++span) {
+    node.count(100);
+    node.pass(100ms);
+    EXPECT_EQ(node.keys(), 1U) << span;
+  }
 }
 
 TEST(SetClock, LeavesItKnownForAnIntervalThatThereWereStrays) {
