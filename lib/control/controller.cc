@@ -86,6 +86,7 @@ Instant Controller::advance(Instant own) {
     const Instant now = clock_.at(own);
     next_flip_ = next_flip_after(now.wall);
     flipped_ = now;
+    quotas_at_ = now.wall;
     for (WindowPools& pools : parts_.pools) {
       pools.begin();
       pools.turn_to(now);
@@ -171,6 +172,9 @@ void Controller::flip(Instant now) {
   // Relaxed: what is refused later, other workers may still admit out of their grants until it is judged.
   for (const auto& grants : parts_.grants) refused_ |= grants->refused.load(std::memory_order_relaxed);
 
+  // Until what was counted by the clock as it was has moved along, it goes by that.
+  const WallTime as_it_was = flipped_.wall + (now.monotonic - flipped_.monotonic);
+  quotas_at_ = now.wall < flipped_.wall || now.wall - as_it_was >= shortest_span_ ? as_it_was : now.wall;
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
   const std::uint64_t before = publisher_.generation();
@@ -472,6 +476,7 @@ void Controller::decide(Instant now, bool end_all) {
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);
+  quotas_at_ = flipped_.wall;
   for (const std::uint64_t key : parts_.engine.pardoned())
     for (WindowPools& pools : parts_.pools) pools.pardon(key);
   // A window that has turned was looked at as one that has not been judged.
@@ -547,7 +552,7 @@ void Controller::publish_unnamed_keys(Publication& next) {
     usual = drawable(usual_[rule], {}, rule);
     std::uint64_t& unknown = next.unknown_allowances[i];
     unknown = usual;
-    if (!parts_.engine.has_strays(rule, flipped_.wall)) continue;
+    if (!parts_.engine.has_strays(rule, quotas_at_)) continue;
     // The rest, too, is divided among an interval's spans.
     const std::uint32_t spans = parts_.rules[i].spans;
     const std::uint32_t index = parts_.engine.clock(rule).span(flipped_.wall).index;
@@ -559,7 +564,7 @@ void Controller::publish_unnamed_keys(Publication& next) {
     for (std::size_t rule = 0; rule < parts_.rules.size(); ++rule) {
       const auto index = static_cast<RuleIndex>(rule);
       if (parts_.window_of_rule[rule] != window || !parts_.engine.has_light_keys(index)) continue;
-      parts_.engine.copy_light_keys(index, flipped_.wall, next.light_keys[window]);
+      parts_.engine.copy_light_keys(index, quotas_at_, next.light_keys[window]);
       break;
     }
 }
@@ -628,7 +633,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
     for (const KeyOverride& override : some) append(override);
   };
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
-  parts_.engine.for_each_override({flipped_.wall, now.monotonic}, [&](const KeyOverride& override) {
+  parts_.engine.for_each_override({quotas_at_, now.monotonic}, [&](const KeyOverride& override) {
     overrides[count++] = override;
     if (count == overrides.size()) append_some();
   });

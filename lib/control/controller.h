@@ -177,6 +177,7 @@ class Controller {
   bool awaiting_drain_ = false;  // between flip and decide
   bool dirty_ = false;           // replies have changed what should be published
   Instant flipped_{};            // when the running span began
+  WallTime quotas_at_;           // what keys may be admitted is published as of then
   WallTime next_flip_{};
   Duration shortest_span_{};
   MonotonicTime drain_deadline_{};

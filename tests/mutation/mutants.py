@@ -1152,7 +1152,7 @@ MUTANTS = [
     whole(
         "a key that nobody remembers has its limit in each span",
         "SlidingWindowWithoutRoom.AKeyThatNobodyRemembersKeepsToItsLimit",
-        "parts_.engine.has_strays(rule, flipped_.wall)",
+        "parts_.engine.has_strays(rule, quotas_at_)",
         "false",
         file="lib/control/controller.cc",
     ),
@@ -1472,6 +1472,13 @@ MUTANTS = [
         units=["lib/control/controller.cc"],
     ),
     whole(
+        "until it has been judged a window is looked at by a clock that its spans do not know",
+        "SlidingWindowWhoseClockIsSet.HoldsWhatItHeldFromTheFirstMomentOn",
+        ">= shortest_span_ ? as_it_was : now.wall;",
+        ">= shortest_span_ ? now.wall : now.wall;",
+        file="lib/control/controller.cc",
+    ),
+    whole(
         "who waits for a late worker has set the clock back",
         "SlidingWindowWhoseClockIsSet.HoldsNothingLongerWhereOnlyTheControllerIsLate",
         "end_all, !draining(), flipped_.monotonic);",
@@ -1605,7 +1612,7 @@ MUTANTS = [
     whole(
         "of light keys workers are not told",
         "SlidingWindow.HoldsWhatLittleALightKeyHasUsed",
-        "parts_.engine.copy_light_keys(index, flipped_.wall, next.light_keys[window]);",
+        "parts_.engine.copy_light_keys(index, quotas_at_, next.light_keys[window]);",
         "",
         file="lib/control/controller.cc",
     ),

@@ -611,6 +611,27 @@ TEST(SlidingWindowWhoseClockIsSet, IsNotSettledBeforeALateWorkerHasToldOfAWindow
   EXPECT_LE(set.ask(1), set.limit);
 }
 
+// Before anybody has judged what was counted by the clock as it was.
+TEST(SlidingWindowWhoseClockIsSet, HoldsWhatItHeldFromTheFirstMomentOn) {
+  for (const Duration by : std::initializer_list<Duration>{1s, 5s, 1h, -1s, -1h, -150ms, -30ms}) {
+    SetSlidingNode set(2);
+    set.ask(1);
+    set.ask(0);
+    for (int i = 0; i < 3; ++i) {
+      set.set(by);
+      for (const Duration passed : {1ms, 10ms}) {
+        set.node.now = set.node.now + passed;
+        set.node.round();
+        set.node.report(0);
+        set.ask(0, 400);
+      }
+      set.node.report(1);  // late, but in time
+      set.ask(1, 400);
+    }
+    EXPECT_LE(set.asked, set.limit) << by / 1ms;
+  }
+}
+
 TEST(SlidingWindowWhoseClockIsSet, ForgetsKeysThatWereCountedFarAhead) {
   Rule rule = rule_of("user", Algorithm::sliding_window, 1000);
   GrantedNode node({rule}, 1, 16);
