@@ -29,6 +29,8 @@ void ask_for(PlainKeys::OfRule& of_rule, const Lines& lines) noexcept {
 
 std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
                                       std::span<const PlainFrame> next) noexcept {
+  // Who has not asked decide_plain() about the last burst gets all he can get here.
+  if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;
   catch_up();
   if (publication_ == nullptr) return 0;
   plane_.classifier.plain().classify(frames, key_hash_, plain_, next);
@@ -37,20 +39,28 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
     PlainKeys::OfRule& of_rule = plain_.rules[i];
     of_rule.requests &= plain_.requests;
     if (plane_.terms[of_rule.rule].dense) continue;
-    if (is_granted_first(of_rule.rule))
+    if (is_granted_first(of_rule.rule) && !refusals_first_)
       ask_for(of_rule, grants_.lines());
     else
       ask_for(of_rule, table_->lines());
   }
-  if (plain_.rule_count == 1) return take_ready_of_rule(plain_.rules[0], plain_.requests);
-  return take_ready_of_all(plain_.requests, Order::any);
+  // In a flood of what is refused, all is decide_plain()'s: who asks for that had better not be kept waiting.
+  const std::uint32_t taken = refusals_first_ ? 0 : take_ready_plain(plain_.requests);
+  plain_left_ = plain_.requests & ~taken;
+  return taken;
+}
+
+std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {
+  if (requests == 0) return 0;
+  return plain_.rule_count == 1 ? take_ready_of_rule(plain_.rules[0], requests)
+                                : take_ready_of_all(requests, Order::any);
 }
 
 // Under the only rule there is. Loops of their own: what they need fits into registers.
 std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
                                              std::uint32_t requests) noexcept {
   const RuleIndex rule = of_rule.rule;
-  const std::uint32_t all = of_rule.requests;
+  const std::uint32_t all = of_rule.requests & requests;
   Grant& grant = rule_grants_[rule];
   std::uint32_t taken = 0;
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.

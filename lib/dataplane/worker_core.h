@@ -101,6 +101,7 @@ class alignas(64) WorkerCore {
                    Detail detail) noexcept;
   std::uint32_t admit_plain(std::span<const PlainFrame> frames,
                             std::span<const PlainFrame> next = {}) noexcept;
+  void decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
   [[gnu::noinline]] void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
@@ -179,6 +180,7 @@ class alignas(64) WorkerCore {
   };
 
   struct RuleLook;
+  struct RefusalLook;
 
   void take_up(const Publication* published) noexcept;
   void take_up_grants() noexcept;
@@ -232,6 +234,18 @@ class alignas(64) WorkerCore {
   bool is_known_blocked(SpanTable::Place place, std::uint64_t key, MonotonicTime now) const noexcept;
   Decision refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                    Detail detail) noexcept;
+  bool is_known_refused(const PlannedKey& planned, MonotonicTime now) const noexcept;
+  bool is_used_up(SpanTable::Place place, std::uint64_t weight) const noexcept;
+  bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
+                MonotonicTime now) const noexcept;
+  std::uint32_t refuse_known(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  void look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                        RefusalLook& look) const noexcept;
+  std::uint32_t settled(const RefusalLook& look) const noexcept;
+  RefusalLook* refused_by(std::span<RefusalLook> looks, std::size_t at, MonotonicTime now) noexcept;
+  bool refuses(const PlannedKey& planned, MonotonicTime now) const noexcept;
+  bool has_enough(PlannedKey planned) const noexcept;
+  Duration retry_after_refusal(const PlannedKey& planned, MonotonicTime now) const noexcept;
   template <std::size_t extent, typename NameOf>
   Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
                           MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
@@ -292,6 +306,7 @@ class alignas(64) WorkerCore {
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
   Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
                     Detail detail) const noexcept;
+  std::uint32_t take_ready_plain(std::uint32_t requests) noexcept;
   std::uint32_t take_ready_of_rule(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
   std::uint32_t take_from_grants(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
   std::uint32_t take_from_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
@@ -391,7 +406,10 @@ class alignas(64) WorkerCore {
   std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
   bool online_ = false;
   bool pages_touched_ = false;
-  std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on
+  // Most of the last burst of frames were refused: of the next one these are looked for first.
+  bool refusals_first_ = false;
+  std::uint32_t plain_left_ = 0;  // of a burst of frames: what decide_plain() may decide on
+  std::uint32_t spare_log_ = 0;   // taken from the pool of logs, and then another worker's was agreed on
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   KeyHash key_hash_;

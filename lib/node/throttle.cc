@@ -49,6 +49,9 @@ std::uint32_t Worker::admit_plain(std::span<const PlainFrame> frames,
                                   std::span<const PlainFrame> next) noexcept {
   return core_->admit_plain(frames, next);
 }
+void Worker::decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept {
+  core_->decide_plain(now, decisions);
+}
 
 Decision Worker::admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                            MonotonicTime now) noexcept {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <random>
 #include <vector>
 
@@ -138,6 +139,79 @@ TEST(Conservation, CountsOfferedRequestsUnderPenalize) {
   config.rules[0].penalize = true;
   const Outcome outcome = hammer(config, 20'000, 16, true);
   EXPECT_EQ(outcome.in_store, outcome.offered);
+}
+
+/// Requests as they lie in frames.
+class UserFrames {
+ public:
+  explicit UserFrames(std::size_t count) : texts_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      texts_[i] =
+          std::string(before_payload, ' ') + "GET / HTTP/1.1\r\nUser: u" + std::to_string(i) + "\r\n\r\n";
+      frames_.push_back({reinterpret_cast<const std::byte*>(texts_[i].data()),
+                         {before_payload, static_cast<std::uint32_t>(texts_[i].size()) - before_payload}});
+    }
+  }
+  std::span<const PlainFrame> all() const { return frames_; }
+
+ private:
+  static constexpr std::uint32_t before_payload = 54;
+  std::vector<std::string> texts_;
+  std::vector<PlainFrame> frames_;
+};
+
+// By algorithm: what is refused without a closer look is read from cells that all workers draw from.
+class FramesConserved : public ::testing::TestWithParam<Algorithm> {};
+INSTANTIATE_TEST_SUITE_P(Under, FramesConserved,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::sliding_window, Algorithm::token_bucket,
+                                           Algorithm::shed));
+
+TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
+  // Used up soon, however slow the machine.
+  Config config = fast_config(100, 1s);
+  config.rules[0].spans = 200;
+  config.rules[0].algorithm = GetParam();
+  config.rules[0].penalize = true;
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  const UserFrames frames(16);
+  const Users users(16);
+  std::atomic<std::uint64_t> admitted{0};
+  std::atomic<std::uint64_t> refused{0};
+  std::atomic<std::uint64_t> refused_as_known{0};
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned) {
+    std::uint64_t ours = 0;
+    std::uint64_t theirs = 0;
+    std::uint64_t known = 0;
+    PlainDecisions decisions;
+    for (int done = 0; done < 5'000 || node.figures().spans < 20; ++done) {
+      const std::uint32_t at_once = worker.admit_plain(frames.all());
+      worker.decide_plain(monotonic_now(), decisions);
+      EXPECT_EQ((at_once & decisions.admitted) | ((at_once | decisions.admitted) & decisions.refused), 0U);
+      const std::uint32_t decided = at_once | decisions.admitted | decisions.refused;
+      ours += static_cast<std::uint64_t>(std::popcount(at_once | decisions.admitted));
+      known += static_cast<std::uint64_t>(std::popcount(decisions.refused));
+      for (std::size_t i = 0; i < frames.all().size(); ++i) {
+        if ((decided >> i & 1) != 0) continue;
+        ++(worker.admit(users[i], monotonic_now()).verdict == Verdict::admit ? ours : theirs);
+      }
+      worker.quiescent();
+    }
+    admitted += ours;
+    refused += theirs + known;
+    refused_as_known += known;
+  });
+  EXPECT_TRUE(node.stop(1s));
+  const Figures figures = node.figures();
+  EXPECT_EQ(figures.rules[0].offered, admitted + refused);
+  EXPECT_EQ(figures.rules[0].admitted, admitted);
+  EXPECT_EQ(figures.rules[0].blocked, refused);
+  EXPECT_EQ(recorded.sum_of_keys(), admitted + refused);
+  if (best_instruction_set() == InstructionSet::portable) return;
+  EXPECT_GT(refused_as_known, 0U);
 }
 
 }  // namespace

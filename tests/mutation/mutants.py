@@ -57,6 +57,10 @@ def several_rules(name, test, old, new, program="plain_burst", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": program, "test": test, **more}
 
 
+def known_refusals(name, test, old, new, file="lib/dataplane/known_refusals.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "property", "test": test, **more}
+
+
 def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
 
@@ -2156,6 +2160,98 @@ MUTANTS = [
         "!SpanTable::Lines::has(look.ready(0), weight_of_all(look, look.requests))",
         "false",
         program="property",
+    ),
+    known_refusals(
+        "a refusal is known under a publication that has been replaced",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "    if (planned.place == SpanTable::nowhere || !table_->is_settled(planned.place, planned.key, generation_))\n      return;",
+        "    if (planned.place == SpanTable::nowhere) return;",
+    ),
+    known_refusals(
+        "who has some left of what he has drawn is refused as a limit is used up",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "return credit < weight && table_->cells",
+        "return table_->cells",
+    ),
+    known_refusals(
+        "what is lent to a grant is not called back before a limit counts as used up",
+        "PlainDecisions.AddUpWhatIsLeftOfAKey",
+        "|| entry.lent > 0) return false;",
+        ") return false;",
+    ),
+    known_refusals(
+        "a bucket has nothing but what it had when it was last drawn from",
+        "Under/PlainFlood.IsRefusedWithoutACloserLook/token_bucket",
+        "&& cell.available(bucket, now) < needed;",
+        "&& cell.available(bucket, MonotonicTime(Duration(1))) < needed;",
+    ),
+    known_refusals(
+        "what is shed is not known without a closer look",
+        "Under/PlainFlood.IsRefusedWithoutACloserLook/shed",
+        "return sheds(touched_at(place, terms), planned, weight) || is_used_up(place, weight);",
+        "return is_used_up(place, weight);",
+    ),
+    known_refusals(
+        "a block has ended, and is known still",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "return now < SpanTable::blocked_until(table_->entry(place));",
+        "return SpanTable::blocked_until(table_->entry(place)) != never;",
+    ),
+    known_refusals(
+        "a rule that lacks something is passed over, and a later one named as who refuses",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "if (looks.size() == 1 || !has_enough(planned)) return nullptr;",
+        "",
+    ),
+    known_refusals(
+        "a rule that only observes refuses",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "if (!look.observes && refuses(planned, now)) {",
+        "if (refuses(planned, now)) {",
+    ),
+    known_refusals(
+        "what is refused without a closer look is not counted with its keys",
+        "Under/PlainFlood.IsRefusedWithoutACloserLook/shed",
+        "      table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);\n",
+        "      static_cast<void>(0);\n",
+    ),
+    known_refusals(
+        "what is refused without a closer look is counted with the key alone that refuses it",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "    if ((look.requests >> at & 1) != 0)\n      table_->count_refused",
+        "    if (&look == by)\n      table_->count_refused",
+    ),
+    known_refusals(
+        "a rule is not told of what another one has refused without a closer look",
+        "Under/PlainFlood.IsRefusedWithoutACloserLook/cooldown",
+        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));",
+        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.refused)));",
+    ),
+    known_refusals(
+        "of a refusal without a closer look no client hears when to come again",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "by->tells ? retry_after_refusal(by->planned(at), now) : Duration{}",
+        "Duration{}",
+    ),
+    known_refusals(
+        "frames that have been decided on are so once more",
+        "PlainDecision.IsNoneWhereNothingIsLeftToDecide",
+        "const std::uint32_t left = std::exchange(plain_left_, 0);",
+        "const std::uint32_t left = plain_left_;",
+    ),
+    known_refusals(
+        "frames are decided on with the keys of requests that have come since",
+        "PlainDecision.IsNoneWhereNothingIsLeftToDecide",
+        "  plain_left_ = 0;\n",
+        "",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    known_refusals(
+        "who does not ask for refusals is admitted by nobody after a flood",
+        "PlainDecision.IsWaitedForOnlyByWhoAsks",
+        "if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;",
+        "",
+        file="lib/dataplane/plain_burst.cc",
     ),
     worker(
         "a request that has all it needs ready goes before one that waits for what both need",

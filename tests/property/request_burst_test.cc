@@ -15,84 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "cluster.h"
+#include "burst_node.h"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Counters;
-using testing::CuttableStore;
-using testing::seed;
-
-/// One node in virtual time.
-class Node {
- public:
-  explicit Node(const std::vector<Rule>& rules, std::uint32_t keys = 256, unsigned workers = 1)
-      : workers_(workers) {
-    config_.node.keys = keys;
-    config_.rules = rules;
-    node_ = std::make_unique<NodeCore>(config_,
-                                       ThrottleOptions{.workers = workers, .hash_seed = seed(), .log = {}},
-                                       std::make_unique<CuttableStore>(counters_, cut_));
-    node_->advance(now_);
-    for (unsigned i = 0; i < workers_; ++i) worker(i).online();
-  }
-  Worker& worker(unsigned index = 0) { return node_->worker(index); }
-  MonotonicTime now() const { return now_.monotonic; }
-  void pass(Duration by) {
-    now_ = now_ + by;
-    for (int i = 0; i < 3; ++i) {
-      node_->advance(now_);
-      for (unsigned of = 0; of < workers_; ++of) worker(of).quiescent();
-    }
-  }
-  /// Time passes, and the workers do not come round meanwhile.
-  void pass_unseen(Duration by) {
-    now_ = now_ + by;
-    node_->advance(now_);
-  }
-  void expect_same_figures(const Node& other) const {
-    const Figures figures = node_->figures();
-    const Figures others = other.node_->figures();
-    for (std::size_t rule = 0; rule < figures.rules.size(); ++rule) {
-      EXPECT_EQ(figures.rules[rule].offered, others.rules[rule].offered) << figures.rules[rule].name;
-      EXPECT_EQ(figures.rules[rule].admitted, others.rules[rule].admitted) << figures.rules[rule].name;
-    }
-    EXPECT_EQ(counters_, other.counters_);
-  }
-
- private:
-  unsigned workers_;
-  Counters counters_;
-  bool cut_ = false;
-  Config config_;
-  std::unique_ptr<NodeCore> node_;
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
-};
-
-Rule rule_of(std::string name, std::uint64_t limit, std::vector<Dimension> key, std::string path = {}) {
-  Rule rule;
-  rule.name = std::move(name);
-  rule.key = std::move(key);
-  rule.match.path = std::move(path);
-  rule.limit = limit;
-  rule.interval = 200ms;
-  rule.cooldown = 60ms;
-  rule.hold_back = 0;
-  return rule;
-}
-
-/// A window that slides, but not beside grants: of these, what is left at the end of a span may be used in the
-/// next one, and how much that is depends on which of a burst's requests came first.
-void without_grants(Rule& rule) {
-  rule.algorithm = Algorithm::sliding_window;
-  rule.early_block = EarlyBlock::predictive;
-}
-
-const Dimension by_user{.kind = Dimension::Kind::header, .name = "x-user"};
-const Dimension by_host{.kind = Dimension::Kind::host, .name = {}};
-const Dimension by_path{.kind = Dimension::Kind::path, .name = {}};
+using namespace testing;
 
 /// Limits that grants come from, limits too small for that, and such that end within few bursts.
 struct Limits {
@@ -194,8 +123,8 @@ TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed());
   std::mt19937_64 random(seed());
   const std::vector<Rule> rules = GetParam().rules();
-  Node together(rules);
-  Node alone(rules);
+  BurstNode together(rules);
+  BurstNode alone(rules);
   const std::array<std::string, 5> users{"", "ann", "bob-the-builder", "a-name-of-more-than-sixteen-bytes",
                                          "someone.whose.name.is.longer.than.a.piece.of.the.hash"};
   std::uint64_t admitted = 0;
@@ -226,61 +155,13 @@ TEST_P(RequestBurst, IsDecidedAsOneRequestAfterTheOther) {
     }
     // Busy times and others, of which the last are such that every limit is reached.
     if (random() % (round % 500 < 250 ? 4 : round < 1000 ? 10 : 100) == 0)
-      for (Node* const node : {&together, &alone}) node->pass(20ms);
+      for (BurstNode* const node : {&together, &alone}) node->pass(20ms);
   }
   // All of it has come up.
   EXPECT_GT(admitted, 1000U);
   EXPECT_GT(refused, 200U);
-  for (Node* const node : {&together, &alone}) node->pass(2s);
+  for (BurstNode* const node : {&together, &alone}) node->pass(2s);
   together.expect_same_figures(alone);
-}
-
-bool is_bucket(Algorithm algorithm) {
-  return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
-}
-
-/// Up to 16 rules, nearly all of them under nearly every request, or each under few.
-std::vector<Rule> random_rules(std::mt19937_64& random) {
-  const auto pick = [&](auto... of) {
-    const std::uint64_t all[] = {static_cast<std::uint64_t>(of)...};
-    return all[random() % std::size(all)];
-  };
-  const std::vector<std::vector<Dimension>> keys{{},        {by_user},          {by_user},         {by_host},
-                                                 {by_path}, {by_user, by_host}, {by_user, by_path}};
-  const bool each_under_few = random() % 5 == 0;
-  const bool any_algorithm = random() % 3 == 0;
-  std::vector<Rule> rules;
-  for (std::size_t i = 0, count = pick(1, 2, 2, 3, 3, 4, 5, 8, 16); i < count; ++i) {
-    rules.push_back(rule_of("rule-" + std::to_string(i),
-                            pick(1, 2, 10, 64, 200, 640, 1300, 3200, 6400, 64000, 131072, 1000000),
-                            keys[random() % keys.size()]));
-    Rule& rule = rules.back();
-    rule.interval = std::chrono::milliseconds(pick(200, 200, 500));
-    rule.weight = static_cast<std::uint32_t>(
-        random() % 20 == 0 ? pick(0, 0, 100, 2047, 2048, 5000, 0xffffffff) : pick(1, 1, 1, 1, 2, 3, 7, 33));
-    rule.algorithm = any_algorithm
-                         ? static_cast<Algorithm>(random() % (static_cast<int>(Algorithm::shed) + 1))
-                         : static_cast<Algorithm>(pick(static_cast<int>(Algorithm::cooldown),
-                                                       static_cast<int>(Algorithm::fixed_window),
-                                                       static_cast<int>(Algorithm::sliding_window)));
-    if (rule.algorithm == Algorithm::sliding_window) without_grants(rule);
-    if (rule.algorithm == Algorithm::sliding_log) rule.limit = std::min<std::uint64_t>(rule.limit, 4096);
-    if (is_bucket(rule.algorithm) && random() % 3 == 0) rule.burst = rule.limit / 2 + 1;
-    if (rule.algorithm == Algorithm::token_bucket && random() % 4 == 0) rule.warmup = 100ms;
-    if (rule.algorithm == Algorithm::cooldown && random() % 4 == 0) rule.dephase = 20ms;
-    if (rule.algorithm != Algorithm::strict && rule.algorithm != Algorithm::sliding_log) {
-      rule.debt = random() % 8 == 0;
-      rule.penalize = random() % 8 == 0;
-    }
-    if (random() % 8 == 0) rule.action = Action::observe;
-    if (each_under_few)
-      rule.match.path = "/items/" + std::to_string(i);
-    else if (random() % 3 == 0)
-      rule.match.path = random() % 2 == 0 ? "/items/*" : "/items/" + std::to_string(random() % 4);
-    else if (random() % 4 == 0)
-      rule.match.host = "example.com";
-  }
-  return rules;
 }
 
 /// A burst of requests by so many users for so many paths.
@@ -315,8 +196,8 @@ TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
     std::mt19937_64 random(seed() + run);
     const std::vector<Rule> rules = random_rules(random);
     constexpr std::uint32_t room_for_all = 8192;
-    Node together(rules, room_for_all);
-    Node alone(rules, room_for_all);
+    BurstNode together(rules, room_for_all);
+    BurstNode alone(rules, room_for_all);
     const std::size_t users = std::array{1, 3, 8, 40, 400}[random() % 5];
     const std::size_t paths = std::array{1, 2, 4, 16}[random() % 4];
     const std::size_t bursts_of_a_span = std::array{2, 5, 20}[random() % 3];
@@ -333,9 +214,9 @@ TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
         ASSERT_FALSE(HasFailure()) << "burst " << round << ", request " << i;
       }
       if (random() % bursts_of_a_span == 0)
-        for (Node* const node : {&together, &alone}) node->pass(std::chrono::milliseconds(20));
+        for (BurstNode* const node : {&together, &alone}) node->pass(std::chrono::milliseconds(20));
     }
-    for (Node* const node : {&together, &alone})
+    for (BurstNode* const node : {&together, &alone})
       for (int i = 0; i < 3; ++i) node->pass(2s);
     together.expect_same_figures(alone);
     if (HasFailure()) return;
@@ -358,8 +239,8 @@ TEST(RequestBursts, WhereSeveralWorkersShareAKeyDifferByNoMoreThanTheyHaveAtHand
                                 Algorithm::shed}[random() % 4];
     rule.weight = std::array{1, 7, 33}[random() % 3];
     const auto workers = static_cast<unsigned>(2 + random() % 2);
-    Node together({rule}, 8192, workers);
-    Node alone({rule}, 8192, workers);
+    BurstNode together({rule}, 8192, workers);
+    BurstNode alone({rule}, 8192, workers);
     const std::size_t users = std::array{1, 2, 4}[random() % 3];
     const auto heaviest = static_cast<std::uint32_t>(random() % 2 == 0 ? limit / 100 : 0);
     bool parted = false;  // what comes after another verdict is another story
@@ -390,7 +271,7 @@ TEST(RequestBursts, WhereSeveralWorkersShareAKeyDifferByNoMoreThanTheyHaveAtHand
         ASSERT_FALSE(HasFailure()) << "burst " << round << ", request " << i;
       }
       if (random() % 4 == 0)
-        for (const bool seen = random() % 3 != 0; Node* const node : {&together, &alone})
+        for (const bool seen = random() % 3 != 0; BurstNode* const node : {&together, &alone})
           seen ? node->pass(20ms) : node->pass_unseen(20ms);
     }
   }

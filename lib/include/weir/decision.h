@@ -3,6 +3,8 @@
 /// What weir says about one request.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "weir/rule.h"
@@ -39,6 +41,18 @@ struct Decision {
   /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0:
   /// now.
   Duration reset_after{};
+};
+
+/// What Worker::decide_plain() says of a burst's frames. Without initial values: of each frame only what
+/// belongs to a refused request is filled.
+struct PlainDecisions {
+  static constexpr std::size_t most_frames = 32;
+
+  std::uint32_t admitted;  ///< bit i: the request in frame i has been, as Worker::admit_plain() has it
+  std::uint32_t refused;   ///< bit i: likewise
+  std::array<RuleIndex, most_frames> rules;       ///< by frame: Decision::rule
+  std::array<Duration, most_frames> retry_after;  ///< by frame: Decision::retry_after, where the
+                                                  ///< rule answers (reply-429); else 0
 };
 
 }  // namespace weir

@@ -96,6 +96,14 @@ class WEIR_API Worker {
   std::uint32_t admit_plain(std::span<const PlainFrame> frames,
                             std::span<const PlainFrame> next = {}) noexcept;
 
+  /// Decides, of the plain requests that the last admit_plain() has left, on those that need no parsing
+  /// either: of which it is known already that they are refused, as a key is blocked or has used up its
+  /// limit. In an attack these are nearly all there are. (While they are, admit_plain() leaves all to this
+  /// function.) About the others nothing has been done: parse and decide them as ever.
+  /// @param now        as for admit()
+  /// @param decisions  none, where admit_burst() has been called since admit_plain(), or this function
+  void decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept;
+
   /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.
   /// @param rule    less than config().rules.size(), as in key(): nobody looks whether it is
   /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A flood of what is refused: what an attack is made of, and what a worker sees most of while it lasts. Who
+// is refused need not be drawn for, named or charged: of a key that has been looked at under this publication
+// the entry tells whether the next request is refused (and for a limit that is used up the cell that it
+// names), and to refuse is to count it there. So nothing is written but what has been counted, and whatever
+// is less clear than that is left to who looks closely.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/prefetch.h"
+#include "dataplane/request_bits.h"
+#include "dataplane/worker_core.h"
+#include "shared/bucket_cell.h"
+
+namespace weir {
+
+// Whether draw() would refuse a request, as far as can be told without a write; false: it may, or it would
+// not. (A sliding log tells nothing without going through what it holds.)
+bool WorkerCore::is_known_refused(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  const SpanTable::Place place = planned.place;
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  const std::uint64_t weight = rule_grants_[planned.rule].weight;
+  switch (terms.algorithm) {
+    case Algorithm::cooldown:
+      return now < SpanTable::blocked_until(table_->entry(place));
+    case Algorithm::shed:
+      return sheds(touched_at(place, terms), planned, weight) || is_used_up(place, weight);
+    case Algorithm::fixed_window:
+    case Algorithm::sliding_window:
+    case Algorithm::strict:
+      return is_used_up(place, weight);
+    case Algorithm::token_bucket:
+    case Algorithm::leaky_bucket:
+      return is_empty(place, terms.bucket, weight, now);
+    case Algorithm::sliding_log:
+      break;
+  }
+  return false;
+}
+
+// As draw_window() has it. What is lent to the key's grant would be called back first, and what weighs too
+// much for an entry gives back what that holds.
+bool WorkerCore::is_used_up(SpanTable::Place place, std::uint64_t weight) const noexcept {
+  const SpanEntry& entry = table_->entry(place);
+  const EntryTerms terms = table_->terms(entry);
+  if (terms.allowance == 0) return true;
+  if (weight >= SpanTable::most_ready || entry.lent > 0) return false;
+  const std::uint64_t credit = table_->credit(place);
+  return credit < weight && table_->cells[entry.rule][terms.cell].left_of(terms.allowance) < weight - credit;
+}
+
+// As draw_bucket() has it. What costs more than the whole bucket is admitted now and then.
+bool WorkerCore::is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
+                          MonotonicTime now) const noexcept {
+  const SpanEntry& entry = table_->entry(place);
+  const EntryTerms terms = table_->terms(entry);
+  if (terms.allowance == 0) return true;
+  const std::uint64_t credit = table_->credit(place);
+  if (weight >= SpanTable::most_ready || credit >= weight) return false;
+  const std::uint64_t needed = BucketCell::priced(bucket.cost(weight - credit), terms.allowance);
+  const BucketCell cell(table_->cells[entry.rule][terms.cell]);
+  return needed <= bucket.capacity() && cell.is_here() && cell.available(bucket, now) < needed;
+}
+
+/// What one rule makes of the requests of a burst that are left. Without initial values.
+struct WorkerCore::RefusalLook {
+  const PlainKeys::OfRule* of_rule;
+  std::uint32_t requests;  // bit i: the rule applies to it
+  std::uint32_t refused;   // bit i: it is this rule that refuses it
+  bool dense;
+  bool observes;
+  bool tells;             // refused clients how long to wait
+  std::uint64_t own_key;  // of a rule without dimensions
+  std::array<SpanTable::Place, PlainKeys::most_frames> places;
+
+  RuleIndex rule() const noexcept { return of_rule->rule; }
+  PlannedKey planned(std::size_t at) const noexcept {
+    return {dense ? own_key : of_rule->hashes[at], places[at], of_rule->rule, dense};
+  }
+};
+
+void WorkerCore::decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept {
+  catch_up();
+  decisions.admitted = 0;
+  decisions.refused = 0;
+  const std::uint32_t left = std::exchange(plain_left_, 0);
+  if (left == 0 || publication_ == nullptr) return;
+  decisions.refused = refuse_known(left, now, decisions);
+  if (refusals_first_) decisions.admitted = take_ready_plain(left & ~decisions.refused);
+  refusals_first_ = 2 * std::popcount(decisions.refused) > std::popcount(plain_.requests);
+}
+
+// Flattened: what the calls of small functions cost for each request is as much as these do.
+// @return those of plain_'s requests that have been refused
+[[gnu::flatten]] std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, MonotonicTime now,
+                                                        PlainDecisions& decisions) noexcept {
+  std::array<RefusalLook, max_rules_per_request> looks;
+  std::size_t count = 0;
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
+    if (const std::uint32_t own = of_rule.requests & requests; own != 0)
+      look_for_entries(of_rule, own, looks[count++]);
+  const std::span all = std::span(looks).first(count);
+  // All are on their way before the first one is waited for.
+  for (const RefusalLook& look : all) {
+    // Who is blocked is so whatever he has at hand.
+    const bool asks_grants = rule_grants_[look.rule()].most > 0 &&
+                             (count > 1 || plane_.terms[look.rule()].algorithm != Algorithm::cooldown);
+    for_each(look.requests, [&](std::size_t at) {
+      if (look.places[at] != SpanTable::nowhere) table_->prefetch_entry(look.places[at]);
+      if (asks_grants) grants_.prefetch(look.of_rule->hashes[at]);
+    });
+  }
+  // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
+  std::uint32_t known = requests;
+  for (const RefusalLook& look : all) known &= settled(look) | ~look.requests;
+  std::uint32_t refused = 0;
+  for_each(known, [&](std::size_t at) {
+    RefusalLook* const by = refused_by(all, at, now);
+    if (by == nullptr) return;
+    refused |= std::uint32_t{1} << at;
+    by->refused |= std::uint32_t{1} << at;
+    decisions.rules[at] = by->rule();
+    decisions.retry_after[at] = by->tells ? retry_after_refusal(by->planned(at), now) : Duration{};
+  });
+  for (const RefusalLook& look : all) {
+    RuleCounters& counters = counters_[look.rule()];
+    counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));
+    counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
+  }
+  return refused;
+}
+
+void WorkerCore::look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                                  RefusalLook& look) const noexcept {
+  look.of_rule = &of_rule;
+  look.requests = requests;
+  look.refused = 0;
+  const RuleTerms& terms = plane_.terms[of_rule.rule];
+  look.dense = terms.dense;
+  look.observes = terms.action == Action::observe;
+  look.tells = terms.action == Action::reply_429;
+  look.own_key = rule_keys_[of_rule.rule];
+  for_each(requests, [&](std::size_t at) {
+    const SpanTable::Place place =
+        look.dense ? table_->place_of_rule(of_rule.rule) : table_->locate(of_rule.hashes[at]);
+    look.places[at] = place;
+    if (place != SpanTable::nowhere) table_->prefetch_number(place);
+  });
+}
+
+// The requests whose keys' entries hold under this publication.
+std::uint32_t WorkerCore::settled(const RefusalLook& look) const noexcept {
+  const bool asks_cells = plane_.terms[look.rule()].algorithm != Algorithm::cooldown;
+  const AllowanceCell* const cells = table_->cells[look.rule()];
+  std::uint32_t settled = 0;
+  for_each(look.requests, [&](std::size_t at) {
+    const PlannedKey planned = look.planned(at);
+    if (planned.place == SpanTable::nowhere || !table_->is_settled(planned.place, planned.key, generation_))
+      return;
+    settled |= std::uint32_t{1} << at;
+    if (asks_cells) prefetch_to_read(cells + table_->terms(table_->entry(planned.place)).cell);
+  });
+  return settled;
+}
+
+// Counts a request as refused, by all of its rules: by the first that does not admit it. One request after
+// the other, since what a rule sheds depends on what it has shed. @pre its keys are settled
+// @return by which one; nullptr: it is not known to be refused, and nothing has been done
+WorkerCore::RefusalLook* WorkerCore::refused_by(std::span<RefusalLook> looks, std::size_t at,
+                                                MonotonicTime now) noexcept {
+  RefusalLook* by = nullptr;
+  for (RefusalLook& look : looks) {
+    if ((look.requests >> at & 1) == 0) continue;
+    const PlannedKey planned = look.planned(at);
+    if (!look.observes && refuses(planned, now)) {
+      by = &look;
+      break;
+    }
+    if (looks.size() == 1 || !has_enough(planned)) return nullptr;
+  }
+  if (by == nullptr) return nullptr;
+  for (const RefusalLook& look : looks)
+    if ((look.requests >> at & 1) != 0)
+      table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);
+  return by;
+}
+
+bool WorkerCore::refuses(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  // Who is blocked is so whatever he has at hand.
+  return is_known_refused(planned, now) &&
+         (plane_.terms[planned.rule].algorithm == Algorithm::cooldown || !has_enough(planned));
+}
+
+// Whether the key's rule admits a request without a look.
+bool WorkerCore::has_enough(PlannedKey planned) const noexcept {
+  return find_grant(planned, rule_grants_[planned.rule].weight) || has_ready(planned, 1);
+}
+
+// For Decision::retry_after, which tell() makes of the same.
+Duration WorkerCore::retry_after_refusal(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  const Touched touched = touched_at(planned.place, plane_.terms[planned.rule]);
+  // What is shed is not refused for want of anything.
+  const bool sheds = plane_.terms[planned.rule].algorithm == Algorithm::shed;
+  const std::uint64_t there = sheds ? 0 : remaining(touched, planned, now);
+  return std::max(Duration{1}, retry_after(touched, planned, rule_grants_[planned.rule].weight, there, now));
+}
+
+}  // namespace weir
