@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
 
 #include "weir/mbuf.h"
@@ -58,6 +59,8 @@ struct BurstFilter::Batch {
   std::size_t concern_count = 0;
   std::uint32_t admitted = 0;          // bit i: the request that is all of concerns[i] has been admitted
   std::array<Fate, burst_size> fates;  // of an eventful burst
+  std::uint32_t dropped = 0;           // bit i: burst[i] is, and its fate is not told
+  PlainDecisions decisions_of_plain;
 
   // Requests waiting for a decision; views into the burst's frames and into `scratch`.
   std::array<Request, batch_size> requests;
@@ -90,7 +93,7 @@ std::size_t BurstFilter::memory() noexcept {
 bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst, Side from) noexcept {
   look_through(burst, requests_expected_[static_cast<std::size_t>(from)]);
   if (batch_->concern_count == 0) return true;
-  admit_plain(bursts_without_plain_[static_cast<std::size_t>(from)]);
+  admit_plain(from);
   // While a flow is closing it is time that ends this.
   return batch_->admitted == all_concerns() && closing_.idle();
 }
@@ -178,7 +181,9 @@ bool BurstFilter::passes_in_time(std::span<rte_mbuf* const> burst, MonotonicTime
   closing_changed_ = false;
   eventful_ = false;
   closing_.expire(now);
-  for (std::uint32_t rest = all_concerns() & ~batch.admitted; rest != 0; rest &= rest - 1) {
+  batch.dropped = 0;
+  std::uint32_t rest = all_concerns() & ~batch.admitted;
+  for (rest &= ~decide_plain(now); rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
     if (batch.concerns[i].payload.offset != 0) [[likely]]
       classify(i, now);
@@ -186,14 +191,35 @@ bool BurstFilter::passes_in_time(std::span<rte_mbuf* const> burst, MonotonicTime
       classify_closely(batch.indices[i], burst[batch.indices[i]], now);
   }
   decide(now);
-  if (!eventful_) return true;
-  for (std::size_t i = 0; i < burst.size(); ++i) {
-    if (batch.fates[i].kind == Fate::Kind::pass && !closing_changed_)
-      pass(burst[i], out);
-    else
-      act(i, burst[i], now, out);
-  }
+  if (!eventful_ && batch.dropped == 0) return true;
+  act_on_all(burst, now, out);
   return false;
+}
+
+void BurstFilter::act_on_all(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept {
+  Batch& batch = *batch_;
+  std::array<rte_mbuf*, burst_size> dropped;
+  std::size_t drops = 0;
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    if ((batch.dropped >> i & 1) != 0) {
+      if (!closing_changed_) [[likely]] {
+        dropped[drops++] = burst[i];
+        continue;
+      }
+      // It may be of a flow that has just been closed.
+      Fate& fate = fate_of(i);
+      fate.kind = Fate::Kind::refuse;
+      fate.action = Action::drop;
+    }
+    if (closing_changed_ || (eventful_ && batch.fates[i].kind != Fate::Kind::pass))
+      act(i, burst[i], now, out);
+    else
+      pass(burst[i], out);
+  }
+  if (drops == 0) return;
+  rte_pktmbuf_free_bulk(dropped.data(), static_cast<unsigned>(drops));
+  counters_.consumed.add(drops);
+  counters_.dropped.add(drops);
 }
 
 /// A bit for each. @pre there are some
@@ -227,19 +253,54 @@ bool BurstFilter::is_closing(std::size_t index, const Frame& frame, MonotonicTim
 }
 
 /// Most requests are plain, and most keys have enough ready: these need no more than this.
-void BurstFilter::admit_plain(unsigned& bursts_without_plain) noexcept {
+void BurstFilter::admit_plain(Side from) noexcept {
   Batch& batch = *batch_;
   batch.admitted = 0;
+  tried_for_ = nullptr;
+  unsigned& bursts_without_plain = bursts_without_plain_[static_cast<std::size_t>(from)];
   if (bursts_without_plain > 0) {
     --bursts_without_plain;
     return;
   }
+  tried_for_ = &bursts_without_plain;
   batch.admitted = worker_.admit_plain(std::span{batch.concerns}.first(batch.concern_count));
-  const auto admitted = static_cast<std::uint64_t>(std::popcount(batch.admitted));
-  if (admitted * few_divisor < batch.concern_count) bursts_without_plain = bursts_between_tries;
-  if (admitted == 0) return;
-  counters_.requests.add(admitted);
-  counters_.admitted.add(admitted);
+  count_decided(batch.admitted, 0);
+}
+
+void BurstFilter::count_decided(std::uint32_t admitted, std::uint32_t refused) noexcept {
+  counters_.requests.add(static_cast<std::uint64_t>(std::popcount(admitted | refused)));
+  counters_.admitted.add(static_cast<std::uint64_t>(std::popcount(admitted)));
+  counters_.blocked.add(static_cast<std::uint64_t>(std::popcount(refused)));
+}
+
+/// In an attack most are of keys that have been refused before: nor do these need more. @return bit i:
+/// concerns[i] has been decided on
+std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
+  if (tried_for_ == nullptr) return 0;
+  Batch& batch = *batch_;
+  PlainDecisions& decisions = batch.decisions_of_plain;
+  worker_.decide_plain(now, decisions);
+  const std::uint32_t decided = decisions.admitted | decisions.refused;
+  const auto decided_in_all = static_cast<std::size_t>(std::popcount(batch.admitted | decided));
+  if (decided_in_all * few_divisor < batch.concern_count) *tried_for_ = bursts_between_tries;
+  if (decided == 0) return 0;
+  count_decided(decisions.admitted, decisions.refused);
+  for (std::uint32_t rest = decisions.refused; rest != 0; rest &= rest - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(rest));
+    const RuleIndex rule = decisions.rules[at];
+    const Action action = rules_[rule].action;
+    if (action == Action::drop) {
+      batch.dropped |= std::uint32_t{1} << batch.indices[at];
+      continue;
+    }
+    const auto& [bytes, payload] = batch.concerns[at];
+    fate_of(batch.indices[at]) = {.kind = Fate::Kind::refuse,
+                                  .action = action,
+                                  .head = std::memcmp(bytes + payload.offset, "HEAD ", 5) == 0,
+                                  .rule = rule,
+                                  .retry_after = decisions.retry_after[at]};
+  }
+  return decided;
 }
 
 /// A plain frame, of no closing flow.

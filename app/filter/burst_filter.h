@@ -95,12 +95,15 @@ class BurstFilter {
   void look_at_all(std::span<rte_mbuf* const> burst) noexcept;
   bool look_closely(const rte_mbuf* mbuf) noexcept;
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
-  void admit_plain(unsigned& bursts_without_plain) noexcept;
+  void admit_plain(Side from) noexcept;
+  std::uint32_t decide_plain(MonotonicTime now) noexcept;
+  void count_decided(std::uint32_t admitted, std::uint32_t refused) noexcept;
   std::uint32_t all_concerns() const noexcept;
   void classify(std::size_t concern, MonotonicTime now) noexcept;
   void classify_closely(std::size_t index, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
   void decide(MonotonicTime now) noexcept;
   Fate& fate_of(std::size_t index) noexcept;
+  void act_on_all(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
   void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
   void pass(rte_mbuf* mbuf, Outgoing& out) const noexcept {
     mbuf->port = wiring_.ports[mbuf->port].peer;
@@ -130,11 +133,12 @@ class BurstFilter {
   std::unique_ptr<Batch> batch_;
   // Of the burst.
   bool eventful_ = false;  // some frame of it does not simply pass, so that there are fates
-  // Where fewer than one in so many is admitted so, as in a flood of what is refused, the attempt costs more
-  // than it saves: it is made again after some bursts.
+  // Where fewer than one in so many is decided on so, the attempt costs more than it saves: it is made again
+  // after some bursts.
   static constexpr std::size_t few_divisor = 8;
   static constexpr unsigned bursts_between_tries = 15;
   std::array<unsigned, 2> bursts_without_plain_{};  // by side: still to come before it is
+  unsigned* tried_for_ = nullptr;                   // that of the burst's side, where it has been made
   bool closing_changed_ =
       false;  // by this burst: later frames of it may belong to a flow that has just been closed
 };

@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iostream>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "frame_builder.h"
@@ -406,6 +409,76 @@ TEST_F(BurstFilterTest, AClosingFlowIsForgottenInTime) {
   now_ += ClosingFlows::lifetime;
   process({frame_in_mbuf(bare)});
   EXPECT_EQ(out_.count, 1U);
+}
+
+/// All that shows of what became of a burst.
+class Transcript {
+ public:
+  void add(const Outgoing& out) {
+    for (const rte_mbuf* const mbuf : std::span(out.frames).first(out.count)) {
+      std::string bytes(rte_pktmbuf_pkt_len(mbuf), '\0');
+      const void* const read =
+          rte_pktmbuf_read(mbuf, 0, static_cast<std::uint32_t>(bytes.size()), bytes.data());
+      bytes.assign(static_cast<const char*>(read), bytes.size());
+      frames.emplace_back(mbuf->port, bytes);
+    }
+  }
+  std::vector<std::pair<std::uint16_t, std::string>> frames;
+  std::vector<std::array<std::uint64_t, 7>> counts;
+};
+
+// What is cut into buffers is laid out request by request; what lies there as a whole is mostly decided on as
+// it lies. In a flood, most of it refused, and while flows are closing.
+TEST_F(BurstFilterTest, ARefusedRequestIsTreatedAlikeInOneBufferAndInSeveral) {
+  const unsigned seed = 5;
+  std::cout << "seed " << seed << '\n';
+  const std::string head = "HEAD" + get.substr(3);
+  for (const Action action : {Action::reply_429, Action::reset, Action::drop, Action::observe}) {
+    std::array<Transcript, 2> transcripts;
+    for (const bool whole : {true, false}) {
+      Transcript& transcript = transcripts[whole ? 0 : 1];
+      std::mt19937 random(seed);
+      if (throttle_ != nullptr) throttle_->worker(0).offline();
+      limit(3, action, {Dimension{}});
+      for (int round = 0; round < 300; ++round) {
+        // Of each client at most one frame in a burst: what is not decided on at once comes later.
+        std::vector<rte_mbuf*> burst;
+        for (int client = 1; client <= 24; ++client) {
+          if (random() % 3 == 0) continue;
+          FrameBuilder builder;
+          builder.ip("192.0.2." + std::to_string(client), "198.51.100.1")
+              .tcp(static_cast<std::uint16_t>(1000 + random() % 50), 80)
+              .sequence(100)
+              .acknowledgment(200 + random() % 2);
+          builder.payload(random() % 8 == 0 ? "" : random() % 8 == 0 ? head : get);
+          burst.push_back(frame_in_mbuf(builder.build(), clients, whole ? 2048 : 40));
+        }
+        if (burst.empty()) continue;
+        const auto counts = [&] {
+          return std::array{counters_.requests.read(), counters_.admitted.read(), counters_.blocked.read(),
+                            counters_.dropped.read(),  counters_.crafted.read(),  counters_.absorbed.read(),
+                            counters_.consumed.read()};
+        };
+        const auto before = counts();
+        process(burst);
+        auto after = counts();
+        for (std::size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
+        transcript.counts.push_back(after);
+        transcript.add(out_);
+        now_ += std::chrono::milliseconds(10);
+        // (A limit for a year: but blocks end, after ten seconds.)
+        for (int step = 0; step < 3 && round % 10 == 0; ++step) {
+          throttle_->advance(instant());
+          throttle_->worker(0).quiescent();
+        }
+      }
+    }
+    ASSERT_EQ(transcripts[0].counts, transcripts[1].counts);
+    ASSERT_EQ(transcripts[0].frames, transcripts[1].frames);
+    std::uint64_t refused = 0;
+    for (const auto& counts : transcripts[0].counts) refused += counts[2];
+    EXPECT_EQ(refused > 1000, action != Action::observe) << refused;
+  }
 }
 
 TEST_F(BurstFilterTest, NoFrameAndNoBufferIsLostWhateverComes) {
