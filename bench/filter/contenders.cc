@@ -96,7 +96,7 @@ class IoLoop final : public Contender {
 class FilterLoop final : public Contender {
  public:
   FilterLoop(const ContenderKind& kind, const QueueSet& set, const Wiring& wiring)
-      : set_(set), http_(kind.content != Content::no_http) {
+      : set_(set), http_(kind.content != Content::no_http), refuses_(kind.refuses) {
     const ConfigResult parsed = parse_config(kind.rules, kind.name);
     if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
     ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
@@ -124,11 +124,15 @@ class FilterLoop final : public Contender {
                  std::to_string(expected);
     };
     expect("requests", counters().requests.read(), http_ ? received : 0);
-    expect("requests admitted", counters().admitted.read(), http_ ? received : 0);
+    const std::uint64_t blocked = counters().blocked.read();
+    expect("requests admitted or refused", counters().admitted.read() + blocked, http_ ? received : 0);
+    if (refuses_ != (blocked > received / 3))
+      wrong += (wrong.empty() ? "" : "; ") + std::to_string(blocked) + " requests of " +
+               std::to_string(received) + " refused";
     for (const RuleFigures& rule : throttle_->figures().rules) {
       const bool applies = http_ && rule.name != no_match;
       expect("rule " + rule.name + ", offered", rule.offered, applies ? received : 0);
-      expect("rule " + rule.name + ", admitted", rule.admitted, applies ? received : 0);
+      if (!refuses_) expect("rule " + rule.name + ", admitted", rule.admitted, applies ? received : 0);
     }
     return wrong;
   }
@@ -138,6 +142,7 @@ class FilterLoop final : public Contender {
  private:
   const QueueSet& set_;
   bool http_;
+  bool refuses_;
   std::unique_ptr<Throttle> throttle_;
   std::unique_ptr<filter::BurstFilter> filter_;
 };
@@ -176,6 +181,52 @@ key = ["path"]
 limit = 1000000000000
 interval = "1s"
 )";
+// An attack: limits that all keys have long exceeded, and that they stay beyond. In spans of 100 ms: in the
+// first two of them some keys have no entries yet.
+constexpr std::string_view blocked_rule = R"([[rule]]
+name = "line"
+key = ["method", "path"]
+limit = 64
+interval = "1s"
+cooldown = "1h"
+action = "drop"
+)";
+constexpr std::string_view used_up_rule = R"([[rule]]
+name = "line"
+key = ["method", "path"]
+algorithm = "fixed-window"
+limit = 64
+interval = "100s"
+spans = 1000
+action = "drop"
+)";
+constexpr std::string_view empty_bucket_rule = R"([[rule]]
+name = "line"
+key = ["method", "path"]
+algorithm = "token-bucket"
+limit = 64
+interval = "100s"
+spans = 1000
+action = "drop"
+)";
+constexpr std::string_view one_of_three_blocks = R"([[rule]]
+name = "all"
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "endpoint"
+key = ["path"]
+limit = 64
+interval = "1s"
+cooldown = "1h"
+action = "drop"
+[[rule]]
+name = "user"
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+)";
+constexpr unsigned beyond_limit = 2 * 64;  // frames
 
 }  // namespace
 
@@ -189,6 +240,10 @@ std::span<const ContenderKind> contender_kinds() {
       {"request_line", Content::get_200, std::string(request_line_rule)},
       {"three_headers", Content::get_200, std::string(three_headers_rule)},
       {"three_rules", Content::get_200, std::string(three_rules)},
+      {"blocked", Content::get_200, std::string(blocked_rule), 0, beyond_limit, true},
+      {"used_up", Content::get_200, std::string(used_up_rule), 0, beyond_limit, true},
+      {"empty_bucket", Content::get_200, std::string(empty_bucket_rule), 0, beyond_limit, true},
+      {"one_of_three_blocks", Content::get_200, std::string(one_of_three_blocks), 0, beyond_limit, true},
   };
   return kinds;
 }

@@ -97,8 +97,8 @@ void wait_for(Running& running, std::uint64_t frames, Duration cpu) {
 }
 
 /// The kernel provides the tables' memory, all keys are met for the first time, caches fill.
-void warm_up(const FrameSource& source, Running& running, Duration time) {
-  wait_for(running, std::uint64_t{8} * source.mbufs(), time / 4);
+void warm_up(const FrameSource& source, const ContenderKind& kind, Running& running, Duration time) {
+  wait_for(running, std::uint64_t{kind.frames_before} * source.mbufs(), time / 4);
 }
 
 /// Frames that come without end: over some time of the worker's, so many.
@@ -114,14 +114,14 @@ Result timed(Running& running, Duration time) {
           {"cpu_share", worked / Seconds(monotonic_now() - began)}};
 }
 
-Result measure(FrameSource& source, Running& running, Duration time) {
-  warm_up(source, running, time);
+Result measure(FrameSource& source, const ContenderKind& kind, Running& running, Duration time) {
+  warm_up(source, kind, running, time);
   return timed(running, time);
 }
 
 /// The same, without the time of polls in vain. What one takes is measured before there are frames: counted
 /// and multiplied, it is out of the sum whoever else uses the machine.
-Result measure(ClonedSource& source, Running& running, Duration time) {
+Result measure(ClonedSource& source, const ContenderKind& kind, Running& running, Duration time) {
   const auto in_vain = [&] { return source.polls().in_vain; };
   constexpr std::uint64_t some_polls = 10'000;
   const auto wait_for_polls = [&] {
@@ -136,7 +136,7 @@ Result measure(ClonedSource& source, Running& running, Duration time) {
   const double poll_ns =
       static_cast<double>((running.cpu() - first_cpu).count()) / static_cast<double>(in_vain() - first_polls);
   source.begin();
-  warm_up(source, running, time);
+  warm_up(source, kind, running, time);
   const std::uint64_t before = in_vain();
   Result result = timed(running, time);
   const auto frames = result["frames"].get<double>();
@@ -149,7 +149,7 @@ Result measure(ClonedSource& source, Running& running, Duration time) {
 }
 
 /// Helpings of frames: the median of the times from there to gone.
-Result measure(FreshSource& source, Running& running, Duration time) {
+Result measure(FreshSource& source, const ContenderKind& kind, Running& running, Duration time) {
   std::vector<double> each;
   std::vector<double> making;
   const auto per_frame = [&](Duration took) { return Seconds(took).count() * 1e9 / source.helping(); };
@@ -171,7 +171,7 @@ Result measure(FreshSource& source, Running& running, Duration time) {
     each.push_back(per_frame(gone - prepared));
   };
   // All keys are met for the first time.
-  for (std::uint32_t met = 0; met < 2 * source.mbufs(); met += source.helping()) give();
+  for (std::uint32_t met = 0; met < kind.frames_before / 4 * source.mbufs(); met += source.helping()) give();
   making.clear();
   each.clear();
   for (const MonotonicTime end = monotonic_now() + time; monotonic_now() < end || each.size() < 3;) give();
@@ -192,7 +192,7 @@ Result run(Source& source, const ContenderKind& kind, const std::vector<int>& cp
   const PortFigures before = source.figures();
   const std::unique_ptr<Contender> contender = make_contender(kind, source.set(), source.wiring());
   Running running(*contender, cpus.back());
-  Result result = measure(source, running, time);
+  Result result = measure(source, kind, running, time);
   running.end();
   std::string wrong = source.end() + contender->complaint();
   const PortFigures after = source.figures();
@@ -234,12 +234,16 @@ Result run_all(const Options& options) {
     std::fprintf(stderr, "bench-filter: one processor alone: the controller takes turns with the worker\n");
   start_eal(options.memory_mb, cpus.front());
 
-  using Turn = std::function<Result(const ContenderKind&)>;
+  struct Turn {
+    std::function<Result(const ContenderKind&)> run;
+    bool makes_frames;  // as many as are asked for, however many have come back
+  };
   std::vector<Turn> turns;
   const auto time = std::chrono::duration_cast<Duration>(Seconds(options.seconds));
-  const auto add = [&](auto source) {
-    turns.emplace_back(
-        [source, &cpus, time](const ContenderKind& kind) { return run(*source, kind, cpus, time); });
+  const auto add = [&](auto source, bool makes_frames = false) {
+    turns.push_back(
+        {[source, &cpus, time](const ContenderKind& kind) { return run(*source, kind, cpus, time); },
+         makes_frames});
   };
   for (const std::string& name : options.sources) {
     if (name == "loop")
@@ -249,7 +253,7 @@ Result run_all(const Options& options) {
     else if (name == "fresh")
       add(std::make_shared<FreshSource>(name, frames_of_others, helping));
     else
-      add(std::make_shared<NullSource>(name, static_cast<std::uint32_t>(std::stoul(name.substr(5)))));
+      add(std::make_shared<NullSource>(name, static_cast<std::uint32_t>(std::stoul(name.substr(5)))), true);
   }
 
   std::mt19937_64 random(options.seed);
@@ -260,9 +264,9 @@ Result run_all(const Options& options) {
       for (const ContenderKind& kind : contender_kinds())
         if (options.contenders.empty() || std::find(options.contenders.begin(), options.contenders.end(),
                                                     kind.name) != options.contenders.end())
-          order.emplace_back(&turn, &kind);
+          if (turn.makes_frames || !kind.refuses) order.emplace_back(&turn, &kind);
     std::shuffle(order.begin(), order.end(), random);
-    for (const auto& [turn, kind] : order) results.push_back((*turn)(*kind));
+    for (const auto& [turn, kind] : order) results.push_back(turn->run(*kind));
   }
   return results;
 }
@@ -280,6 +284,9 @@ int program(int argc, char** argv) {
   app.add_option("--contenders", options.contenders, "all when none is named")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
+  app.footer(
+      "What refuses all requests drops their frames, and so takes turns where the source makes others: "
+      "null-*.");
   app.add_option("--rounds", options.rounds, "turns of each contender")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

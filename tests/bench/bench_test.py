@@ -152,7 +152,8 @@ class Report(unittest.TestCase):
     @unittest.skipUnless((BUILD / "bench/filter/bench-filter").exists(), "built without programs")
     def test_frames_are_told_beside_who_waited_for_them(self):
         text = self.report("--only", "filter")
-        for words in ("| io: receive and send, no more |", "| **weir-filter**, three rules: global, user, endpoint |", "F, loop of rings |"):
+        for words in ("| io: receive and send, no more |", "| **weir-filter**, three rules: global, user, endpoint |",
+                      "| **weir-filter**, an attack: all keys blocked, all frames dropped |", "F, loop of rings |"):
             self.assertIn(words, text)
         runs = json.loads((self.output / "filter.json").read_text(encoding="utf-8"))["figures"]
         self.assertEqual({0}, {run["round"] for run in runs})
