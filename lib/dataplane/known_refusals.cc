@@ -19,28 +19,30 @@
 
 namespace weir {
 
-// Whether draw() would refuse a request, as far as can be told without a write; false: it may, or it would
-// not. (A sliding log tells nothing without going through what it holds.)
-bool WorkerCore::is_known_refused(const PlannedKey& planned, MonotonicTime now) const noexcept {
+// Of the other algorithms: is_known_refused(). (A sliding log tells nothing without going through what it
+// holds.)
+bool WorkerCore::lacks_allowance(const PlannedKey& planned, std::uint64_t weight,
+                                 MonotonicTime now) const noexcept {
   const SpanTable::Place place = planned.place;
   const RuleTerms& terms = plane_.terms[planned.rule];
-  const std::uint64_t weight = rule_grants_[planned.rule].weight;
   switch (terms.algorithm) {
-    case Algorithm::cooldown:
-      return now < SpanTable::blocked_until(table_->entry(place));
     case Algorithm::shed:
-      return sheds(touched_at(place, terms), planned, weight) || is_used_up(place, weight);
+      if (!sheds(touched_at(place, terms), planned, weight) && !is_used_up(place, weight)) return false;
+      break;
     case Algorithm::fixed_window:
     case Algorithm::sliding_window:
     case Algorithm::strict:
-      return is_used_up(place, weight);
+      if (!is_used_up(place, weight)) return false;
+      break;
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
-      return is_empty(place, terms.bucket, weight, now);
-    case Algorithm::sliding_log:
+      if (!is_empty(place, terms.bucket, weight, now)) return false;
       break;
+    case Algorithm::cooldown:
+    case Algorithm::sliding_log:
+      return false;
   }
-  return false;
+  return !may_be_granted(planned, weight);
 }
 
 // As draw_window() has it. What is lent to the key's grant would be called back first, and what weighs too
@@ -52,6 +54,13 @@ bool WorkerCore::is_used_up(SpanTable::Place place, std::uint64_t weight) const 
   if (weight >= SpanTable::most_ready || entry.lent > 0) return false;
   const std::uint64_t credit = table_->credit(place);
   return credit < weight && table_->cells[entry.rule][terms.cell].left_of(terms.allowance) < weight - credit;
+}
+
+// Whether a closer look would give the key a grant, which it has not had yet. (Where another rule refuses,
+// keys have entries before they have grants.)
+bool WorkerCore::may_be_granted(const PlannedKey& planned, std::uint64_t weight) const noexcept {
+  return weight - 1 < rule_grants_[planned.rule].most && !is_ungranted(planned.key) &&
+         grants_.locate(planned.key) == GrantTable::nowhere;
 }
 
 // As draw_bucket() has it. What costs more than the whole bucket is admitted now and then.
@@ -192,7 +201,7 @@ WorkerCore::RefusalLook* WorkerCore::refused_by(std::span<RefusalLook> looks, st
 
 bool WorkerCore::refuses(const PlannedKey& planned, MonotonicTime now) const noexcept {
   // Who is blocked is so whatever he has at hand.
-  return is_known_refused(planned, now) &&
+  return is_known_refused(planned, rule_grants_[planned.rule].weight, now) &&
          (plane_.terms[planned.rule].algorithm == Algorithm::cooldown || !has_enough(planned));
 }
 

@@ -29,8 +29,7 @@ void ask_for(PlainKeys::OfRule& of_rule, const Lines& lines) noexcept {
 
 std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
                                       std::span<const PlainFrame> next) noexcept {
-  // Who has not asked decide_plain() about the last burst gets all he can get here.
-  if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;
+  forget_plain();
   catch_up();
   if (publication_ == nullptr) return 0;
   plane_.classifier.plain().classify(frames, key_hash_, plain_, next);
@@ -48,6 +47,11 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
   const std::uint32_t taken = refusals_first_ ? 0 : take_ready_plain(plain_.requests);
   plain_left_ = plain_.requests & ~taken;
   return taken;
+}
+
+// What decide_plain() has not been asked about. Who does not ask gets all he can get from admit_plain().
+void WorkerCore::forget_plain() noexcept {
+  if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;
 }
 
 std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {

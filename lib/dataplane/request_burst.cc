@@ -35,7 +35,7 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
 // for between one hash and the next. @return how many
 std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
   plain_.rule_count = 0;
-  plain_left_ = 0;
+  forget_plain();
   std::size_t count = std::min(requests.size(), burst_size);
   const GrantTable::Lines grants = grants_.lines();
   const SpanTable::Lines entries = table_->lines();

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "dataplane/request_bits.h"
 #include "shared/bucket_cell.h"
 
@@ -38,10 +39,7 @@ bool are_all(const Is& is, std::index_sequence<i...>) noexcept {
   return (... && is(i));
 }
 
-/// Whether keys of the rule may be blocked, and are refused then.
-bool blocks(const RuleTerms& terms) noexcept {
-  return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;
-}
+bool may_refuse(const RuleTerms& terms) noexcept { return terms.action != Action::observe; }
 
 bool is_bucket(Algorithm algorithm) noexcept {
   return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
@@ -50,7 +48,7 @@ bool is_bucket(Algorithm algorithm) noexcept {
 /// Whether each request is drawn for, as a worker may keep nothing of a key's bucket, and refused where there
 /// is not enough.
 bool draws_for_each(const RuleTerms& terms) noexcept {
-  return is_bucket(terms.algorithm) && terms.chunk == 0 && terms.action != Action::observe;
+  return is_bucket(terms.algorithm) && terms.chunk == 0 && may_refuse(terms);
 }
 
 /// Whether nothing of a window matters in the next one, once it has been judged.
@@ -467,15 +465,21 @@ void WorkerCore::finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) n
   if (run.left == 0) return;
   const RuleTerms& terms = plane_.terms[run.rule];
   const bool draws = draws_for_each(terms);
-  const Settled settled = draws || (blocks(terms) && table_->rests() > 0) ? take_settled(run) : Settled();
+  const bool refused = may_refuse(terms) && rule_grants_[run.rule].refuses;
+  const Settled settled = draws || refused ? take_settled(run) : Settled();
   if (run.left > 0) prefetch_beyond_lines(run);
   for (const std::uint8_t at : settled.keys()) table_->prefetch_entry(run.place[at]);
   const MonotonicTime at = now();  // the clock is read while they come
+  std::size_t known = 0;
   if (draws)
     draw_from_buckets(run, settled, at, verdicts);
-  else
-    refuse_blocked(run, settled, at, verdicts);
-  if (run.left > 0) look_closely(run, at, verdicts);
+  else if (settled.count > 0)
+    known = refuse_known(run, settled, at, verdicts);
+  bool& refuses = rule_grants_[run.rule].refuses = known > 0;
+  if (run.left == 0) return;
+  look_closely(run, at, verdicts);
+  refuses = refuses || std::any_of(run.at.begin(), run.at.begin() + run.left,
+                                   [&](std::uint8_t key) { return verdicts[key] == Verdict::block; });
 }
 
 // They are not left then. (A weight of 0 only looks.)
@@ -497,14 +501,23 @@ WorkerCore::Settled WorkerCore::take_settled(Run& run) const noexcept {
   return settled;
 }
 
-// A flood of keys that are blocked already goes no further than their entries.
-void WorkerCore::refuse_blocked(Run& run, const Settled& settled, MonotonicTime now,
-                                std::span<Verdict> verdicts) noexcept {
+// A flood of what is refused goes no further than the keys' entries, and for a limit that is used up the
+// cells.
+std::size_t WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime now,
+                                     std::span<Verdict> verdicts) noexcept {
+  const bool blocks = plane_.terms[run.rule].algorithm == Algorithm::cooldown;
+  if (!blocks)
+    for (const std::uint8_t at : settled.keys())
+      prefetch_to_read(table_->cells[run.rule] + table_->terms(table_->entry(run.place[at])).cell);
   std::size_t refused = 0;
   for (const std::uint8_t at : settled.keys()) {
     const Key& key = run.keys[at];
-    SpanEntry& entry = table_->entry(run.place[at]);
-    if (now < SpanTable::blocked_until(entry) && table_->holds(run.place[at], key.hash_)) {
+    const SpanTable::Place place = run.place[at];
+    SpanEntry& entry = table_->entry(place);
+    // As is_known_refused() has it.
+    const bool may_be = !blocks || now < SpanTable::blocked_until(entry);
+    if (may_be && table_->holds(place, key.hash_) &&
+        (blocks || lacks_allowance({key.hash_, place, run.rule, key.dense_ != 0}, run.weight(key), now))) {
       table_->count_refused(entry, run.weight(key));
       verdicts[at] = Verdict::block;
       ++refused;
@@ -513,6 +526,7 @@ void WorkerCore::refuse_blocked(Run& run, const Settled& settled, MonotonicTime 
     }
   }
   if (refused > 0) count_refused(run.rule, refused);
+  return refused;
 }
 
 // Each of a bucket's requests is drawn for, where none may keep anything for the next: from the cell that the
@@ -1481,21 +1495,15 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
     return decide_closely(std::span<const PlannedKey>(plan.keys.data(), plan.count), multiplier, now, detail,
                           name_of);
   const PlannedKey& only = plan.keys[0];
-  if (blocks(plane_.terms[only.rule]) && is_known_blocked(only.place, only.key, now))
+  if (may_refuse(plane_.terms[only.rule]) && only.place != SpanTable::nowhere &&
+      table_->is_settled(only.place, only.key, generation_) &&
+      is_known_refused(only, rule_grants_[only.rule].weight * multiplier, now))
     return refused(only, multiplier, now, detail);
   return decide_closely(std::span<const PlannedKey, 1>(plan.keys.data(), 1), multiplier, now, detail,
                         name_of);
 }
 
-// Whether the key's entry alone refuses it: what a flood asks for, again and again. @pre its rule blocks()
-bool WorkerCore::is_known_blocked(SpanTable::Place place, std::uint64_t key,
-                                  MonotonicTime now) const noexcept {
-  return place != SpanTable::nowhere && table_->is_settled(place, key, generation_) &&
-         now < SpanTable::blocked_until(table_->entry(place));
-}
-
-// What decide_closely() comes to for such a key (but that a grant which the block of another worker has left
-// open is not used either). @pre is_known_blocked()
+// What decide_closely() comes to for a key that is known to be refused.
 Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                              Detail detail) noexcept {
   const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;

@@ -158,6 +158,7 @@ class alignas(64) WorkerCore {
     std::uint32_t most = 0;
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
     bool plain = true;           // nearly all could be used at a glance (Lines::use of a burst), likewise
+    bool refuses = false;        // some have been refused, likewise, of those that needed a look
     GrantWindow window;
   };
   struct Run;
@@ -231,11 +232,19 @@ class alignas(64) WorkerCore {
   template <typename NameOf>
   Decision decide(const Plan& plan, std::uint64_t multiplier, MonotonicTime now, Detail detail,
                   NameOf&& name_of) noexcept;
-  bool is_known_blocked(SpanTable::Place place, std::uint64_t key, MonotonicTime now) const noexcept;
   Decision refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                    Detail detail) noexcept;
-  bool is_known_refused(const PlannedKey& planned, MonotonicTime now) const noexcept;
+  /// Whether draw() would refuse a request, as far as can be told without a write; false: it may, or it would
+  /// not. (Where the block of another worker has left a grant open, that would still be used.)
+  /// @pre the key's entry is settled
+  bool is_known_refused(const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) const noexcept {
+    if (plane_.terms[planned.rule].algorithm == Algorithm::cooldown)
+      return now < SpanTable::blocked_until(table_->entry(planned.place));
+    return lacks_allowance(planned, weight, now);
+  }
+  bool lacks_allowance(const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) const noexcept;
   bool is_used_up(SpanTable::Place place, std::uint64_t weight) const noexcept;
+  bool may_be_granted(const PlannedKey& planned, std::uint64_t weight) const noexcept;
   bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
                 MonotonicTime now) const noexcept;
   std::uint32_t refuse_known(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
@@ -263,8 +272,8 @@ class alignas(64) WorkerCore {
                                             std::span<Verdict> verdicts) noexcept;
   void finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
   Settled take_settled(Run& run) const noexcept;
-  void refuse_blocked(Run& run, const Settled& settled, MonotonicTime now,
-                      std::span<Verdict> verdicts) noexcept;
+  std::size_t refuse_known(Run& run, const Settled& settled, MonotonicTime now,
+                           std::span<Verdict> verdicts) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now,
                          std::span<Verdict> verdicts) noexcept;
   template <Stage stage>
@@ -306,6 +315,7 @@ class alignas(64) WorkerCore {
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
   Decision admitted(const Plan& plan, std::uint64_t multiplier, MonotonicTime now,
                     Detail detail) const noexcept;
+  void forget_plain() noexcept;
   std::uint32_t take_ready_plain(std::uint32_t requests) noexcept;
   std::uint32_t take_ready_of_rule(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;
   std::uint32_t take_from_grants(const PlainKeys::OfRule& of_rule, std::uint32_t requests) noexcept;

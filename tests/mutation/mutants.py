@@ -501,14 +501,16 @@ MUTANTS = [
     worker(
         "a key known to be blocked stays so when its block has ended",
         "Worker.ObeysABlockUntilItEnds",
-        "now < SpanTable::blocked_until(table_->entry(place));",
-        "now < SpanTable::blocked_until(table_->entry(place)) + Duration{1};",
+        "now < SpanTable::blocked_until(table_->entry(planned.place));",
+        "now < SpanTable::blocked_until(table_->entry(planned.place)) + Duration{1};",
+        file="lib/dataplane/worker_core.h",
+        units=WORKER,
     ),
     worker(
         "a key known to be blocked is refused by a rule that only observes",
         "Observe.ComputesAndReportsButLetsEverythingPass",
-        "if (blocks(plane_.terms[only.rule]) && is_known_blocked(only.place, only.key, now))",
-        "if (is_known_blocked(only.place, only.key, now))",
+        "if (may_refuse(plane_.terms[only.rule]) && only.place",
+        "if (only.place",
     ),
     worker(
         "what an entry says of a block is believed after the publication has changed it",
@@ -563,14 +565,14 @@ MUTANTS = [
     worker(
         "a small bucket of a rule that observes refuses bursts",
         "Worker/Bucket.ABurstPassesWhereTheRuleOnlyObservesAndWhatWouldNotIsCounted/token",
-        "terms.chunk == 0 && terms.action != Action::observe;",
+        "terms.chunk == 0 && may_refuse(terms);",
         "terms.chunk == 0;",
     ),
     worker(
         "a rule that observes refuses what it knows to be blocked",
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
-        "return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;",
-        "return terms.algorithm == Algorithm::cooldown;",
+        "may_refuse(terms) && rule_grants_[run.rule].refuses;",
+        "rule_grants_[run.rule].refuses;",
     ),
     # What is handed over to the store.
     engine_writes(
@@ -2188,14 +2190,16 @@ MUTANTS = [
     known_refusals(
         "what is shed is not known without a closer look",
         "Under/PlainFlood.IsRefusedWithoutACloserLook/shed",
-        "return sheds(touched_at(place, terms), planned, weight) || is_used_up(place, weight);",
-        "return is_used_up(place, weight);",
+        "if (!sheds(touched_at(place, terms), planned, weight) && !is_used_up(place, weight)) return false;",
+        "if (!is_used_up(place, weight)) return false;",
     ),
     known_refusals(
         "a block has ended, and is known still",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
-        "return now < SpanTable::blocked_until(table_->entry(place));",
-        "return SpanTable::blocked_until(table_->entry(place)) != never;",
+        "return now < SpanTable::blocked_until(table_->entry(planned.place));",
+        "return SpanTable::blocked_until(table_->entry(planned.place)) != never;",
+        file="lib/dataplane/worker_core.h",
+        units=["lib/dataplane/known_refusals.cc"],
     ),
     known_refusals(
         "a rule that lacks something is passed over, and a later one named as who refuses",
@@ -2240,9 +2244,22 @@ MUTANTS = [
         "const std::uint32_t left = plain_left_;",
     ),
     known_refusals(
+        "who has not had his grant yet is refused for what others have used up",
+        "PlainDecisions.LeaveAWorkersGrantToWhoHasUsedUpAllElse",
+        "return !may_be_granted(planned, weight);",
+        "return true;",
+    ),
+    known_refusals(
+        "a key of a burst is refused under a publication that has been replaced",
+        "KnownRefusals.AreWhatACloserLookComesTo",
+        "      table_->is_settled(only.place, only.key, generation_) &&\n",
+        "",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    known_refusals(
         "frames are decided on with the keys of requests that have come since",
         "PlainDecision.IsNoneWhereNothingIsLeftToDecide",
-        "  plain_left_ = 0;\n",
+        "  forget_plain();\n",
         "",
         file="lib/dataplane/request_burst.cc",
     ),
@@ -2250,7 +2267,7 @@ MUTANTS = [
         "who does not ask for refusals is admitted by nobody after a flood",
         "PlainDecision.IsWaitedForOnlyByWhoAsks",
         "if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;",
-        "",
+        "plain_left_ = 0;",
         file="lib/dataplane/plain_burst.cc",
     ),
     worker(

@@ -58,11 +58,23 @@ class Frames {
   std::vector<PlainFrame> plain_;
 };
 
+/// The rules, and one that has enough for all: under several rules each request that lacks something is
+/// looked at closely, whatever is known of its keys. @pre they have one interval: so spans are as long as
+/// before
+std::vector<Rule> and_plenty(std::vector<Rule> rules) {
+  Rule plenty = rule_of("plenty", 1'000'000'000'000, {});
+  plenty.interval = rules.front().interval;
+  rules.push_back(plenty);
+  return rules;
+}
+
 /// Decides on bursts with one node, and on the same requests one by one with another.
 class Compared {
  public:
-  explicit Compared(const std::vector<Rule>& rules, unsigned workers = 1)
-      : plain_(rules, 8192, workers), alone_(rules, 8192, workers) {}
+  explicit Compared(const std::vector<Rule>& rules, unsigned workers = 1) : Compared(rules, rules, workers) {}
+  /// @param others  of the node that decides one by one: these rules and further ones
+  Compared(const std::vector<Rule>& rules, const std::vector<Rule>& others, unsigned workers)
+      : plain_(rules, 8192, workers), alone_(others, 8192, workers) {}
 
   /// The worker that decides from now on.
   void turn_to(unsigned worker) { index_ = worker; }
@@ -246,9 +258,11 @@ TEST(PlainDecision, IsWaitedForOnlyByWhoAsks) {
   ASSERT_EQ(refused, 0xffffffffU);
   for (int i = 0; i < 3; ++i) node.pass(2s);
   // All has been forgotten. After the flood one burst has been left to decide_plain(), and so may be the
-  // next.
+  // next, whatever the rest is given to.
+  std::array<Decision, 32> decided;
   node.worker().admit(flood.request(0), node.now());
   node.worker().admit_plain(flood.plain());
+  node.worker().admit_burst({&flood.request(0), 1}, node.now(), decided);
   EXPECT_EQ(node.worker().admit_plain(flood.plain()), 0xffffffffU);
 }
 
@@ -269,9 +283,8 @@ TEST(PlainDecisions, AddUpWhatIsLeftOfAKey) {
     rule.interval = 10s;
     rule.weight = static_cast<std::uint32_t>(weight);
     const unsigned workers = random() % 4 == 0 ? 1 : 2;
-    Compared compared({rule}, workers);
+    Compared compared({rule}, and_plenty({rule}), workers);
     for (std::uint64_t before = 0; compared.refused + compared.refused_closely < 100;) {
-      // Mostly one of them.
       compared.turn_to(random() % 3 == 0 ? workers - 1 : 0);
       compared.decide(Frames(random, 1 + random() % 8, 1, 1), true);
       ASSERT_FALSE(HasFailure()) << compared.admitted << " admitted";
@@ -286,21 +299,26 @@ TEST(PlainDecisions, AddUpWhatIsLeftOfAKey) {
 }
 
 // Each worker has a grant of its own. While another rule refuses, what is refused is counted with an entry,
-// which says what is left beside the grants: nothing, at the end.
+// which says what is left beside the grants: nothing, at the end. The key may have an entry before it has a
+// grant, too.
 TEST(PlainDecisions, LeaveAWorkersGrantToWhoHasUsedUpAllElse) {
   std::uint64_t refused = 0;
   for (std::uint64_t run = 0; run < 60; ++run) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
     std::mt19937_64 random(seed() + run);
-    Rule user = rule_of("user", 2'000, {by_user});
+    Rule user = rule_of("user", 4'000, {by_user});
     Rule few = rule_of("few", 20, {}, "/items/0");
-    user.algorithm = few.algorithm = Algorithm::fixed_window;
+    few.algorithm = Algorithm::fixed_window;
+    user.algorithm =
+        std::array{Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::shed}[random() % 3];
     user.interval = few.interval = 10s;
-    Compared compared({user, few}, 2);
-    for (int round = 0; round < 800; ++round) {
-      // The other one meets keys that the first one has used up already.
-      compared.turn_to(round > 600 && random() % 2 == 0 ? 1 : 0);
-      compared.decide(Frames(random, 1 + random() % 16, 3, 2), true);
+    const std::vector<Rule> rules = random() % 4 == 0 ? std::vector{user, few} : std::vector{few, user};
+    Compared compared(rules, and_plenty(rules), 2);
+    for (int round = 0; round < 1600; ++round) {
+      // The other one meets a key that the first one has used up already.
+      const bool late = round > 1200;
+      compared.turn_to(late && random() % 2 == 0 ? 1 : 0);
+      compared.decide(Frames(random, 1 + random() % (late ? 2 : 16), 1, 2), true);
       ASSERT_FALSE(HasFailure()) << compared.admitted << " admitted";
     }
     refused += compared.refused;

@@ -223,6 +223,88 @@ TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
   }
 }
 
+// A request under one rule may be refused by what is known of its key already; one under several rules, of
+// which the others have enough for all, is always looked at.
+TEST(KnownRefusals, AreWhatACloserLookComesTo) {
+  std::uint64_t refused = 0;
+  for (std::uint64_t run = 0; run < 60; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    Rule rule = random_rules(random).front();
+    rule.key = {by_user};
+    rule.match = {};
+    rule.limit = std::min<std::uint64_t>(rule.limit, 6'400);
+    if (rule.burst > 0) rule.burst = rule.limit / 2 + 1;
+    Rule plenty = rule_of("plenty", 1'000'000'000'000, {});
+    plenty.interval = rule.interval;  // so spans are as long
+    const unsigned workers = 1 + random() % 2;
+    BurstNode known({rule}, 8192, workers);
+    BurstNode closely({rule, plenty}, 8192, workers);
+    const std::size_t users = std::array{1, 3, 40}[random() % 3];
+    const bool weighs = random() % 3 == 0;
+    for (int round = 0; round < 60; ++round) {
+      const unsigned worker = static_cast<unsigned>(random() % workers);
+      const Asked asked(random, users, 1, weighs && random() % 2 == 0 ? 5000 : 0);
+      for (const Request& request : asked.requests()) {
+        const Decision decision = known.worker(worker).admit(request, known.now());
+        expect_same(decision, closely.worker(worker).admit(request, closely.now()), Detail::full);
+        refused += decision.verdict == Verdict::block;
+        ASSERT_FALSE(HasFailure()) << "burst " << round;
+      }
+      for (const auto how = random() % 16; BurstNode* const node : {&known, &closely}) {
+        if (how == 0) node->pass(20ms);
+        if (how == 1) node->pass_unseen(20ms);
+        if (how < 4) node->wait(3ms);
+      }
+    }
+    for (BurstNode* const node : {&known, &closely})
+      for (int i = 0; i < 3; ++i) node->pass(2s);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 5'000U);
+}
+
+// What is refused of a burst of keys is so before the others are looked at closely.
+TEST(KnownRefusals, OfBurstsOfKeysAreThoseOfOneKeyAfterTheOther) {
+  std::uint64_t refused = 0;
+  for (std::uint64_t run = 0; run < 60; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    Rule rule = random_rules(random).front();
+    rule.key = {by_user};
+    rule.match = {};
+    rule.limit = std::min<std::uint64_t>(rule.limit, 6'400);
+    if (rule.burst > 0) rule.burst = rule.limit / 2 + 1;
+    BurstNode together({rule}, 8192);
+    BurstNode alone({rule}, 8192);
+    std::vector<std::string> names;
+    for (std::size_t user = 0, users = std::array{1, 3, 40}[random() % 3]; user < users; ++user)
+      names.push_back("user-" + std::to_string(user));
+    for (int round = 0; round < 60; ++round) {
+      std::vector<Key> keys;
+      for (std::size_t i = 0, count = 1 + random() % 70; i < count; ++i)
+        keys.push_back(together.worker().key(0, names[random() % names.size()]));
+      std::vector<Verdict> verdicts(keys.size());
+      together.worker().admit_keys(keys, together.now(), verdicts);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const Decision expected = alone.worker().admit_key(0, keys[i].value, 1, alone.now());
+        ASSERT_EQ(verdicts[i], expected.verdict) << "burst " << round << ", key " << i;
+        refused += expected.verdict == Verdict::block;
+      }
+      for (const auto how = random() % 16; BurstNode* const node : {&together, &alone}) {
+        if (how == 0) node->pass(20ms);
+        if (how == 1) node->pass_unseen(20ms);
+        if (how < 4) node->wait(3ms);
+      }
+    }
+    for (BurstNode* const node : {&together, &alone})
+      for (int i = 0; i < 3; ++i) node->pass(2s);
+    together.expect_same_figures(alone);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 5'000U);
+}
+
 // Which a worker uses first of what it has at hand of a key, its grant or what it has drawn, is not the same
 // in bursts and one by one. It comes to as much; but the other workers do not see it, nor does the worker
 // itself while a span that has ended waits to be counted.

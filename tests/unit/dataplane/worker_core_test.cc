@@ -732,6 +732,11 @@ TEST(Keys, ThatAreBlockedPassWhereTheRuleOnlyObserves) {
   for (int burst = 0; burst < 3; ++burst) {
     plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
     EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 8);
+    // Who only looks is told of the block.
+    Key look = keys.front();
+    look.weight = 0;
+    plane.cores[0]->admit_keys({&look, 1}, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(verdicts.front(), Verdict::block);
   }
   EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 3U * 8 - 1);
 }
