@@ -1300,9 +1300,9 @@ MUTANTS = [
         "if (weight == 0) return peek(planned.keys[0], key_bytes_.bytes(), now);",
         "if (weight == 0) weight = 1;",
     ),
-    worker(
+    shared(
         "a cell gives one more than the allowance",
-        "StrictWorker.AdmitsWhatIsLeasedAndNothingOfItself",
+        "Draw.SmallAllowancesAreDrawnOneByOne",
         "if (remains < need) return 0;",
         "if (remains + 1 < need) return 0;",
         file="lib/shared/allowance_pool.cc",
