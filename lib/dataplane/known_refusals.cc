@@ -19,10 +19,11 @@
 
 namespace weir {
 
+static_assert(PlainDecisions::most_frames == PlainKeys::most_frames);
+
 // Of the other algorithms: is_known_refused(). (A sliding log tells nothing without going through what it
 // holds.)
-bool WorkerCore::lacks_allowance(const PlannedKey& planned, std::uint64_t weight,
-                                 MonotonicTime now) const noexcept {
+bool WorkerCore::lacks_allowance(PlannedKey planned, std::uint64_t weight, MonotonicTime now) const noexcept {
   const SpanTable::Place place = planned.place;
   const RuleTerms& terms = plane_.terms[planned.rule];
   switch (terms.algorithm) {

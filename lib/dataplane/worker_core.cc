@@ -505,20 +505,16 @@ WorkerCore::Settled WorkerCore::take_settled(Run& run) const noexcept {
 // cells.
 std::size_t WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime now,
                                      std::span<Verdict> verdicts) noexcept {
-  const bool blocks = plane_.terms[run.rule].algorithm == Algorithm::cooldown;
-  if (!blocks)
+  if (plane_.terms[run.rule].algorithm != Algorithm::cooldown)
     for (const std::uint8_t at : settled.keys())
       prefetch_to_read(table_->cells[run.rule] + table_->terms(table_->entry(run.place[at])).cell);
   std::size_t refused = 0;
   for (const std::uint8_t at : settled.keys()) {
     const Key& key = run.keys[at];
     const SpanTable::Place place = run.place[at];
-    SpanEntry& entry = table_->entry(place);
-    // As is_known_refused() has it.
-    const bool may_be = !blocks || now < SpanTable::blocked_until(entry);
-    if (may_be && table_->holds(place, key.hash_) &&
-        (blocks || lacks_allowance({key.hash_, place, run.rule, key.dense_ != 0}, run.weight(key), now))) {
-      table_->count_refused(entry, run.weight(key));
+    if (table_->holds(place, key.hash_) &&
+        is_known_refused({key.hash_, place, run.rule, key.dense_ != 0}, run.weight(key), now)) {
+      table_->count_refused(table_->entry(place), run.weight(key));
       verdicts[at] = Verdict::block;
       ++refused;
     } else {

@@ -242,7 +242,8 @@ class alignas(64) WorkerCore {
       return now < SpanTable::blocked_until(table_->entry(planned.place));
     return lacks_allowance(planned, weight, now);
   }
-  bool lacks_allowance(const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) const noexcept;
+  /// (By value: who is asked whether it is blocked shall not need to be in memory for this.)
+  bool lacks_allowance(PlannedKey planned, std::uint64_t weight, MonotonicTime now) const noexcept;
   bool is_used_up(SpanTable::Place place, std::uint64_t weight) const noexcept;
   bool may_be_granted(const PlannedKey& planned, std::uint64_t weight) const noexcept;
   bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,

@@ -529,7 +529,7 @@ MUTANTS = [
     worker(
         "a flood of blocked keys, told together, is not counted with their entries",
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
-        "table_->count_refused(entry, run.weight(key));",
+        "table_->count_refused(table_->entry(place), run.weight(key));",
         "",
     ),
     worker(

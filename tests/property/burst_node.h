@@ -144,4 +144,24 @@ inline std::vector<Rule> random_rules(std::mt19937_64& random) {
   return rules;
 }
 
+/// One that all requests of a user fall under, of any algorithm, and that they soon exceed.
+inline Rule random_rule_by_user(std::mt19937_64& random) {
+  Rule rule = random_rules(random).front();
+  rule.key = {by_user};
+  rule.match = {};
+  rule.limit = std::min<std::uint64_t>(rule.limit, 6'400);
+  if (rule.burst > 0) rule.burst = rule.limit / 2 + 1;
+  return rule;
+}
+
+/// The rules, and one that has enough for all: under several rules each request that lacks something is
+/// looked at closely, whatever is known of its keys. @pre they have one interval: so spans are as long as
+/// before
+inline std::vector<Rule> and_plenty(std::vector<Rule> rules) {
+  Rule plenty = rule_of("plenty", 1'000'000'000'000, {});
+  plenty.interval = rules.front().interval;
+  rules.push_back(plenty);
+  return rules;
+}
+
 }  // namespace weir::testing

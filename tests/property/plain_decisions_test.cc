@@ -58,16 +58,6 @@ class Frames {
   std::vector<PlainFrame> plain_;
 };
 
-/// The rules, and one that has enough for all: under several rules each request that lacks something is
-/// looked at closely, whatever is known of its keys. @pre they have one interval: so spans are as long as
-/// before
-std::vector<Rule> and_plenty(std::vector<Rule> rules) {
-  Rule plenty = rule_of("plenty", 1'000'000'000'000, {});
-  plenty.interval = rules.front().interval;
-  rules.push_back(plenty);
-  return rules;
-}
-
 /// Decides on bursts with one node, and on the same requests one by one with another.
 class Compared {
  public:

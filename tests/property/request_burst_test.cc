@@ -223,6 +223,13 @@ TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
   }
 }
 
+/// Time goes on for a node, or not.
+void go_on(BurstNode& node, std::uint64_t how) {
+  if (how % 16 == 0) node.pass(20ms);
+  if (how % 16 == 1) node.pass_unseen(20ms);
+  if (how % 16 < 4) node.wait(3ms);
+}
+
 // A request under one rule may be refused by what is known of its key already; one under several rules, of
 // which the others have enough for all, is always looked at.
 TEST(KnownRefusals, AreWhatACloserLookComesTo) {
@@ -230,16 +237,10 @@ TEST(KnownRefusals, AreWhatACloserLookComesTo) {
   for (std::uint64_t run = 0; run < 60; ++run) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
     std::mt19937_64 random(seed() + run);
-    Rule rule = random_rules(random).front();
-    rule.key = {by_user};
-    rule.match = {};
-    rule.limit = std::min<std::uint64_t>(rule.limit, 6'400);
-    if (rule.burst > 0) rule.burst = rule.limit / 2 + 1;
-    Rule plenty = rule_of("plenty", 1'000'000'000'000, {});
-    plenty.interval = rule.interval;  // so spans are as long
+    const Rule rule = random_rule_by_user(random);
     const unsigned workers = 1 + random() % 2;
     BurstNode known({rule}, 8192, workers);
-    BurstNode closely({rule, plenty}, 8192, workers);
+    BurstNode closely(and_plenty({rule}), 8192, workers);
     const std::size_t users = std::array{1, 3, 40}[random() % 3];
     const bool weighs = random() % 3 == 0;
     for (int round = 0; round < 60; ++round) {
@@ -251,11 +252,7 @@ TEST(KnownRefusals, AreWhatACloserLookComesTo) {
         refused += decision.verdict == Verdict::block;
         ASSERT_FALSE(HasFailure()) << "burst " << round;
       }
-      for (const auto how = random() % 16; BurstNode* const node : {&known, &closely}) {
-        if (how == 0) node->pass(20ms);
-        if (how == 1) node->pass_unseen(20ms);
-        if (how < 4) node->wait(3ms);
-      }
+      for (const auto how = random(); BurstNode* const node : {&known, &closely}) go_on(*node, how);
     }
     for (BurstNode* const node : {&known, &closely})
       for (int i = 0; i < 3; ++i) node->pass(2s);
@@ -270,11 +267,7 @@ TEST(KnownRefusals, OfBurstsOfKeysAreThoseOfOneKeyAfterTheOther) {
   for (std::uint64_t run = 0; run < 60; ++run) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
     std::mt19937_64 random(seed() + run);
-    Rule rule = random_rules(random).front();
-    rule.key = {by_user};
-    rule.match = {};
-    rule.limit = std::min<std::uint64_t>(rule.limit, 6'400);
-    if (rule.burst > 0) rule.burst = rule.limit / 2 + 1;
+    const Rule rule = random_rule_by_user(random);
     BurstNode together({rule}, 8192);
     BurstNode alone({rule}, 8192);
     std::vector<std::string> names;
@@ -291,11 +284,7 @@ TEST(KnownRefusals, OfBurstsOfKeysAreThoseOfOneKeyAfterTheOther) {
         ASSERT_EQ(verdicts[i], expected.verdict) << "burst " << round << ", key " << i;
         refused += expected.verdict == Verdict::block;
       }
-      for (const auto how = random() % 16; BurstNode* const node : {&together, &alone}) {
-        if (how == 0) node->pass(20ms);
-        if (how == 1) node->pass_unseen(20ms);
-        if (how < 4) node->wait(3ms);
-      }
+      for (const auto how = random(); BurstNode* const node : {&together, &alone}) go_on(*node, how);
     }
     for (BurstNode* const node : {&together, &alone})
       for (int i = 0; i < 3; ++i) node->pass(2s);
