@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "stored_counters.h"
+#include "wait_until.h"
 #include "watched_store.h"
 
 namespace weir {
@@ -53,6 +54,20 @@ class Load {
   bool any_up() {
     const std::lock_guard lock(mutex_);
     return std::ranges::any_of(nodes_, [](const auto& node) { return node->figures().up; });
+  }
+  /// Where their one server has become unreachable: waits until every node has read all that the server had
+  /// answered before, and taken note of it. (That a node is down does not tell: it may have been before, with
+  /// an answer on its way.)
+  [[nodiscard]] bool wait_until_cut_off() {
+    for (auto& node : nodes_) {
+      // One failure may tell the end of a connection before the last, the next that of the last; a third is a
+      // server that was not reached.
+      for (int failures = 0; failures < 3; ++failures) {
+        const std::uint64_t before = failures_of(*node);
+        if (!wait_until("a node to fail once more", [&] { return failures_of(*node) > before; })) return false;
+      }
+    }
+    return true;
   }
   /// Submits no more.
   void stop() {
@@ -157,6 +172,11 @@ class Load {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
+  }
+
+  std::uint64_t failures_of(const WatchedStore& node) {
+    const std::lock_guard lock(mutex_);
+    return node.figures().failures;
   }
 
   std::mutex mutex_;

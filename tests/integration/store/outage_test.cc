@@ -112,6 +112,8 @@ TEST(Outage, AServerKilledWithItsStateOnDiskLosesAndDoublesNothing) {
 class OutageThatLosesEverything : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OutageThatLosesEverything, LeavesWhatCameSinceAndWhatWasPending) {
+  std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));
+  std::mt19937_64 random(test_seed());
   RedisServer server;
   FaultNetwork network;
   const auto door = network.open(server.socket());
@@ -120,10 +122,17 @@ TEST_P(OutageThatLosesEverything, LeavesWhatCameSinceAndWhatWasPending) {
     config.prefix = "round" + std::to_string(round);
     Load load(network.url(door), config, test_seed() + static_cast<std::uint64_t>(round));
     ASSERT_TRUE(load.wait_for_more(500));
+    if (round % 2 == 1) {
+      // They are about to find it again, then.
+      server.signal(SIGSTOP);
+      ASSERT_TRUE(wait_until("the nodes to give the server up", [&] { return !load.any_up(); }));
+      server.signal(SIGCONT);
+      std::this_thread::sleep_for(std::chrono::microseconds{random() % 4000});
+    }
     // Nothing under way, in either direction; but the nodes count on.
     network.sever(door);
     ASSERT_TRUE(network.settle(door));
-    wait_until("the nodes to notice", [&] { return !load.any_up(); });
+    ASSERT_TRUE(load.wait_until_cut_off());
     const std::uint64_t acknowledged = load.acknowledged();
     if (std::string(GetParam()) == "FLUSHALL") {
       server.command({"FLUSHALL"});
