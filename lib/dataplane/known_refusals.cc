@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "base/flatten.h"
 #include "base/prefetch.h"
 #include "dataplane/request_bits.h"
 #include "dataplane/worker_core.h"
@@ -107,8 +108,8 @@ void WorkerCore::decide_plain(MonotonicTime now, PlainDecisions& decisions) noex
 
 // Flattened: what the calls of small functions cost for each request is as much as these do.
 // @return those of plain_'s requests that have been refused
-[[gnu::flatten]] std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, MonotonicTime now,
-                                                        PlainDecisions& decisions) noexcept {
+WEIR_FLATTEN std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, MonotonicTime now,
+                                                    PlainDecisions& decisions) noexcept {
   std::array<RefusalLook, max_rules_per_request> looks;
   std::size_t count = 0;
   for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/flatten.h"
 #include "base/prefetch.h"
 #include "dataplane/request_bits.h"
 #include "shared/bucket_cell.h"
@@ -336,9 +337,9 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
 }
 
 // Flattened: what the call of a function costs is to be seen beside a burst's decisions.
-[[gnu::flatten]] void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now,
-                                             std::span<Verdict> verdicts,
-                                             const std::span<const Key>& next) noexcept {
+WEIR_FLATTEN void WorkerCore::admit_keys(std::span<const Key> keys, BurstTime now,
+                                         std::span<Verdict> verdicts,
+                                         const std::span<const Key>& next) noexcept {
   catch_up();
   if (publication_ == nullptr) {
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
@@ -355,9 +356,9 @@ std::span<const Key> WorkerCore::furthest_of(std::span<const Key> next, std::siz
   return next.first(std::min(next.size(), furthest_asked)).last(count);
 }
 
-[[gnu::flatten]] void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
-                                                       std::span<Verdict> verdicts,
-                                                       const std::span<const Key>& next) noexcept {
+WEIR_FLATTEN void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
+                                                   std::span<Verdict> verdicts,
+                                                   const std::span<const Key>& next) noexcept {
   const auto whole_bursts = [](std::size_t count) {
     return (count + burst_size - 1) / burst_size * burst_size;
   };
@@ -794,11 +795,11 @@ void WorkerCore::take_each_dense(Run& run) noexcept {
   run.left = left;
 }
 
-[[gnu::flatten]] void WorkerCore::prefetch_beyond_grants(const Run& run) const noexcept {
+WEIR_FLATTEN void WorkerCore::prefetch_beyond_grants(const Run& run) const noexcept {
   for (std::size_t i = 0; i < run.left; ++i) prefetch_beyond_grant(run.keys[run.at[i]].hash_, run.rule);
 }
 
-[[gnu::flatten]] void WorkerCore::prefetch_beyond_lines(const Run& run) const noexcept {
+WEIR_FLATTEN void WorkerCore::prefetch_beyond_lines(const Run& run) const noexcept {
   const auto key = [&](std::size_t i) { return run.keys[run.at[i]].hash_; };
   const auto place = [&](std::size_t i) { return run.place[run.at[i]]; };
   for (std::size_t i = 0; i < run.left; ++i) prefetch_beyond_line(key(i), place(i), run.rule);
@@ -807,8 +808,8 @@ void WorkerCore::take_each_dense(Run& run) noexcept {
 
 // Flattened: of some twenty calls each by itself is too large to be inlined, and to make them costs as much
 // as half of what they do. Each key that has used up its grant comes by here once in a span.
-[[gnu::flatten]] void WorkerCore::look_closely(const Run& run, MonotonicTime now,
-                                               std::span<Verdict> verdicts) noexcept {
+WEIR_FLATTEN void WorkerCore::look_closely(const Run& run, MonotonicTime now,
+                                           std::span<Verdict> verdicts) noexcept {
   for (std::size_t i = 0; i < run.left; ++i) {
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];

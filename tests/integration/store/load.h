@@ -64,7 +64,8 @@ class Load {
       // server that was not reached.
       for (int failures = 0; failures < 3; ++failures) {
         const std::uint64_t before = failures_of(*node);
-        if (!wait_until("a node to fail once more", [&] { return failures_of(*node) > before; })) return false;
+        if (!wait_until("a node to fail once more", [&] { return failures_of(*node) > before; }))
+          return false;
       }
     }
     return true;
