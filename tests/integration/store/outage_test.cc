@@ -123,7 +123,7 @@ TEST_P(OutageThatLosesEverything, LeavesWhatCameSinceAndWhatWasPending) {
     Load load(network.url(door), config, test_seed() + static_cast<std::uint64_t>(round));
     ASSERT_TRUE(load.wait_for_more(500));
     if (round % 2 == 1) {
-      // They are about to find it again, then.
+      // So they are about to find it again: at no moment of that may anything be lost.
       server.signal(SIGSTOP);
       ASSERT_TRUE(wait_until("the nodes to give the server up", [&] { return !load.any_up(); }));
       server.signal(SIGCONT);
