@@ -195,14 +195,14 @@ MUTANTS = [
     engine(
         "what others have counted is not taken off",
         "Allowance.WhatOthersHaveCountedIsTakenOffAtOnce",
-        "std::uint64_t allowance = less(limit, others_now(rule, key, now));",
+        "std::uint64_t allowance = less(limit, others_now(key, at));",
         "std::uint64_t allowance = limit;",
         file="lib/engine/quota.cc",
     ),
     engine(
         "what others counted in the last interval is taken off this one",
         "Allowance.ANewIntervalBeginsAfresh",
-        "return key.slot.current.ordinal == rule.clock.ordinal(now.wall) ? key.detail.counted[0].others() : 0;",
+        "return key.slot.current.ordinal == at.span.ordinal ? key.detail.counted[0].others() : 0;",
         "return key.detail.counted[0].others();",
         file="lib/engine/quota.cc",
     ),
@@ -1675,10 +1675,24 @@ MUTANTS = [
         units=ENGINE,
     ),
     engine(
+        "what leaves a window in this interval is said to leave it in the next one",
+        "SlidingWindow.OpensWhenTheOldestSpanLeavesAndByWhatWasAdmittedInIt",
+        "index < rule.spans ? SpanId{at.span.ordinal, index}",
+        "index < 0 ? SpanId{at.span.ordinal, index}",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "what leaves a window in the next interval is said to leave it in this one",
+        "SlidingWindow.OpensWhenTheOldestSpanLeavesAndByWhatWasAdmittedInIt",
+        "SpanId{at.span.ordinal + 1, index - rule.spans}",
+        "SpanId{at.span.ordinal, index - rule.spans}",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
         "a lease is good for the next interval too",
         "Strict.ALeaseHoldsInItsOwnIntervalOnly",
-        "leases.running.held && leases.running.ordinal == ordinal ",
-        "leases.running.held && leases.running.ordinal <= ordinal ",
+        "leases.running.held && leases.running.ordinal == span.ordinal ",
+        "leases.running.held && leases.running.ordinal <= span.ordinal ",
         file="lib/engine/quota.cc",
     ),
     engine(

@@ -4,16 +4,15 @@
 test that is named for it fail, by an assertion; and that test must pass without it.
 
 Only the sources that the change reaches are compiled again, without optimisation, and linked ahead of the libraries
-with the test program's own objects. Nothing is written below the sources or the build folder.
+with the test program's own objects; mutants of one source, as far as possible, once for many of them (combined.py).
+Nothing is written below the sources or the build folder.
 
-Most of compiling without optimisation is reading headers. What a source includes first of all is therefore read once,
-for all its mutants (a precompiled header), where the mutant is not in a header itself. Clang compiles these in half to
-three quarters of GCC's time, and LLD links in less than half of GNU ld's: where the machine has them, they are taken.
+Clang compiles these in half to three quarters of GCC's time, and LLD links in less than half of GNU ld's: where the
+machine has them, they are taken.
 
 Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT (a configured build folder in which the unit tests have been built).
 """
 
-import collections
 import concurrent.futures
 import functools
 import json
@@ -25,11 +24,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
+import combined
 import mutants
 from mutants import PROGRAMS
 
@@ -58,6 +57,9 @@ QUICK_LINKER = ["-fuse-ld=lld"] if shutil.which("ld.lld") else []
 
 # A mutant may loop for ever; the named tests take milliseconds.
 PATIENCE_S = 60
+
+# The more are compiled together the less is compiled in all; but all processors shall have work until the end.
+MOST_TOGETHER = 30
 
 
 def run(command, cwd):
@@ -96,9 +98,24 @@ def link_command(program):
     return shlex.split(lines[-1])
 
 
+@functools.lru_cache(maxsize=None)
+def source_text(file):
+    return (SOURCE / file).read_text(encoding="utf-8")
+
+
+@functools.lru_cache(maxsize=None)
+def bodies(file):
+    return combined.bodies(source_text(file))
+
+
+def applies(mutant):
+    """Once, and changes something."""
+    return source_text(mutant["file"]).count(mutant["old"]) == 1 and mutant["old"] != mutant["new"]
+
+
 def mutated(mutant):
     """The changed text. The old one must be there exactly once: a mutant that no longer applies has gone stale."""
-    text = (SOURCE / mutant["file"]).read_text(encoding="utf-8")
+    text = source_text(mutant["file"])
     count = text.count(mutant["old"])
     if count != 1:
         raise AssertionError(
@@ -109,12 +126,32 @@ def mutated(mutant):
     return text.replace(mutant["old"], mutant["new"])
 
 
+def units_of(mutant):
+    return mutant.get("units", [mutant["file"]])
+
+
+def together(some):
+    """The mutants in lists, for each of which one program is built; the longest first."""
+    alike = {}
+    for mutant in some:
+        file = mutant["file"]
+        what = [file, mutant["program"], *units_of(mutant)]
+        if not applies(mutant) or not combined.can_be_combined(source_text(file), bodies(file), mutant):
+            what.append(mutant["name"])
+        alike.setdefault(tuple(what), []).append(mutant)
+    lists = []
+    for these in alike.values():
+        parts = -(-len(these) // MOST_TOGETHER)
+        lists += [these[part::parts] for part in range(parts)]
+    return sorted(lists, key=len, reverse=True)
+
+
 def unoptimised(unit):
     """As the build compiles a unit, but quick to compile."""
     command, skip = [], False
     for word in compile_commands()[(SOURCE / unit).resolve()]:
         if pathlib.Path(word).name == "ccache":
-            continue  # no mutant is compiled twice, and it knows little of precompiled headers
+            continue  # no mutant is compiled twice
         if skip:
             skip = False
         elif word in ("-MF", "-MQ", "-MT", "-o"):
@@ -140,110 +177,99 @@ def inserted(command, options):
     return command[:first] + options + command[first:]
 
 
-def leading_includes(unit):
-    """The includes that nothing but comments stands ahead of: precompiled, they mean what they mean in the unit."""
-    found = []
-    for line in (SOURCE / unit).read_text(encoding="utf-8").splitlines():
-        if line.startswith("#include"):
-            found.append(line + "\n")
-        elif line.strip() and not line.startswith("//"):
-            break
-    return "".join(found)
-
-
-class ReadHeaders:
-    """What the units include first, precompiled by whoever needs it first."""
-
-    # To precompile takes two to four seconds and up to 80 MB, and spares each mutant of the unit a second or more.
-    WORTH_IT = 4
-
-    def __init__(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="weir-headers-")
-        self._mutants = collections.Counter(mutant["file"] for mutant in MUTANTS)
-        self._locks = {unit: threading.Lock() for unit in self._mutants}
-
-    def options(self, unit):
-        if self._mutants[unit] < self.WORTH_IT:
-            return []
-        header = pathlib.Path(self._folder.name) / (unit.replace("/", "_") + ".h")
-        with self._locks[unit]:
-            if not header.is_file():
-                header.write_text(leading_includes(unit), encoding="utf-8")
-                precompiled = f"{header}.gch"  # clang looks for this name, too
-                done = run(unoptimised(unit) + ["-x", "c++-header", "-o", precompiled, str(header)], BUILD)
-                if done.returncode != 0:
-                    raise AssertionError(f"the headers of {unit} do not compile:\n{done.stdout}")
-        # Compilers use a precompiled header in the first place only. GCC leaves alone what it cannot use, and reads the
-        # header that it was made of.
-        return ["-include", str(header)]
-
-
-def compile_one(unit, source, overlay, target, read_headers):
+def compile_one(unit, source, overlay, target):
     """Compiles `source` as the build compiles `unit`, with the overlay's headers first."""
-    # Precompiled is what the usual headers say.
-    of_headers = read_headers.options(unit) if source != SOURCE / unit else []
-    command = inserted(unoptimised(unit), of_headers + [f"-I{overlay}"])
+    command = inserted(unoptimised(unit), [f"-I{overlay}"])
     done = run(command + ["-o", str(target), "-c", str(source)], BUILD)
     if done.returncode != 0:
         raise AssertionError(f"does not compile as {unit}:\n{done.stdout}")
 
 
-def run_test(program, test):
-    """@return (its exit status, its output, whether it ran exactly the one test)"""
-    done = subprocess.run(
-        [str(program), f"--gtest_filter={test}", "--gtest_color=no"],
-        cwd=BUILD,
-        # A mutant does not lie where a program of the build looks for the library from.
-        env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib")},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_S,
-    )
-    return done.returncode, done.stdout, re.search(r"^\[=+\] Running 1 test from 1 test suite\.", done.stdout, re.M)
+def built(some, folder):
+    """@return the program with these mutants, which are of one source: of several, each to be picked by its number"""
+    file, text = some[0]["file"], mutated(some[0])
+    if len(some) > 1:
+        text = combined.combine(source_text(file), some)
+    # Includes name "room/file.h", below lib or app: the changed header comes before the room's own.
+    changed = folder.joinpath("overlay", *pathlib.Path(file).parts[1:])
+    changed.parent.mkdir(parents=True)
+    changed.write_text(text, encoding="utf-8")
+    link = list(link_command(some[0]["program"]))
+    output = link.index("-o")
+    link[output + 1] = str(folder / "program")
+    for unit in units_of(some[0]):
+        source = changed if unit == file else SOURCE / unit
+        target = str(folder / (pathlib.Path(unit).stem + ".o"))
+        compile_one(unit, source, folder / "overlay", target)
+        usual = object_of(unit)
+        if usual in link:
+            link[link.index(usual)] = target  # the test's own
+        else:
+            # First: what it defines is not taken from the libraries any more.
+            link.insert(output + 2, target)
+    # What debuggers read of the unchanged objects would be most of what is written.
+    done = run(inserted(link, ["-Wl,--strip-debug", *QUICK_LINKER]), BUILD)
+    if done.returncode != 0:
+        raise AssertionError(f"does not link:\n{done.stdout}")
+    return folder / "program"
 
 
-def caught(mutant, read_headers):
-    """Builds the mutant and runs its test. @return '' when it is caught, else what is wrong"""
+def run_test(program, test, picked=0):
+    """@return (its exit status, None if it took too long; what it said; whether it ran exactly the one test)"""
     try:
-        text = mutated(mutant)
-        with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
-            folder = pathlib.Path(folder)
-            # Includes name "room/file.h", below lib or app: the changed header comes before the room's own.
-            changed = folder.joinpath("overlay", *pathlib.Path(mutant["file"]).parts[1:])
-            changed.parent.mkdir(parents=True)
-            changed.write_text(text, encoding="utf-8")
-            link = list(link_command(mutant["program"]))
-            output = link.index("-o")
-            link[output + 1] = str(folder / "program")
-            for unit in mutant.get("units", [mutant["file"]]):
-                source = changed if unit == mutant["file"] else SOURCE / unit
-                target = str(folder / (pathlib.Path(unit).stem + ".o"))
-                compile_one(unit, source, folder / "overlay", target, read_headers)
-                usual = object_of(unit)
-                if usual in link:
-                    link[link.index(usual)] = target  # the test's own
-                else:
-                    # First: what it defines is not taken from the libraries any more.
-                    link.insert(output + 2, target)
-            # What debuggers read of the unchanged objects would be most of what is written.
-            done = run(inserted(link, ["-Wl,--strip-debug", *QUICK_LINKER]), BUILD)
-            if done.returncode != 0:
-                return f"does not link:\n{done.stdout}"
-            status, said, ran = run_test(folder / "program", mutant["test"])
-    except AssertionError as error:
-        return str(error)
-    except subprocess.TimeoutExpired as error:
-        return f"took more than {PATIENCE_S} s: {error.cmd[0]}"
+        done = subprocess.run(
+            [str(program), f"--gtest_filter={test}", "--gtest_color=no"],
+            cwd=BUILD,
+            # A mutant does not lie where a program of the build looks for the library from.
+            env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib"), combined.VARIABLE: str(picked)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"{test} took more than {PATIENCE_S} s", True
+    ran = re.search(r"^\[=+\] Running 1 test from 1 test suite\.", done.stdout, re.M) is not None
+    return done.returncode, done.stdout, ran
+
+
+def noticed(program, mutant, picked):
+    """Runs a mutant's test. @return '' when it fails as it should, else what is wrong"""
+    status, said, ran = run_test(program, mutant["test"], picked)
     if not ran:
         return f"{mutant['test']} did not run:\n{said}"
+    if status is None:
+        return said
     if status == 0:
         return f"{mutant['test']} did not notice it"
     if status < 0 or f"[  FAILED  ] {mutant['test']}" not in said:
         return f"{mutant['test']} did not fail by an assertion (status {status}):\n{said}"
     return ""
+
+
+def caught(some):
+    """Builds mutants of one source and runs the test of each. @return for each '' when it is caught, else what is wrong"""
+    with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
+        try:
+            program = built(some, pathlib.Path(folder))
+            if len(some) == 1:
+                return [noticed(program, some[0], 0)]
+            # Where the program fails by itself, no mutant has been caught.
+            for test in sorted({mutant["test"] for mutant in some}):
+                status, said, _ = run_test(program, test)
+                if status != 0:
+                    raise AssertionError(f"{test} fails without a mutant, too:\n{said}")
+            return [noticed(program, mutant, number) for number, mutant in enumerate(some, start=1)]
+        except AssertionError as error:
+            wrong = str(error)
+        except subprocess.TimeoutExpired as error:
+            wrong = f"took too long: {error.cmd[0]}"
+    if len(some) == 1:
+        return [wrong]
+    print(f"{some[0]['file']}: {len(some)} mutants one by one, for together: {wrong}", file=sys.stderr)
+    return [caught([mutant])[0] for mutant in some]
 
 
 def in_parallel(work, subjects):
@@ -267,9 +293,10 @@ class Mutation(unittest.TestCase):
         names = [mutant["name"] for mutant in MUTANTS]
         self.assertEqual(sorted(set(names)), sorted(names))
         self.assertGreaterEqual(len(names), 15)
-        for mutant, wrong in in_parallel(functools.partial(caught, read_headers=ReadHeaders()), MUTANTS):
-            with self.subTest(mutant=mutant["name"]):
-                self.assertEqual("", wrong)
+        for some, all_wrong in in_parallel(caught, together(MUTANTS)):
+            for mutant, wrong in zip(some, all_wrong, strict=True):
+                with self.subTest(mutant=mutant["name"]):
+                    self.assertEqual("", wrong)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where several mutants can stand in one text, and where not."""
+
+import unittest
+
+from mutation_test import combined, mutants, source_text, tap, together
+
+
+def mutant(old, new):
+    return {"old": old, "new": new}
+
+
+def bodies(text):
+    return [text[body.begin : body.end].strip() for body in combined.bodies(text)]
+
+
+class Bodies(unittest.TestCase):
+    def test_are_those_of_functions_of_members_and_of_templates(self):
+        text = """
+namespace weir {
+int one(int a) { return a; }
+struct Two {
+  explicit Two(int b) : b_(b), c_{b} { check(b_); }
+  int two() const noexcept { return b_; }
+};
+template <typename T>
+T three(T c) noexcept {
+  return c;
+}
+}  // namespace weir
+"""
+        self.assertEqual(["return a;", "check(b_);", "return b_;", "return c;"], bodies(text))
+
+    def test_hold_lambdas_and_blocks_whole(self):
+        text = "int f() {\n  const auto g = [&](int a) { if (a) { return 1; } return 2; };\n  return g(3);\n}\n"
+        self.assertEqual(1, len(bodies(text)))
+        self.assertTrue(bodies(text)[0].endswith("return g(3);"))
+
+    def test_end_where_code_does_not_where_texts_or_comments_have_a_brace(self):
+        text = "int f() {\n  // }\n  g('}', \"}\", R\"(})\", 1'000);  /* } */\n  return 1;\n}\nint h() { return 2; }\n"
+        self.assertEqual(2, len(bodies(text)))
+        self.assertEqual("return 2;", bodies(text)[1])
+
+    def test_are_neither_values_nor_what_only_holds_functions(self):
+        text = """
+#define LOOKS_LIKE_ONE() {
+namespace weir {
+struct alignas(64) Line { int a = f(1); };
+constexpr int table[] = {f(1), f(2)};
+int spread{f(3)};
+enum class Kind { a, b };
+}  // namespace weir
+"""
+        self.assertEqual([], bodies(text))
+
+    def test_are_not_those_that_may_be_asked_before_a_mutant_is_picked(self):
+        self.assertEqual([], bodies("constexpr int f(int a) { return a; }\nconsteval int g() { return 1; }\n"))
+
+
+class Combined(unittest.TestCase):
+    TEXT = "int f(int a) {\n  ++a;\n  return a;\n}\nint g() { return 1; }\nint limit(2);\n"
+
+    def test_a_body_comes_once_for_each_mutant_and_once_as_it_was(self):
+        text = combined.combine(self.TEXT, [mutant("++a", "--a"), mutant("return 1", "return 3"), mutant("return a", "return 4")])
+        self.assertEqual(1, text.count("weir_mutant == 1) {\n\n  --a;\n  return a;\n"))
+        self.assertEqual(1, text.count("weir_mutant == 2) {\n return 3; \n"))
+        self.assertEqual(1, text.count("weir_mutant == 3) {\n\n  ++a;\n  return 4;\n"))
+        self.assertEqual(1, text.count("else {\n  ++a;\n  return a;\n\n}}"))
+        self.assertEqual(1, text.count("else { return 1; \n}}"))
+        self.assertTrue(text.endswith("int limit(2);\n"))
+
+    def test_only_what_differs_has_to_lie_in_a_body(self):
+        text = combined.combine(self.TEXT, [mutant("  return a;\n}\nint g", "  return 0;\n}\nint g")])
+        self.assertIn("  return 0;\n", text)
+
+    def test_what_lies_outside_of_bodies_or_across_two_is_left_alone(self):
+        found = combined.bodies(self.TEXT)
+        self.assertFalse(combined.can_be_combined(self.TEXT, found, mutant("limit(2)", "limit(3)")))
+        self.assertFalse(combined.can_be_combined(self.TEXT, found, mutant("a;\n}\nint g() { return 1", "1;\n}\nint g() { return 2")))
+
+
+class Lists(unittest.TestCase):
+    def test_have_every_mutant_once_and_of_one_source_each(self):
+        lists = together(mutants.MUTANTS)
+        names = [one["name"] for some in lists for one in some]
+        self.assertEqual(sorted(one["name"] for one in mutants.MUTANTS), sorted(names))
+        for some in lists:
+            self.assertEqual(1, len({(one["file"], one["program"], *one.get("units", [])) for one in some}))
+
+    def test_are_few(self):
+        # Where this fails, combined.py takes something for a body no more that is one.
+        self.assertLess(len(together(mutants.MUTANTS)), len(mutants.MUTANTS) / 4)
+
+    def test_a_stale_mutant_is_in_one_by_itself(self):
+        some = [one for one in mutants.MUTANTS if one["file"] == "lib/engine/engine.cc"][:2]
+        stale = dict(some[0], old="not there any more", name="stale")
+        self.assertNotIn(stale["old"], source_text(stale["file"]))
+        self.assertEqual([["stale"]], [[one["name"] for one in these] for these in together([*some, stale]) if stale in these])
+
+
+if __name__ == "__main__":
+    tap.main()
