@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/huge_pages.h"
 #include "base/pages.h"
 
 namespace weir {
@@ -30,24 +31,7 @@ class HugeArray {
   HugeArray() noexcept = default;
   explicit HugeArray(std::size_t size) : size_(size) {
     if (size == 0) return;
-    // Small ones share no huge page with anything, so they do without.
-    const std::size_t unit = bytes() < huge_page ? small_page : huge_page;
-    mapped_ = (bytes() + unit - 1) / unit * unit;
-    // One unit more, so that a whole number of huge pages lies within, wherever the mapping begins.
-    const std::size_t slack = unit == huge_page ? huge_page : 0;
-    void* const begin =
-        ::mmap(nullptr, mapped_ + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (begin == MAP_FAILED) throw std::bad_alloc();
-    auto* const bytes = static_cast<std::byte*>(begin);
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes);
-    const std::size_t before = (address + unit - 1) / unit * unit - address;
-    if (slack != 0) {
-      if (before != 0) ::munmap(bytes, before);
-      if (before != slack) ::munmap(bytes + before + mapped_, slack - before);
-      // Only advice: without huge pages everything works, slower.
-      ::madvise(bytes + before, mapped_, MADV_HUGEPAGE);
-    }
-    data_ = std::launder(reinterpret_cast<T*>(bytes + before));
+    data_ = std::launder(static_cast<T*>(map_pages(bytes())));
   }
   HugeArray(HugeArray&& other) noexcept { swap(other); }
   HugeArray& operator=(HugeArray&& other) noexcept {
@@ -55,7 +39,7 @@ class HugeArray {
     return *this;
   }
   ~HugeArray() {
-    if (data_ != nullptr) ::munmap(data_, mapped_);
+    if (data_ != nullptr) unmap_pages(data_, bytes());
   }
 
   T& operator[](std::size_t index) noexcept { return data_[index]; }
@@ -77,16 +61,16 @@ class HugeArray {
   /// Has what is touched before it is provided lie on small pages: then whoever touches some of it waits for
   /// little, and takes little. While nobody has touched any.
   void use_small_pages() noexcept {
-    if (mapped_ >= huge_page) ::madvise(data_, mapped_, MADV_NOHUGEPAGE);
+    if (mapped() >= huge_page) ::madvise(data_, mapped(), MADV_NOHUGEPAGE);
   }
   /// The opposite: for who touches all of it at once.
   void use_huge_pages() noexcept {
     // Only advice, as above.
-    if (mapped_ >= huge_page) ::madvise(data_, mapped_, MADV_HUGEPAGE);
+    if (mapped() >= huge_page) ::madvise(data_, mapped(), MADV_HUGEPAGE);
   }
   /// Gives the memory back: all elements are zero bytes again. While nobody else uses them.
   void release() noexcept {
-    if (data_ != nullptr) ::madvise(data_, mapped_, MADV_DONTNEED);
+    if (data_ != nullptr) ::madvise(data_, mapped(), MADV_DONTNEED);
   }
   /// The same for the pages that the elements from `from` on and before `to` fill; the others are as before.
   void release(std::size_t from, std::size_t to) noexcept {
@@ -96,7 +80,7 @@ class HugeArray {
   }
   /// Has what nobody has touched yet lie on the NUMA node of the calling thread, whoever touches it. Advice.
   void prefer_this_node() noexcept {
-    if (data_ != nullptr) weir::prefer_this_node(data_, mapped_);
+    if (data_ != nullptr) weir::prefer_this_node(data_, mapped());
   }
   /// Has the kernel provide the pages of the elements from `from` on and before `to`, in order, huge ones as
   /// far as these fill them. Any thread; others may write there meanwhile.
@@ -104,7 +88,7 @@ class HugeArray {
   bool provide(std::size_t from, std::size_t to) noexcept {
     const std::size_t begin = from * sizeof(T);
     const std::size_t first = begin / huge_page * huge_page;
-    const std::size_t last = (to == size_ ? mapped_ : to * sizeof(T)) / huge_page * huge_page;
+    const std::size_t last = (to == size_ ? mapped() : to * sizeof(T)) / huge_page * huge_page;
     // Only advice, as above.
     if (first < last) ::madvise(reinterpret_cast<std::byte*>(data_) + first, last - first, MADV_HUGEPAGE);
     return provide_pages(data_ + from, (to - from) * sizeof(T));
@@ -118,18 +102,15 @@ class HugeArray {
   }
 
  private:
-  static constexpr std::size_t small_page = 4096;
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+  std::size_t mapped() const noexcept { return mapped_for(bytes()); }
 
   void swap(HugeArray& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
-    std::swap(mapped_, other.mapped_);
   }
 
   T* data_ = nullptr;
   std::size_t size_ = 0;
-  std::size_t mapped_ = 0;
 };
 
 }  // namespace weir

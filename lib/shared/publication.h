@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_allocator.h"
 #include "base/key_filter.h"
 #include "base/prefetch.h"
 #include "base/span_clock.h"
@@ -196,8 +197,11 @@ class Publication {
 
   void index(std::size_t entry) noexcept;
 
-  std::vector<KeyState> states_;
-  std::vector<Word> index_ = std::vector<Word>(1);  // open addressing, at most half full
+  template <typename T>
+  using HugeVector = std::vector<T, HugeAllocator<T>>;
+
+  HugeVector<KeyState> states_;
+  HugeVector<Word> index_ = HugeVector<Word>(1);  // open addressing, at most half full
   std::size_t mask_ = 0;
   KeyFilter changed_;
   KeyFilter ungranted_;

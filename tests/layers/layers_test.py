@@ -68,7 +68,10 @@ FORBIDDEN_WORDS = re.compile(
 
 # What base takes from elsewhere than the standard library, and why.
 IN_BASE = {
-    ("lib/base/huge_array.h", "sys/mman.h"): "huge pages are the kernel's to give, and every room's tables want them",
+    **{
+        (f"lib/base/{header}", "sys/mman.h"): "huge pages are the kernel's to give, and every room's tables want them"
+        for header in ("huge_array.h", "huge_pages.h")
+    },
     ("lib/base/instruction_set.cc", "cpuid.h"): "which instructions there are is the processor's to say",
     ("lib/base/signals_blocked.h", "signal.h"): "signals are the kernel's to send, and two rooms start threads",
     ("lib/base/key_hash.h", "emmintrin.h"): "two products of one instruction, which compilers do not find by themselves",

@@ -94,6 +94,25 @@ TEST(Publication, ReuseForgetsTheKeysOfBefore) {
   EXPECT_EQ(publication.keys(), 0U);
 }
 
+TEST(Publication, FindsEachOfSoManyKeysThatTheyLieOnHugePagesWhateverItHeldBefore) {
+  std::uint64_t number = 0;
+  Publication publication;
+  for (const std::uint64_t count : {10U, 200'000U, 10U, 100'000U}) {
+    publication.reset_keys(count / 2);
+    const std::uint64_t first = number + 1;
+    // Keys are hashes.
+    const auto key = [](std::uint64_t of) { return of * 0x9e3779b97f4a7c15; };
+    while (number < first + count) publication.append_key({.key = key(++number), .terms = {number, 0}});
+    publication.index_keys();
+    for (std::uint64_t i = first; i <= number; ++i) {
+      const KeyState* const state = publication.find(key(i));
+      ASSERT_NE(state, nullptr) << i;
+      ASSERT_EQ(state->terms.allowance, i);
+    }
+    for (std::uint64_t i = 1; i < first; ++i) ASSERT_EQ(publication.find(key(i)), nullptr) << i;
+  }
+}
+
 /// A publication of interval 5, in which grants come to 12 and came to 10 before.
 Publication with_grants(bool slides) {
   Publication publication;
