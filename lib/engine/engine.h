@@ -10,9 +10,11 @@
 ///     publication is built.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -189,20 +191,39 @@ class Engine {
   void for_each_override(Instant now, Visitor&& visit) const {
     RuleIndex rule = no_rule;
     KeyOverride usual;  // of `rule`
-    // While the store is away, shares tell, and no two keys are alike.
-    for (SlotIndex i = 0; i < ledger_.end(); ++i) {
-      if (cluster_.store_reached && (i = next_differing(i)) >= ledger_.end()) break;
-      if (ledger_[i].key == 0) continue;
-      if (ledger_[i].rule != rule) usual = default_of(rule = ledger_[i].rule);
-      const KeyOverride quota = quota_of(rules_[rule], ledger_.view(ledger_[i]), cluster_, now, usual);
-      if (quota.blocked_until != never || quota.allowance != usual.allowance || quota.factor != usual.factor)
-        visit(quota);
+    std::optional<RuleMoment> at;
+    // Slots lie in order, what is known of them does not.
+    constexpr std::size_t together = 32;
+    std::array<SlotIndex, together> some;
+    for (SlotIndex next = 0; next < ledger_.end();) {
+      std::size_t count = 0;
+      for (; next < ledger_.end() && count < together; ++next) {
+        // While the store is away, shares tell, and no two keys are alike.
+        if (cluster_.store_reached && (next = next_differing(next)) >= ledger_.end()) break;
+        ledger_.prefetch_detail(next);
+        some[count++] = next;
+      }
+      for (const SlotIndex slot : std::span(some).first(count)) ledger_.prefetch_all_spans(slot);
+      for (const SlotIndex slot : std::span(some).first(count)) {
+        const KeyView key = ledger_.view(ledger_[slot]);
+        if (key.slot.key == 0) continue;
+        if (key.slot.rule != rule) {
+          rule = key.slot.rule;
+          usual = default_of(rule);
+          at.emplace(rules_[rule], now);
+        }
+        const KeyOverride quota = quota_of(rules_[rule], key, cluster_, *at, usual);
+        if (quota.blocked_until != never || quota.allowance != usual.allowance ||
+            quota.factor != usual.factor)
+          visit(quota);
+      }
     }
   }
 
   /// What a key may be admitted on this node.
   KeyOverride quota_for(const KeyView& key, Instant now) const noexcept {
-    return quota_of(rules_[key.slot.rule], key, cluster_, now, default_of(key.slot.rule));
+    const RuleState& rule = rules_[key.slot.rule];
+    return quota_of(rule, key, cluster_, RuleMoment(rule, now), default_of(key.slot.rule));
   }
 
   /// Calls visit(const KeyView&) for every key in the ledger.

@@ -224,6 +224,12 @@ class Ledger {
   void prefetch_spans(SlotIndex slot) const noexcept {
     if (slots_[slot].detail != no_index) prefetch_to_read(&detail_at(slots_[slot].detail).spans);
   }
+  /// All that a sliding window holds. Reads the detail.
+  void prefetch_all_spans(SlotIndex slot) const noexcept {
+    if (slots_[slot].detail == no_index) return;
+    const auto bytes = std::as_bytes(detail_at(slots_[slot].detail).spans);
+    for (std::size_t at = 0; at < bytes.size(); at += 64) prefetch_to_read(bytes.data() + at);
+  }
   void prefetch_past(SlotIndex slot) const noexcept {
     const KeyPast* const past = &pasts_[slot];
     prefetch_to_write(past);

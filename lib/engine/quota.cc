@@ -25,52 +25,52 @@ bool alone(const RuleState& rule, const Cluster& cluster) noexcept {
 std::uint64_t less(std::uint64_t limit, std::uint64_t used) noexcept { return limit - std::min(limit, used); }
 
 /// What others are known to have counted in the interval that runs.
-std::uint64_t others_now(const RuleState& rule, const KeyView& key, Instant now) noexcept {
-  return key.slot.current.ordinal == rule.clock.ordinal(now.wall) ? key.detail.counted[0].others() : 0;
+std::uint64_t others_now(const KeyView& key, const RuleMoment& at) noexcept {
+  return key.slot.current.ordinal == at.span.ordinal ? key.detail.counted[0].others() : 0;
 }
 
 /// "G at the last sync + own since / share > L", as an allowance.
-std::uint64_t predicted(const RuleState& rule, const KeyView& key, double share, Instant now) noexcept {
-  const bool running = key.slot.current.ordinal == rule.clock.ordinal(now.wall);
+std::uint64_t predicted(const RuleState& rule, const KeyView& key, double share,
+                        const RuleMoment& at) noexcept {
+  const bool running = key.slot.current.ordinal == at.span.ordinal;
   const std::uint64_t own = running ? key.acknowledged() : 0;
-  const std::uint64_t left = less(rule.limit_of(key.detail), own + others_now(rule, key, now));
-  return own + whole_requests(share * static_cast<double>(left), key.slot.key, rule.clock.ordinal(now.wall));
+  const std::uint64_t left = less(rule.limit_of(key.detail), own + others_now(key, at));
+  return own + whole_requests(share * static_cast<double>(left), key.slot.key, at.span.ordinal);
 }
 
 std::uint64_t cooldown_allowance(const RuleState& rule, const KeyView& key, const Cluster& cluster,
-                                 Instant now) noexcept {
+                                 const RuleMoment& at) noexcept {
   const NodesRatio nodes = nodes_of(rule, key.detail, cluster);
   const std::uint64_t limit = rule.limit_of(key.detail);
-  std::uint64_t allowance = less(limit, others_now(rule, key, now));
+  std::uint64_t allowance = less(limit, others_now(key, at));
   if (nodes_tell(rule, key.detail, cluster)) {
     allowance = std::min(allowance, nodes.allowance(limit));
     if (const double part = static_cast<double>(limit) / nodes.value(); part < 1)
-      allowance = std::min(allowance, whole_requests(part, key.slot.key, rule.clock.ordinal(now.wall)));
+      allowance = std::min(allowance, whole_requests(part, key.slot.key, at.span.ordinal));
   }
   if (rule.early_block == EarlyBlock::predictive) {
     const double share = key.detail.reading ? 1 / nodes.value() : 1.0 / cluster.nodes;
-    allowance = std::min(allowance, predicted(rule, key, share, now));
+    allowance = std::min(allowance, predicted(rule, key, share, at));
   }
   return allowance;
 }
 
 std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const Cluster& cluster,
-                               Instant now) noexcept {
+                               const RuleMoment& at) noexcept {
   const std::uint64_t limit = rule.limit_of(key.detail);
-  const std::uint64_t sound = less(limit, others_now(rule, key, now));
+  const std::uint64_t sound = less(limit, others_now(key, at));
   if (contended(rule, key.detail) || alone(rule, cluster)) {
     const double part = key.detail.correction * key.share() * static_cast<double>(limit);
-    return std::min(sound, whole_requests(part, key.slot.key, rule.clock.ordinal(now.wall)));
+    return std::min(sound, whole_requests(part, key.slot.key, at.span.ordinal));
   }
   if (rule.early_block == EarlyBlock::predictive)
-    return std::min(sound, predicted(rule, key, key.share(), now));
+    return std::min(sound, predicted(rule, key, key.share(), at));
   return sound;
 }
 
-void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
+void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& cluster, const RuleMoment& at,
                    KeyOverride& quota) noexcept {
-  const SpanId running = rule.clock.span(now.wall);
-  const std::int64_t number = rule.number(running);
+  const std::int64_t number = rule.number(at.span);
   std::uint64_t own = 0;  // in the window, but for the span that runs
   std::uint64_t others = 0;
   // The oldest span with anything in it leaves first; if that is the running one, after a whole interval.
@@ -106,10 +106,11 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
             : key.share() * static_cast<double>(quota.allowance);
     quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
   }
-  const std::int64_t opens = oldest + rule.spans;
-  const SpanId id{opens / rule.spans - (opens % rule.spans < 0 ? 1 : 0),
-                  static_cast<std::uint32_t>((opens % rule.spans + rule.spans) % rule.spans)};
-  quota.opens_at = now.monotonic + (rule.clock.begin(id) - now.wall);
+  // An interval after it: in this interval or the next one.
+  const auto index = static_cast<std::uint32_t>(at.span.index + (oldest + rule.spans - number));
+  const SpanId opens =
+      index < rule.spans ? SpanId{at.span.ordinal, index} : SpanId{at.span.ordinal + 1, index - rule.spans};
+  quota.opens_at = at.now.monotonic + (rule.clock.begin(opens) - at.now.wall);
 }
 
 std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
@@ -118,12 +119,13 @@ std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Clu
   return fraction_of(key.detail.correction * limit, key.detail.demand.per_interval());
 }
 
-void strict_quota(const RuleState& rule, const KeyView& key, Instant now, KeyOverride& quota) noexcept {
-  const Ordinal ordinal = rule.clock.ordinal(now.wall);
+void strict_quota(const RuleState& rule, const KeyView& key, const RuleMoment& at,
+                  KeyOverride& quota) noexcept {
+  const auto [now, span] = at;
   const KeyLeases& leases = *key.detail.leases;
-  const Lease* lease = leases.running.held && leases.running.ordinal == ordinal ? &leases.running
-                       : leases.next.held && leases.next.ordinal == ordinal     ? &leases.next
-                                                                                : nullptr;
+  const Lease* lease = leases.running.held && leases.running.ordinal == span.ordinal ? &leases.running
+                       : leases.next.held && leases.next.ordinal == span.ordinal     ? &leases.next
+                                                                                     : nullptr;
   quota.allowance = lease != nullptr ? lease->allowance() : 0;
   const WallTime opens = lease != nullptr && lease->used_up ? rule.clock.next_interval(now.wall)
                                                             : rule.clock.next_begin(now.wall);
@@ -189,26 +191,26 @@ KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcep
   return quota;
 }
 
-KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, const RuleMoment& at,
                      const KeyOverride& usual) noexcept {
   KeyOverride quota = usual;
   quota.key = key.slot.key;
   quota.rule = key.slot.rule;
-  if (key.detail.block.active(now.monotonic)) quota.blocked_until = key.detail.block.until();
+  if (key.detail.block.active(at.now.monotonic)) quota.blocked_until = key.detail.block.until();
   if (closed(rule, cluster)) return quota;
   switch (rule.algorithm) {
     case Algorithm::cooldown:
-      quota.allowance = cooldown_allowance(rule, key, cluster, now);
+      quota.allowance = cooldown_allowance(rule, key, cluster, at);
       break;
     case Algorithm::fixed_window:
-      quota.allowance = window_allowance(rule, key, cluster, now);
+      quota.allowance = window_allowance(rule, key, cluster, at);
       break;
     case Algorithm::sliding_window:
-      sliding_quota(rule, key, cluster, now, quota);
+      sliding_quota(rule, key, cluster, at, quota);
       break;
     case Algorithm::shed:
-      quota.allowance = alone(rule, cluster) ? window_allowance(rule, key, cluster, now)
-                                             : less(rule.limit_of(key.detail), others_now(rule, key, now));
+      quota.allowance = alone(rule, cluster) ? window_allowance(rule, key, cluster, at)
+                                             : less(rule.limit_of(key.detail), others_now(key, at));
       quota.factor = shed_fraction(rule, key, cluster);
       break;
     case Algorithm::token_bucket:
@@ -218,7 +220,7 @@ KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& c
     case Algorithm::sliding_log:
       break;
     case Algorithm::strict:
-      strict_quota(rule, key, now, quota);
+      strict_quota(rule, key, at, quota);
       break;
   }
   return quota;

@@ -33,12 +33,21 @@ struct KeyOverride {
   std::uint64_t left = 0;
 };
 
+/// A moment by a rule's clock: worked out once for all keys that are looked at together, for divisions are
+/// dear.
+struct RuleMoment {
+  RuleMoment(const RuleState& rule, Instant at) noexcept : now(at), span(rule.clock.span(at.wall)) {}
+
+  Instant now;
+  SpanId span;
+};
+
 /// What holds for a key of which nothing is known.
 KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept;
 
-/// What holds for a key in the window that `now` lies in.
+/// What holds for a key in the window that `at` lies in.
 /// @param usual  default_quota() of the rule
-KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, Instant now,
+KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& cluster, const RuleMoment& at,
                      const KeyOverride& usual) noexcept;
 
 /// Whether the key's demand on all nodes exceeds its limit.

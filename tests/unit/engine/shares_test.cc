@@ -416,6 +416,11 @@ TEST(SlidingWindow, OpensWhenTheOldestSpanLeavesAndByWhatWasAdmittedInIt) {
   EXPECT_EQ(state.allowance, 0U);
   EXPECT_EQ(state.opens_at, EngineNode::at(1100ms).monotonic);
   EXPECT_EQ(state.opens_by, 30U);
+  // The 30 have left in the interval that runs then, and the others are about to.
+  const KeyOverride later = node.state(1150ms);
+  EXPECT_EQ(later.allowance, 30U);
+  EXPECT_EQ(later.opens_at, EngineNode::at(1200ms).monotonic);
+  EXPECT_EQ(later.opens_by, 70U);
 }
 
 TEST(SlidingWindow, UnderOverloadANodeHasItsShareOfTheWindow) {
