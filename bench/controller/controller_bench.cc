@@ -13,6 +13,11 @@
 // other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
 // on either side of an interval's end; in ns per key.
 //
+// With several nodes all of them count every key, over one store. The first one is measured, beside the
+// others and in turn with them. Each knows then of every written key what others count, and has a share of
+// it. Hot keys have as much on all nodes together as is nearly their limit: each node's share of them is
+// worked out, and told its worker, in every span.
+//
 // meet/… is the same for the first interval of a node's life, in whose first span it meets all of its keys:
 // `first` is that span, in ns per key.
 //
@@ -49,6 +54,8 @@ constexpr Duration span_length = 100ms;
 /// hundredth.
 constexpr std::uint32_t hot_weight = 41;
 constexpr std::uint64_t limit = 4000;
+/// Of several nodes together, in an interval.
+constexpr std::uint32_t near_limit = limit * 19 / 20;
 /// By then the node has forgotten what it had to learn of all keys in its first second, when it did not know
 /// yet how many nodes there are, and the memory of the store's counters is that of intervals which are over.
 constexpr std::size_t warm_up = 8 * spans;
@@ -62,12 +69,17 @@ struct Workload {
   std::size_t keys;
   std::size_t hot;  // of a hundred
   Algorithm algorithm;
+  std::uint32_t nodes;
 
   explicit Workload(const benchmark::State& state)
       : keys(static_cast<std::size_t>(state.range(0))),
         hot(static_cast<std::size_t>(state.range(1))),
-        algorithm(static_cast<Algorithm>(state.range(2))) {}
-  std::uint32_t weight(std::size_t key) const noexcept { return key % 100 < hot ? hot_weight : 1; }
+        algorithm(static_cast<Algorithm>(state.range(2))),
+        nodes(static_cast<std::uint32_t>(state.range(3))) {}
+  std::uint32_t weight(std::size_t key) const noexcept {
+    if (key % 100 >= hot) return 1;
+    return nodes == 1 ? hot_weight : near_limit / spans / nodes;
+  }
   std::uint64_t weight() const noexcept {
     std::uint64_t sum = 0;
     for (std::size_t key = 0; key < keys; ++key) sum += weight(key);
@@ -118,7 +130,7 @@ void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expecte
 /// A node with one worker, whose controller is driven by hand.
 class Node {
  public:
-  explicit Node(const Workload& load) : load_(load) {
+  Node(const Workload& load, std::shared_ptr<MemoryCounters> counters) : load_(load) {
     const std::string rules =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
         std::to_string(limit) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) + "\"\n";
@@ -126,7 +138,7 @@ class Node {
     parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
     node_ = std::make_unique<NodeCore>(
         parsed.config, ThrottleOptions{.workers = 1, .hash_seed = 1, .log = {}},
-        std::make_unique<TimedStore>(make_memory_store(std::make_shared<MemoryCounters>()), in_store_));
+        std::make_unique<TimedStore>(make_memory_store(std::move(counters)), in_store_));
     node_->advance(at(0ms));
     node_->worker(0).online();
     names_.reserve(load.keys);
@@ -140,10 +152,16 @@ class Node {
 
   void count() {
     std::array<Verdict, burst> verdicts;
-    for (std::size_t i = 0; i < requests_.size(); i += burst)
-      node_->worker(0).admit_keys(std::span(requests_).subspan(i, std::min(burst, requests_.size() - i)),
-                                  at(now_).monotonic, verdicts);
-    counted_ += requests_.size();
+    for (std::size_t i = 0; i < requests_.size(); i += burst) {
+      const auto some = std::span(requests_).subspan(i, std::min(burst, requests_.size() - i));
+      node_->worker(0).admit_keys(some, at(now_).monotonic, verdicts);
+      for (std::size_t j = 0; j < some.size(); ++j) {
+        if (verdicts[j] != Verdict::admit) continue;
+        ++admitted_;
+        weight_admitted_ += some[j].weight;
+      }
+    }
+    offered_ += requests_.size();
   }
 
   struct Cost {
@@ -165,9 +183,11 @@ class Node {
     node_->worker(0).offline();
     node_->stop(1s);
     const Figures figures = node_->figures();
-    check(state, figures.rules[0].admitted, counted_);
-    check(state, figures.counts_synced, counted_ / load_.keys * load_.weight());
-    state.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(counted_);
+    check(state, figures.rules[0].offered, offered_);
+    check(state, figures.rules[0].admitted, admitted_);
+    check(state, figures.counts_synced, weight_admitted_);
+    state.counters["refused"] = static_cast<double>(offered_ - admitted_) / static_cast<double>(offered_);
+    state.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(offered_);
     state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
   }
 
@@ -178,7 +198,35 @@ class Node {
   std::vector<std::string> names_;
   std::vector<Key> requests_;
   Duration now_{};
-  std::uint64_t counted_ = 0;
+  std::uint64_t offered_ = 0;
+  std::uint64_t admitted_ = 0;
+  std::uint64_t weight_admitted_ = 0;
+};
+
+/// All nodes over one store.
+class Cluster {
+ public:
+  explicit Cluster(const Workload& load) {
+    const auto counters = std::make_shared<MemoryCounters>();
+    for (std::uint32_t i = 0; i < load.nodes; ++i) nodes_.push_back(std::make_unique<Node>(load, counters));
+  }
+
+  void count() {
+    for (const auto& node : nodes_) node->count();
+  }
+  /// @return what it costs the first node
+  Node::Cost end_span() {
+    const Node::Cost cost = nodes_.front()->end_span();
+    for (std::size_t i = 1; i < nodes_.size(); ++i) nodes_[i]->end_span();
+    return cost;
+  }
+  /// What is told is the first node's, of whom all others have gone before.
+  void finish(benchmark::State& state) {
+    for (; !nodes_.empty(); nodes_.pop_back()) nodes_.back()->finish(state);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Node>> nodes_;
 };
 
 /// @param costs  of spans, one after the other
@@ -198,16 +246,16 @@ void tell_spread(benchmark::State& state, const Workload& load, std::vector<Nano
 
 void turn(benchmark::State& state) {
   const Workload load(state);
-  Node node(load);
+  Cluster cluster(load);
   for (std::size_t span = 0; span < warm_up; ++span) {
-    node.count();
-    node.end_span();
+    cluster.count();
+    cluster.end_span();
   }
   std::vector<Nanoseconds> costs;
   Nanoseconds in_store{};
   for (auto _ : state) {
-    node.count();
-    const Node::Cost cost = node.end_span();
+    cluster.count();
+    const Node::Cost cost = cluster.end_span();
     state.SetIterationTime(cost.controller.count() / 1e9);
     costs.push_back(cost.controller);
     in_store += cost.store;
@@ -215,21 +263,21 @@ void turn(benchmark::State& state) {
   state.counters["store"] =
       in_store.count() / static_cast<double>(load.keys) / static_cast<double>(state.iterations());
   tell_spread(state, load, costs);
-  node.finish(state);
+  cluster.finish(state);
 }
 
 void meet(benchmark::State& state) {
   const Workload load(state);
-  Node node(load);
+  Cluster cluster(load);
   std::vector<Nanoseconds> costs;
   for (auto _ : state) {
-    node.count();
-    costs.push_back(node.end_span().controller);
+    cluster.count();
+    costs.push_back(cluster.end_span().controller);
     state.SetIterationTime(costs.back().count() / 1e9);
   }
   state.counters["first"] = costs.front().count() / static_cast<double>(load.keys);
   tell_spread(state, load, costs);
-  node.finish(state);
+  cluster.finish(state);
 }
 
 /// The engine and the memory store, driven as the controller drives them.
@@ -367,19 +415,23 @@ void engine(benchmark::State& state) {
   round.finish(state, warm_up + state.iterations());
 }
 
-void each_load(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"keys", "hot", "algorithm"});
+/// @param most_nodes  of so many, and of one
+void each_load(benchmark::internal::Benchmark* bench, std::int64_t most_nodes) {
+  bench->ArgNames({"keys", "hot", "algorithm", "nodes"});
   for (const Algorithm algorithm :
        {Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::cooldown, Algorithm::sliding_window})
     for (const std::size_t keys :
          {std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}, most_keys})
       for (const int hot : {1, 10, 100})
-        bench->Args({static_cast<std::int64_t>(keys), hot, static_cast<int>(algorithm)});
+        for (std::int64_t nodes = 1; nodes <= most_nodes; ++nodes)
+          bench->Args({static_cast<std::int64_t>(keys), hot, static_cast<int>(algorithm), nodes});
   bench->UseManualTime()->Iterations(measured)->Unit(benchmark::kMillisecond);
 }
-BENCHMARK(turn)->Apply(each_load);
-BENCHMARK(meet)->Apply(each_load)->Iterations(spans);
-BENCHMARK(engine)->Apply(each_load);
+void each_load_of_one(benchmark::internal::Benchmark* bench) { each_load(bench, 1); }
+void each_load_of_two(benchmark::internal::Benchmark* bench) { each_load(bench, 2); }
+BENCHMARK(turn)->Apply(each_load_of_two);
+BENCHMARK(meet)->Apply(each_load_of_two)->Iterations(spans);
+BENCHMARK(engine)->Apply(each_load_of_one);
 
 }  // namespace
 }  // namespace weir::bench

@@ -12,16 +12,18 @@ KEYS = 1_000_000
 SPAN_MS = 100
 # As the program numbers them: the default, the one to take when in doubt, and one without grants.
 ALGORITHMS = {0: "cooldown", 2: "sliding-window", 3: "token-bucket"}
-# Of a hundred keys, those that are written to the store in every span; the others once in an interval.
-HOT = (1, 10, 100)
+# By number of nodes. Of a hundred keys, those that are written to the store in every span; the others once in an interval.
+# Of several nodes these keys' demand is nearly their limit.
+HOT = {1: (1, 10, 100), 2: (1, 10)}
 
 
 def measure(context):
-    """What bench-controller counts, in ns per key, by kind of run, number of keys, hot ones in a hundred and algorithm."""
+    """What bench-controller counts, in ns per key, by kind of run, number of keys, hot ones in a hundred, algorithm and nodes."""
     keys = 1000 if context.quick else KEYS
     raw = context.output / "controller-runs.json"
+    loads = "|".join(f"hot:({'|'.join(map(str, hot))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/nodes:{nodes}" for nodes, hot in HOT.items())
     run(context.build / TARGETS[0], "--benchmark_out_format=json", f"--benchmark_out={raw}",
-        f"--benchmark_filter=^(turn|meet)/keys:{keys}/hot:({'|'.join(map(str, HOT))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/")
+        f"--benchmark_filter=^(turn|meet)/keys:{keys}/({loads})/")
     figures = []
     for entry in json.loads(raw.read_text(encoding="utf-8"))["benchmarks"]:
         kind, *settings = entry["run_name"].split("/")
@@ -29,33 +31,35 @@ def measure(context):
         if entry.get("error_occurred"):
             context.remark(f"**{entry['run_name']}: not in the figures: {entry['error_message']}**")
             continue
-        figures.append({"kind": kind, "keys": int(of["keys"]), "hot": int(of["hot"]), "algorithm": int(of["algorithm"]),
-                        **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "overflowed") if name in entry}})
+        figures.append({"kind": kind, **{name: int(of[name]) for name in ("keys", "hot", "algorithm", "nodes")},
+                        **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "overflowed", "refused") if name in entry}})
     if not figures:
         raise Failed(f"{raw}: no run that adds up")
     return figures
 
 
 def report(figures, context, aims):
-    of = {(each["kind"], each["algorithm"], each["hot"]): each for each in figures}
+    of = {(each["kind"], each["nodes"], each["algorithm"], each["hot"]): each for each in figures}
     keys = figures[0]["keys"]
     ms = keys / 1e6  # of ns per key
-    rows, groups, values = [], [], []
-    for algorithm, name in ALGORITHMS.items():
-        for hot in HOT:
-            turn, meet = of.get(("turn", algorithm, hot)), of.get(("meet", algorithm, hot))
-            where = f"{name}, {hot} % written in every span"
+    rows, groups, values = {nodes: [] for nodes in HOT}, [], []
+    for nodes, algorithm, name in [(nodes, *algorithm) for nodes in HOT for algorithm in ALGORITHMS.items()]:
+        for hot in HOT[nodes]:
+            turn, meet = of.get(("turn", nodes, algorithm, hot)), of.get(("meet", nodes, algorithm, hot))
+            where = f"{name}, {hot} % written in every span" if nodes == 1 else f"{name}, {nodes} nodes, {hot} % near their limits"
             aims.at_most("ms for a span", where, turn and turn["median"] * ms, SPAN_MS)
             aims.at_most("ms for a span at an interval's end", where, turn and turn["border"] * ms, SPAN_MS)
             aims.at_most("ms for a span, the memory store's work included", where, turn and (turn["median"] + turn["store"]) * ms, SPAN_MS)
             if not turn:
                 continue
-            rows.append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
-                         number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}"))
-            groups.append(f"{name}, {hot} %")
+            rows[nodes].append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
+                                number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
+            groups.append(where.replace(" written in every span", ""))
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
     svg = bars("A span's end", "ms of the controller's core, logarithmic", groups,
                ["a span, median", "an interval's end", "the memory store"], values, logarithmic=True)
+    columns = ("ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
+               "ns per key, median", "overflowed", "refused")
     return [
         f"A node with one worker under one rule, {keys:,} keys, every one counted in every span, in virtual time: what the controller's core "
         "takes for the end of a span (flip, add up, decide, hand over to the store, take in its answers, publish). Spans are as long as "
@@ -65,7 +69,10 @@ def report(figures, context, aims):
         "to write to a Redis takes this core some 350 ns for each key that is written (README, the store; bench-store). All at once: the first span of a node's "
         "life, in which all keys are new. Overflowed: requests that found no room of their own. Counters were compared with the number "
         "of requests. What all this costs the workers is in the section on decisions, with and without a controller.",
-        table(("algorithm", "written in every span", "ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
-               "ns per key, median", "overflowed"), rows),
+        table(("algorithm", "written in every span", *columns), rows[1]),
+        "The same of one of two nodes over one store, all of whose keys are counted on both in every span. Of every key that is written each "
+        "knows then what the other one counts. Keys of the second column have, on both together, 95 % of their limit as demand: in every span the "
+        "node's share of each is estimated, and told the worker, and it has little to spare.",
+        table(("algorithm", "near their limits", *columns), rows[2]),
         context.plot("controller", svg),
     ]
