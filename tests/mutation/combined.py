@@ -29,8 +29,9 @@ inline const int weir_mutant = [] {{
 NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"([^()\s]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
 )
-# Of what holds functions, and of what may be asked for its value when nobody has picked a mutant yet.
-NO_BODY = re.compile(r"\b(?:namespace|class|struct|union|enum|extern|constexpr|consteval|concept)\b")
+HOLDS_FUNCTIONS = re.compile(r"\b(?:namespace|class|struct|union|extern)\b")
+# May be asked for its value when nobody has picked a mutant yet.
+IS_CONSTANT = re.compile(r"\b(?:constexpr|consteval|constinit|concept|enum)\b")
 
 
 class Body(typing.NamedTuple):
@@ -43,28 +44,36 @@ class Body(typing.NamedTuple):
 def bodies(text):
     """Those of functions which do not lie in another one's, in their order."""
     code = NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-    found, open_blocks, in_body = [], [], 0
+    found, open_blocks = [], []
+    closed = 0  # of the open blocks: bodies, and all others that hold no functions
     declared = 0  # where what may be a function's head begins
     is_value = False  # such braces have no space before them, as the style of this project's sources has it
     for mark in re.finditer(r"[{};]|^[ \t]*#[^\n]*", code, re.MULTILINE):
         if mark[0] == "{":
             is_value = code[mark.start() - 1 : mark.start()] not in ("", " ", "\n")
-            is_body = in_body == 0 and not is_value and is_head_of_function(code[declared : mark.start()])
-            open_blocks.append((mark.end(), is_value, is_body))
-            in_body += is_body
+            head = code[declared : mark.start()]
+            is_body = closed == 0 and not is_value and is_head_of_function(head)
+            is_closed = is_body or not holds_functions(head)
+            open_blocks.append((mark.end(), is_value, is_body, is_closed))
+            closed += is_closed
         elif mark[0] == "}":
-            begin, is_value, is_body = open_blocks.pop()
+            begin, is_value, is_body, is_closed = open_blocks.pop()
             if is_body:
                 found.append(Body(begin, mark.start()))
-            in_body -= is_body
+            closed -= is_closed
         # A constructor's head may have values in it.
         if mark[0] not in "{}" or not is_value:
             declared = mark.end()
     return found
 
 
+def holds_functions(head):
+    return HOLDS_FUNCTIONS.search(head) is not None and not IS_CONSTANT.search(head)
+
+
 def is_head_of_function(head):
-    return "(" in head and not head.rstrip().endswith(("=", ",", "(")) and not NO_BODY.search(head)
+    is_other = HOLDS_FUNCTIONS.search(head) or IS_CONSTANT.search(head)
+    return "(" in head and not head.rstrip().endswith(("=", ",", "(")) and not is_other
 
 
 def change(text, mutant):

@@ -3,8 +3,10 @@
 """Where several mutants can stand in one text, and where not."""
 
 import unittest
+import unittest.mock
 
-from mutation_test import combined, mutants, source_text, tap, together
+import mutation_test
+from mutation_test import caught, combined, mutants, source_text, tap, together
 
 
 def mutant(old, new):
@@ -56,6 +58,7 @@ enum class Kind { a, b };
 
     def test_are_not_those_that_may_be_asked_before_a_mutant_is_picked(self):
         self.assertEqual([], bodies("constexpr int f(int a) { return a; }\nconsteval int g() { return 1; }\n"))
+        self.assertEqual([], bodies("constexpr int f(int a) {\n  if (a) {\n    return 1;\n  }\n  return 2;\n}\n"))
 
 
 class Combined(unittest.TestCase):
@@ -97,6 +100,53 @@ class Lists(unittest.TestCase):
         stale = dict(some[0], old="not there any more", name="stale")
         self.assertNotIn(stale["old"], source_text(stale["file"]))
         self.assertEqual([["stale"]], [[one["name"] for one in these] for these in together([*some, stale]) if stale in these])
+
+
+class Caught(unittest.TestCase):
+    """By programs that are made up: `status` says how a test ends, by the number of the mutant that is picked."""
+
+    def caught(self, some, status, builds=lambda text: True):
+        texts = {}
+
+        def built(_, text, folder):
+            if not builds(text):
+                raise AssertionError("does not compile")
+            texts[folder] = text
+            return folder
+
+        def run_test(program, test, picked=0):
+            ends = status(texts[program], picked)
+            return ends, f"[  FAILED  ] {test}" if ends else "", True
+
+        with unittest.mock.patch.multiple(mutation_test, built=built, run_test=run_test):
+            with unittest.mock.patch("sys.stderr"):
+                return caught(some)
+
+    def setUp(self):
+        some = [one for one in mutants.MUTANTS if one["file"] == "lib/engine/quota.cc"]
+        self.combined = [one for one in some if mutation_test.can_be_combined(one)][:3]
+        self.assertEqual(3, len(self.combined))
+        self.alone = next(one for one in mutants.MUTANTS if not mutation_test.can_be_combined(one))
+
+    def test_are_those_whose_test_fails_with_them_and_passes_without(self):
+        self.assertEqual(["", "", ""], self.caught(self.combined, lambda _, picked: 1 if picked else 0))
+        unnoticed = self.caught(self.combined, lambda _, picked: 1 if picked == 2 else 0)
+        self.assertEqual(["", True], [unnoticed[1], all("did not notice" in unnoticed[at] for at in (0, 2))])
+
+    def test_are_none_where_the_test_fails_without_them_too(self):
+        for some in (self.combined, self.combined[:1], [self.alone]):
+            for wrong in self.caught(some, lambda _, picked: 1):
+                self.assertIn("fails without a mutant, too", wrong)
+
+    def test_are_looked_for_one_by_one_where_they_do_not_compile_together(self):
+        is_one = lambda text: "weir_mutant == 2" not in text
+        self.assertEqual(["", "", ""], self.caught(self.combined, lambda _, picked: 1 if picked else 0, is_one))
+        for wrong in self.caught(self.combined, lambda _, picked: 1, is_one):
+            self.assertIn("fails without a mutant, too", wrong)
+
+    def test_one_that_is_compiled_alone_has_a_program_without_it_beside(self):
+        as_it_was = source_text(self.alone["file"])
+        self.assertEqual([""], self.caught([self.alone], lambda text, _: 0 if text == as_it_was else 1))
 
 
 if __name__ == "__main__":

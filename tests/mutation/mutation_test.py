@@ -126,6 +126,10 @@ def mutated(mutant):
     return text.replace(mutant["old"], mutant["new"])
 
 
+def can_be_combined(mutant):
+    return applies(mutant) and combined.can_be_combined(source_text(mutant["file"]), bodies(mutant["file"]), mutant)
+
+
 def units_of(mutant):
     return mutant.get("units", [mutant["file"]])
 
@@ -136,7 +140,7 @@ def together(some):
     for mutant in some:
         file = mutant["file"]
         what = [file, mutant["program"], *units_of(mutant)]
-        if not applies(mutant) or not combined.can_be_combined(source_text(file), bodies(file), mutant):
+        if not can_be_combined(mutant):
             what.append(mutant["name"])
         alike.setdefault(tuple(what), []).append(mutant)
     lists = []
@@ -185,19 +189,17 @@ def compile_one(unit, source, overlay, target):
         raise AssertionError(f"does not compile as {unit}:\n{done.stdout}")
 
 
-def built(some, folder):
-    """@return the program with these mutants, which are of one source: of several, each to be picked by its number"""
-    file, text = some[0]["file"], mutated(some[0])
-    if len(some) > 1:
-        text = combined.combine(source_text(file), some)
+def built(mutant, text, folder):
+    """@return the mutant's program, with this text in place of the source that the mutant changes"""
+    file = mutant["file"]
     # Includes name "room/file.h", below lib or app: the changed header comes before the room's own.
     changed = folder.joinpath("overlay", *pathlib.Path(file).parts[1:])
     changed.parent.mkdir(parents=True)
     changed.write_text(text, encoding="utf-8")
-    link = list(link_command(some[0]["program"]))
+    link = list(link_command(mutant["program"]))
     output = link.index("-o")
     link[output + 1] = str(folder / "program")
-    for unit in units_of(some[0]):
+    for unit in units_of(mutant):
         source = changed if unit == file else SOURCE / unit
         target = str(folder / (pathlib.Path(unit).stem + ".o"))
         compile_one(unit, source, folder / "overlay", target)
@@ -249,19 +251,34 @@ def noticed(program, mutant, picked):
     return ""
 
 
+def run_all(some, program, unchanged):
+    """@param program  with the mutants, picked by their numbers from 1 on
+    @param unchanged  compiled in the same way: where a test fails there, too, it has caught nothing"""
+    fails = {}
+    for test in sorted({mutant["test"] for mutant in some}):
+        status, said, _ = run_test(unchanged, test)
+        if status != 0:
+            fails[test] = f"{test} fails without a mutant, too:\n{said}"
+    return [fails.get(mutant["test"]) or noticed(program, mutant, number) for number, mutant in enumerate(some, start=1)]
+
+
+def caught_together(some, folder):
+    program = built(some[0], combined.combine(source_text(some[0]["file"]), some), folder)
+    return run_all(some, program, program)
+
+
+def caught_alone(mutant, folder):
+    changed = built(mutant, mutated(mutant), folder / "changed")
+    return run_all([mutant], changed, built(mutant, source_text(mutant["file"]), folder / "unchanged"))
+
+
 def caught(some):
     """Builds mutants of one source and runs the test of each. @return for each '' when it is caught, else what is wrong"""
     with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
         try:
-            program = built(some, pathlib.Path(folder))
-            if len(some) == 1:
-                return [noticed(program, some[0], 0)]
-            # Where the program fails by itself, no mutant has been caught.
-            for test in sorted({mutant["test"] for mutant in some}):
-                status, said, _ = run_test(program, test)
-                if status != 0:
-                    raise AssertionError(f"{test} fails without a mutant, too:\n{said}")
-            return [noticed(program, mutant, number) for number, mutant in enumerate(some, start=1)]
+            if can_be_combined(some[0]):
+                return caught_together(some, pathlib.Path(folder, "together"))
+            return caught_alone(some[0], pathlib.Path(folder, "alone"))
         except AssertionError as error:
             wrong = str(error)
         except subprocess.TimeoutExpired as error:
