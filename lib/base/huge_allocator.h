@@ -35,7 +35,11 @@ class HugeAllocator {
     if (is_small(count)) return std::allocator<T>().deallocate(begin, count);
     unmap_pages(begin, count * sizeof(T));
   }
-  bool operator==(const HugeAllocator&) const noexcept = default;
+  /// What one has allocated any other may free.
+  template <typename Other>
+  bool operator==(const HugeAllocator<Other>&) const noexcept {
+    return true;
+  }
 
  private:
   static constexpr bool is_small(std::size_t count) noexcept { return count * sizeof(T) < huge_page; }

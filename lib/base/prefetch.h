@@ -8,6 +8,10 @@
 /// `ret`. What looks like an assembler instruction it keeps.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 namespace weir {
 
 /// Where it is wrong, nothing happens: the address need not be anybody's.
@@ -18,6 +22,13 @@ namespace weir {
 [[gnu::always_inline]] inline void prefetch_to_read(const void* address) noexcept {
   __builtin_prefetch(address);
   asm volatile("" : : "r"(address));
+}
+/// Every line that has some of these.
+[[gnu::always_inline]] inline void prefetch_lines_to_read(std::span<const std::byte> bytes) noexcept {
+  constexpr std::uintptr_t line = 64;
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  for (std::uintptr_t at = begin - begin % line; at < begin + bytes.size(); at += line)
+    prefetch_to_read(reinterpret_cast<const void*>(at));
 }
 
 }  // namespace weir

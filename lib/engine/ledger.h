@@ -96,8 +96,8 @@ inline constexpr std::uint32_t most_nodes = (std::uint32_t{1} << 20) - 1;
 struct KeyPast {
   std::uint64_t offered = 0;  ///< in the interval before, …
   std::uint64_t admitted = 0;
-  /// Without detail: what the store has applied of this interval, and of the one before; nobody else had
-  /// counted anything.
+  /// Without detail: own counts that the store has applied, of this interval and of the one before; nobody
+  /// else had counted anything that bears on the one that runs.
   std::array<std::uint64_t, 2> alone{};
   std::uint64_t held = 0;                      ///< kept back of an interval that has ended, …
   std::uint32_t held_age : 8 = 0;              ///< …so many before `current`
@@ -227,8 +227,7 @@ class Ledger {
   /// All that a sliding window holds. Reads the detail.
   void prefetch_all_spans(SlotIndex slot) const noexcept {
     if (slots_[slot].detail == no_index) return;
-    const auto bytes = std::as_bytes(detail_at(slots_[slot].detail).spans);
-    for (std::size_t at = 0; at < bytes.size(); at += 64) prefetch_to_read(bytes.data() + at);
+    prefetch_lines_to_read(std::as_bytes(detail_at(slots_[slot].detail).spans));
   }
   void prefetch_past(SlotIndex slot) const noexcept {
     const KeyPast* const past = &pasts_[slot];

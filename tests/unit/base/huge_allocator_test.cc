@@ -40,6 +40,11 @@ TEST(HugeAllocator, AlignsWhatIsSmall) {
   for (const std::size_t size : {1U, 2U, 100U}) EXPECT_EQ(address(Lines(size)) % alignof(Line), 0U);
 }
 
+TEST(HugeAllocator, IsAsGoodAsOneOfAnotherType) {
+  EXPECT_TRUE(HugeAllocator<Line>() == HugeAllocator<std::uint64_t>());
+  EXPECT_FALSE(HugeAllocator<Line>() != HugeAllocator<Line>());
+}
+
 TEST(HugeAllocator, ReportsThatThereIsNotSoMuchMemory) {
   HugeAllocator<Line> allocator;
   constexpr std::size_t all = std::numeric_limits<std::size_t>::max();

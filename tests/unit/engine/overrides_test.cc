@@ -4,6 +4,7 @@
 // keys tells, if these may really be admitted as much (light_keys_test.cc).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -103,6 +104,8 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
         EXPECT_EQ(named.at(key).allowance, quota.allowance);
         EXPECT_EQ(named.at(key).factor, quota.factor);
         EXPECT_EQ(named.at(key).blocked_until, quota.blocked_until);
+        EXPECT_EQ(named.at(key).opens_at, quota.opens_at);
+        EXPECT_EQ(named.at(key).opens_by, quota.opens_by);
       }
       seen += wanted.size();
     }
@@ -110,6 +113,40 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
   if (GetParam() != Algorithm::sliding_log) {
     EXPECT_GT(seen, 300U) << "this must not pass by there being nothing to name";
   }
+}
+
+TEST(Overrides, NameEachKeyOnceAndByItsOwnRulesClockWhereRulesTakeTurns) {
+  std::vector<Rule> rules;
+  for (const Duration interval : {700ms, 1000ms, 3000ms}) {
+    Rule& rule = rules.emplace_back(rule_of(1000, interval, 7));
+    rule.algorithm = Algorithm::sliding_window;
+  }
+  EngineNode node(rules);
+  constexpr int keys_of_rule = 50;
+  Counters counters;
+  std::size_t most = 0;
+  for (Duration now{}; now < 4s; now += 100ms) {
+    // One key of each rule after the other, so that their slots lie as mixed.
+    for (int key = 0; key < keys_of_rule; ++key)
+      for (RuleIndex rule = 0; rule < rules.size(); ++rule)
+        node.count(now, 40, 40, never, "k" + std::to_string(key), rule);
+    node.step(now + 100ms);
+    // Away and back: then all keys are looked at, not only those that may differ.
+    if (now == 2s) node.engine.sync_result(false, EngineNode::at(now + 100ms));
+    if (now == 3s) node.engine.sync_result(true, EngineNode::at(now + 100ms));
+    const Instant at = EngineNode::at(now + 150ms);
+    const Quotas wanted = by_looking_at_all(node.engine, at);
+    std::size_t named = 0;
+    node.engine.for_each_override(at, [&](const KeyOverride& quota) {
+      ++named;
+      ASSERT_TRUE(wanted.contains(quota.key));
+      EXPECT_EQ(quota.allowance, wanted.at(quota.key).allowance);
+      EXPECT_EQ(quota.opens_at, wanted.at(quota.key).opens_at);
+    });
+    ASSERT_EQ(named, wanted.size());
+    most = std::max(most, named);
+  }
+  EXPECT_EQ(most, rules.size() * keys_of_rule);
 }
 
 TEST(Overrides, AreNoneWhereANodeIsAloneAndNobodyIsNearItsLimit) {
