@@ -13,15 +13,16 @@
 // other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
 // on either side of an interval's end; in ns per key.
 //
-// With several nodes all of them count every key, over one store. The first one is measured, beside the
-// others and in turn with them. Each knows then of every written key what others count, and has a share of
-// it. Hot keys have as much on all nodes together as is nearly their limit: each node's share of them is
-// worked out, and told its worker, in every span.
+// With several nodes all of them count every key, over one store. One is measured; the others end each span
+// before it. It knows then of every written key what they count, and has a share of it. Hot keys have as much
+// on all nodes together as is nearly their limit: each node's share of them is worked out, and told its
+// worker, in every span. `nodes` is how many share the key most asked for, as the measured one has found out.
 //
 // meet/… is the same for the first interval of a node's life, in whose first span it meets all of its keys:
 // `first` is that span, in ns per key.
 //
-// Counters are checked against the number of requests at the end.
+// Counters are checked against the number of requests at the end. `refused` and `overflowed` are of what was
+// measured, the first of hot keys' requests alone: a run that refuses some of them measures something else.
 #include <benchmark/benchmark.h>
 #include <time.h>
 #include <weir/throttle.h>
@@ -29,6 +30,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -76,8 +78,10 @@ struct Workload {
         hot(static_cast<std::size_t>(state.range(1))),
         algorithm(static_cast<Algorithm>(state.range(2))),
         nodes(static_cast<std::uint32_t>(state.range(3))) {}
+  bool is_hot(std::size_t key) const noexcept { return key % 100 < hot; }
+  std::size_t hot_keys() const noexcept { return keys / 100 * hot + std::min(keys % 100, hot); }
   std::uint32_t weight(std::size_t key) const noexcept {
-    if (key % 100 >= hot) return 1;
+    if (!is_hot(key)) return 1;
     return nodes == 1 ? hot_weight : near_limit / spans / nodes;
   }
   std::uint64_t weight() const noexcept {
@@ -123,8 +127,11 @@ class TimedStore final : public Store {
   Nanoseconds& spent_;
 };
 
+void check(benchmark::State& state, bool holds, const char* what) {
+  if (!holds) state.SkipWithError((std::string(what) + ": the result is worthless").c_str());
+}
 void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expected) {
-  if (counted != expected) state.SkipWithError("counters and requests differ: the result is worthless");
+  check(state, counted == expected, "counters and requests differ");
 }
 
 /// A node with one worker, whose controller is driven by hand.
@@ -156,12 +163,22 @@ class Node {
       const auto some = std::span(requests_).subspan(i, std::min(burst, requests_.size() - i));
       node_->worker(0).admit_keys(some, at(now_).monotonic, verdicts);
       for (std::size_t j = 0; j < some.size(); ++j) {
-        if (verdicts[j] != Verdict::admit) continue;
+        if (verdicts[j] != Verdict::admit) {
+          refused_of_hot_ += load_.is_hot(i + j);
+          continue;
+        }
         ++admitted_;
         weight_admitted_ += some[j].weight;
       }
     }
     offered_ += requests_.size();
+  }
+
+  /// What has been refused so far is not told.
+  void begin_measuring() {
+    measured_from_ = offered_;
+    refused_of_hot_ = 0;
+    overflowed_ = node_->figures().overflowed;
   }
 
   struct Cost {
@@ -179,6 +196,14 @@ class Node {
     return {all - in_store, in_store};
   }
 
+  /// Whoever has no others beside him over his store, or none that count the same keys, takes himself to be
+  /// alone.
+  void check_nodes(benchmark::State& state) const {
+    const double nodes = node_->top(1).front().nodes;
+    check(state, std::abs(nodes - load_.nodes) < 0.2 * load_.nodes, "the nodes do not know of each other");
+    state.counters["nodes"] = nodes;
+  }
+
   void finish(benchmark::State& state) {
     node_->worker(0).offline();
     node_->stop(1s);
@@ -186,8 +211,12 @@ class Node {
     check(state, figures.rules[0].offered, offered_);
     check(state, figures.rules[0].admitted, admitted_);
     check(state, figures.counts_synced, weight_admitted_);
-    state.counters["refused"] = static_cast<double>(offered_ - admitted_) / static_cast<double>(offered_);
-    state.counters["overflowed"] = static_cast<double>(figures.overflowed) / static_cast<double>(offered_);
+    const auto requests = static_cast<double>(offered_ - measured_from_);
+    const double of_hot = requests * static_cast<double>(load_.hot_keys()) / static_cast<double>(load_.keys);
+    const double refused = static_cast<double>(refused_of_hot_) / of_hot;
+    check(state, refused < 0.01, "hot keys were refused");
+    state.counters["refused"] = refused;
+    state.counters["overflowed"] = static_cast<double>(figures.overflowed - overflowed_) / requests;
     state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
   }
 
@@ -201,6 +230,10 @@ class Node {
   std::uint64_t offered_ = 0;
   std::uint64_t admitted_ = 0;
   std::uint64_t weight_admitted_ = 0;
+  // Of what is measured; and before.
+  std::uint64_t refused_of_hot_ = 0;
+  std::uint64_t measured_from_ = 0;
+  std::uint64_t overflowed_ = 0;
 };
 
 /// All nodes over one store.
@@ -214,15 +247,22 @@ class Cluster {
   void count() {
     for (const auto& node : nodes_) node->count();
   }
-  /// @return what it costs the first node
+  void begin_measuring() {
+    for (const auto& node : nodes_) node->begin_measuring();
+  }
+  /// @return what it costs the last node, when all others have told the store
   Node::Cost end_span() {
-    const Node::Cost cost = nodes_.front()->end_span();
-    for (std::size_t i = 1; i < nodes_.size(); ++i) nodes_[i]->end_span();
+    Node::Cost cost;
+    for (const auto& node : nodes_) cost = node->end_span();
     return cost;
   }
-  /// What is told is the first node's, of whom all others have gone before.
+  /// @pre an interval has passed in which all of them counted
+  void check_nodes(benchmark::State& state) const {
+    for (const auto& node : nodes_) node->check_nodes(state);
+  }
+  /// What is told is the last node's.
   void finish(benchmark::State& state) {
-    for (; !nodes_.empty(); nodes_.pop_back()) nodes_.back()->finish(state);
+    for (const auto& node : nodes_) node->finish(state);
   }
 
  private:
@@ -251,6 +291,7 @@ void turn(benchmark::State& state) {
     cluster.count();
     cluster.end_span();
   }
+  cluster.begin_measuring();
   std::vector<Nanoseconds> costs;
   Nanoseconds in_store{};
   for (auto _ : state) {
@@ -263,6 +304,7 @@ void turn(benchmark::State& state) {
   state.counters["store"] =
       in_store.count() / static_cast<double>(load.keys) / static_cast<double>(state.iterations());
   tell_spread(state, load, costs);
+  cluster.check_nodes(state);
   cluster.finish(state);
 }
 
