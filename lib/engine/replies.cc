@@ -92,7 +92,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
   if (looks_back) past.looks_back = false;
   if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
-    past.alone[running ? 0 : 1] = reply.total;
+    past.alone[running ? 0 : 1] += reply.delta;
     return;
   }
   KeyDetail& detail = own_detail(slot);
@@ -135,11 +135,14 @@ void Engine::reply(const EngineReply& reply, Instant now) {
 
 // Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is
 // far from its limit, and what it would add to the key's share is nothing, or as little as is usually kept
-// back.
+// back. And where what was kept back is told of an interval that is over: all together counted little.
+// (Nobody learns from such an answer, and none of it bears on the interval that runs.)
 bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
                            const EngineReply& reply) const noexcept {
   const KeyPast& past = ledger_.past(slot);
   const bool running = reply.ordinal == slot.current.ordinal;
+  if (reply.use == CounterUse::held && reply.ordinal < rule.span.ordinal && reply.total <= rule.limit / 2)
+    return true;
   if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;
   if (reply.use == CounterUse::held) return true;
   if (reply.use != CounterUse::counted || rule.needs_detail() || rule.early_block == EarlyBlock::predictive)

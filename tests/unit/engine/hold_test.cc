@@ -135,6 +135,108 @@ TEST(HoldBack, AKeyBeyondItsLimitIsBlockedHoweverFewItsLastCountsAre) {
   EXPECT_TRUE(node.blocked(node.now));
 }
 
+/// What is known of a key.
+struct Known {
+  bool detail = false;
+  std::uint64_t acknowledged = 0;  // of the interval before
+  std::uint64_t others = 0;
+};
+Known known_of(const EngineNode& node) {
+  Known known;
+  node.engine.for_each_key([&](const KeyView& key) {
+    if (key.slot.key != EngineNode::key_of()) return;
+    known.detail = key.slot.detail != no_index;
+    const SharedCount& before = key.detail.counted[1];
+    known.acknowledged = known.detail ? before.acknowledged : key.past.alone[1];
+    known.others = before.others();
+  });
+  return known;
+}
+
+class HoldBackOf : public ::testing::TestWithParam<Algorithm> {
+ protected:
+  static Rule rule() {
+    Rule rule = light_rule();
+    rule.algorithm = GetParam();
+    return rule;
+  }
+  /// Two nodes keep back the key's count of an interval; the other one has told of it first.
+  static void count_on_both(CountedNode& node, std::uint64_t others) {
+    const Ordinal ordinal = first_ordinal + node.now / 1s;
+    for (int span = 0; span < 10; ++span) {
+      if (span < 3) node.count(node.now, 1);
+      node.end_span();
+    }
+    node.counters[{"login|a", ordinal}] += others;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, HoldBackOf,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::sliding_window, Algorithm::token_bucket,
+                                           Algorithm::shed),
+                         [](const auto& one) {
+                           std::string name(to_string(one.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_P(HoldBackOf, AKeyThatIsLightOnAllNodesNothingIsRememberedOfOthers) {
+  CountedNode node(rule(), 1);
+  for (int interval = 0; interval < 3; ++interval) {
+    count_on_both(node, 4);
+    EXPECT_FALSE(known_of(node).detail);
+    EXPECT_EQ(node.state(node.now).allowance, node.engine.default_of(0).allowance);
+  }
+  for (int span = 0; span < 10; ++span) node.end_span();
+  EXPECT_EQ(node.stored(first_ordinal + 5), 7U);
+}
+
+TEST_P(HoldBackOf, AKeyThatIsHeavyElsewhereThatIsRemembered) {
+  CountedNode node(rule(), 1);
+  count_on_both(node, 600);
+  for (int span = 0; span < 10; ++span) {
+    if (span < 3) node.count(node.now, 1);
+    node.end_span();
+  }
+  EXPECT_TRUE(known_of(node).detail);
+  EXPECT_EQ(known_of(node).others, 600U);
+}
+
+TEST_P(HoldBackOf, WhatOthersCountedInTheIntervalThatRunsIsRememberedHoweverLittle) {
+  Rule rule = HoldBackOf::rule();
+  rule.interval = 4s;
+  rule.spans = 40;
+  CountedNode node(rule, 1);
+  while (node.now < 4s) node.end_span();
+  node.count(node.now, 3);
+  // There are more nodes now, and each may keep less.
+  for (Ordinal second = 1003; second < 1010; ++second) node.counters[{"~nodes", second}] = 4;
+  node.counters[{"login|a", 251}] = 4;
+  while (node.now < 6s) node.end_span();
+  EXPECT_EQ(node.stored(251), 7U);
+  EXPECT_TRUE(known_of(node).detail);
+}
+
+TEST_P(HoldBackOf, AStragglersCountAddsToWhatWasToldBefore) {
+  CountedNode node(rule(), 1);
+  count_on_both(node, 4);
+  const Duration ended = node.now - 100ms;
+  for (int span = 0; span < 10; ++span) {
+    if (span == 9) node.count(ended, 2);
+    if (span < 3) node.count(node.now, 1);
+    if (span < 9) node.end_span();
+  }
+  EXPECT_EQ(known_of(node).acknowledged, 3U);
+  node.now += 50ms;
+  node.step(node.now);
+  node.note();
+  node.sync(node.counters, node.now);
+  EXPECT_EQ(node.stored(first_ordinal + 3), 9U);
+  EXPECT_EQ(known_of(node).acknowledged, 5U);
+  EXPECT_EQ(known_of(node).others, 4U);
+}
+
 TEST(HoldBack, NodesShareWhatIsKeptBack) {
   CountedNode node(light_rule(), 4);  // five nodes: two each
   node.count(node.now, 2);
