@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ours: with the controller at work in real time, spans of 100 ms, so that flips, publications, drains and
-// the first touches after each flip are in the figures; with a controller that has published once and then
-// sleeps; and, span by span in virtual time, first touches alone.
+// the first touches after each flip are in the figures; with a controller that sleeps once all keys have been
+// met; and, span by span in virtual time, first touches alone.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -114,7 +114,7 @@ std::vector<Key> keys_of(Worker& worker, const Stream& stream) {
 /// Who ends a node's spans.
 enum class Controller : std::uint8_t {
   at_work,    ///< its thread
-  has_ended,  ///< nobody, once it has published
+  has_ended,  ///< nobody, once all keys have been met
 };
 
 /// Those of all rules here: two have no more than one key.
@@ -126,20 +126,20 @@ class Node : public Contender {
   /// @param room  for so many keys
   Node(std::size_t room, std::string_view rules, Controller controller = Controller::at_work)
       : controller_(controller), throttle_(make_throttle(rules, room, 1)), worker_(throttle_->worker(0)) {
-    if (controller == Controller::at_work)
-      throttle_->start();
-    else
-      throttle_->advance({WallTime(std::chrono::system_clock::now().time_since_epoch()), monotonic_now()});
+    throttle_->start();
   }
   void begin() override { worker().online(); }
-  void pause() override { worker().offline(); }
+  void pause() override {
+    worker().offline();
+    if (controller_ == Controller::has_ended && all_are_met_) throttle_->stop(1s);
+  }
   Duration settles_in() const override { return controller_ == Controller::at_work ? 2 * span : Duration{}; }
   bool has_met_all() override {
     const std::uint64_t overflowed = throttle_->figures().overflowed;
     const std::uint64_t since = overflowed - std::exchange(overflowed_, overflowed);
     const std::uint64_t of = requests_ - std::exchange(asked_at_, requests_);
     // Of a million keys, for which there is just room, a few find none.
-    return since <= of / 10'000;
+    return all_are_met_ = since <= of / 10'000;
   }
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
@@ -152,6 +152,8 @@ class Node : public Contender {
   /// The counters, against the number of requests.
   virtual void check(const Figures& figures, Result& told) { expect_in_order(figures, requests_, told); }
   Worker& worker() noexcept { return worker_; }
+  /// As has_met_all() has said.
+  bool all_are_met() const noexcept { return all_are_met_; }
   void count(std::size_t requests) noexcept { requests_ += requests; }
   std::uint64_t requests() const noexcept { return requests_; }
 
@@ -162,6 +164,7 @@ class Node : public Contender {
   std::uint64_t requests_ = 0;
   std::uint64_t overflowed_ = 0;
   std::uint64_t asked_at_ = 0;
+  bool all_are_met_ = false;
 };
 
 /// Keys that the pipeline has at hand; the worker is told of the next bursts.
@@ -218,7 +221,7 @@ class KeysInASpray final : public KeysAtHand {
                    std::max<std::size_t>(keys_by_default, 2 * workload.keys())),
         at_once_(std::clamp<std::size_t>(workload.keys() / 8192, 2, 16) * burst) {}
   void between() override {
-    if (!has_met_all_ || monotonic_now() - began_ < alone) return;
+    if (!all_are_met() || monotonic_now() - began_ < alone) return;
     std::array<std::string, burst> names;
     std::array<Key, burst> keys;
     std::array<Verdict, burst> verdicts;
@@ -236,7 +239,6 @@ class KeysInASpray final : public KeysAtHand {
     began_ = monotonic_now();
     KeysAtHand::begin();
   }
-  bool has_met_all() override { return has_met_all_ = KeysAtHand::has_met_all(); }
   /// Until there is no room left.
   Duration settles_in() const override { return alone + 3 * span; }
 
@@ -253,7 +255,6 @@ class KeysInASpray final : public KeysAtHand {
 
   const std::size_t at_once_;  // the more room there is, the more
   MonotonicTime began_{};
-  bool has_met_all_ = false;
   std::uint64_t made_up_ = 0;
 };
 
