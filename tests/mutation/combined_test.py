@@ -144,6 +144,11 @@ class Caught(unittest.TestCase):
         for wrong in self.caught(self.combined, lambda _, picked: 1, is_one):
             self.assertIn("fails without a mutant, too", wrong)
 
+    def test_are_compiled_alone_where_not_even_one_can_be_picked(self):
+        are_alone = lambda text: "weir_mutant" not in text
+        as_it_was = source_text(self.combined[0]["file"])
+        self.assertEqual(["", "", ""], self.caught(self.combined, lambda text, _: 0 if text == as_it_was else 1, are_alone))
+
     def test_one_that_is_compiled_alone_has_a_program_without_it_beside(self):
         as_it_was = source_text(self.alone["file"])
         self.assertEqual([""], self.caught([self.alone], lambda text, _: 0 if text == as_it_was else 1))

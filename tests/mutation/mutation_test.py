@@ -267,22 +267,25 @@ def caught_together(some, folder):
     return run_all(some, program, program)
 
 
-def caught_alone(mutant, folder):
+def caught_alone(some, folder):
+    [mutant] = some
     changed = built(mutant, mutated(mutant), folder / "changed")
-    return run_all([mutant], changed, built(mutant, source_text(mutant["file"]), folder / "unchanged"))
+    return run_all(some, changed, built(mutant, source_text(mutant["file"]), folder / "unchanged"))
 
 
 def caught(some):
     """Builds mutants of one source and runs the test of each. @return for each '' when it is caught, else what is wrong"""
-    with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
-        try:
-            if can_be_combined(some[0]):
-                return caught_together(some, pathlib.Path(folder, "together"))
-            return caught_alone(some[0], pathlib.Path(folder, "alone"))
-        except AssertionError as error:
-            wrong = str(error)
-        except subprocess.TimeoutExpired as error:
-            wrong = f"took too long: {error.cmd[0]}"
+    ways = [caught_together] if can_be_combined(some[0]) else []
+    if len(some) == 1:
+        ways.append(caught_alone)
+    for way in ways:
+        with tempfile.TemporaryDirectory(prefix="weir-mutant-") as folder:
+            try:
+                return way(some, pathlib.Path(folder))
+            except AssertionError as error:
+                wrong = str(error)
+            except subprocess.TimeoutExpired as error:
+                wrong = f"took too long: {error.cmd[0]}"
     if len(some) == 1:
         return [wrong]
     print(f"{some[0]['file']}: {len(some)} mutants one by one, for together: {wrong}", file=sys.stderr)
