@@ -107,14 +107,15 @@ void measure(const Turn& turn, Contender& contender, Contender& floor, Duration 
   if (!once) {
     // All keys have been met, here and by the controller.
     contender.begin();
-    // A node meets so many new keys in a span as let it end in time, and longer than this none goes on
-    // meeting.
-    for (int patience = 300; patience > 0; --patience) {
+    // A node meets so many new keys in a span as let it end in time.
+    bool has_met_all = false;
+    for (int patience = 60; patience > 0 && !has_met_all; --patience) {
       for (const Drawn drawn : turn.kind->streams) walk(contender, drawn).around();
       walk(contender, turn.kind->streams.front()).steady(2 * contender.settles_in());
-      if (contender.has_met_all()) break;
+      has_met_all = contender.has_met_all();
     }
     contender.pause();
+    if (!has_met_all) throw Worthless("not all keys have been met");
   }
   struct Walks {
     Drawn drawn;
