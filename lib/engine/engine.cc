@@ -701,17 +701,26 @@ double Engine::nodes_of(const KeyView& key) const noexcept {
   return rules_[key.slot.rule].by_shares() ? 1 / key.share() : key.detail.nodes.value();
 }
 
+// Whether all nodes have counted no more in an interval than they may keep back of each other.
+bool Engine::is_light(const RuleState& rule, std::uint64_t total) const noexcept {
+  return total <= rule.hold_of(1);
+}
+
 // Whether a key's detail holds no more than a blank one: when the store last told of it, nobody else had
-// counted anything; and it is far from its limit, or that was an interval ago.
+// counted anything, or all had little in an interval that is over; and it is far from its limit, or that was
+// an interval ago.
 bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId next,
                           MonotonicTime now) const noexcept {
   const KeyDetail& detail = ledger_.detail(slot);
-  const auto alone = [](const SharedCount& count) { return count.total == count.acknowledged; };
+  const auto alone = [&](const SharedCount& count, Ordinal ordinal) {
+    return count.total == count.acknowledged || (ordinal < rule.span.ordinal && is_light(rule, count.total));
+  };
   const KeyPast& past = ledger_.past(slot);
   const bool lately = rule.number(rule.span) - detail.heard_span <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
-  const bool others = !alone(detail.counted[0]) || !alone(detail.counted[1]) || detail.was_full ||
+  const bool others = !alone(detail.counted[0], slot.current.ordinal) ||
+                      !alone(detail.counted[1], slot.previous_ordinal()) || detail.was_full ||
                       detail.others_since_heard > 0 || !detail.nodes.is_one() || detail.correction != 1 ||
                       detail.demand.share() != ledger_.first_share(slot);
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||

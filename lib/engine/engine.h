@@ -347,8 +347,10 @@ class Engine {
   void notice_set(RuleState& rule, SpanId running, Duration set);
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
+  bool is_light(const RuleState& rule, std::uint64_t total) const noexcept;
   bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
-  void hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply);
+  bool is_read(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
+  void hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
   void let_differ(const KeySlot& slot) noexcept { set_differs(ledger_.index_of(slot), true); }
   void set_differs(SlotIndex slot, bool may) noexcept {

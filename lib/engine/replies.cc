@@ -86,8 +86,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
   KeyPast& past = ledger_.past(slot);
   const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
-                                      reply.ordinal < last_counted(slot) &&
-                                      offered_in(slot, reply.ordinal) == 0;
+                                      reply.delta == 0 && reply.ordinal < last_counted(slot) &&
+                                      !is_read(rule, slot, reply.ordinal);
   if (answers_first_question) past.asked_before = false;
   const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
   if (looks_back) past.looks_back = false;
@@ -104,7 +104,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (answers_first_question) {
     counted.total = reply.total;
     if (counted.others() > 0) let_differ(slot);
-    hear_before(rule, slot, reply);
+    hear_before(rule, slot, reply.ordinal, counted.others());
     return;
   }
   SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;
@@ -135,13 +135,13 @@ void Engine::reply(const EngineReply& reply, Instant now) {
 
 // Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is
 // far from its limit, and what it would add to the key's share is nothing, or as little as is usually kept
-// back. And where what was kept back is told of an interval that is over: all together counted little.
-// (Nobody learns from such an answer, and none of it bears on the interval that runs.)
+// back. And where what was kept back is told of an interval that is over: all together counted no more than
+// may be kept back. (Nobody learns from such an answer, and none of it bears on the interval that runs.)
 bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
                            const EngineReply& reply) const noexcept {
   const KeyPast& past = ledger_.past(slot);
   const bool running = reply.ordinal == slot.current.ordinal;
-  if (reply.use == CounterUse::held && reply.ordinal < rule.span.ordinal && reply.total <= rule.limit / 2)
+  if (reply.use == CounterUse::held && reply.ordinal < rule.span.ordinal && is_light(rule, reply.total))
     return true;
   if (reply.total != past.alone[running ? 0 : 1] + reply.delta) return false;
   if (reply.use == CounterUse::held) return true;
@@ -151,21 +151,29 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
          (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
 }
 
-// What others admitted in the interval before this node saw the key.
-void Engine::hear_before(const RuleState& rule, KeySlot& slot, const EngineReply& reply) {
+// Whether an answer is awaited of what an interval that has ended came to.
+bool Engine::is_read(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
+  const KeyDetail& detail = ledger_.detail(slot);
+  return (ledger_.past(slot).reading && ordinal == rule.reads_ordinal) ||
+         (detail.settling && detail.reading_ordinal == ordinal);
+}
+
+// What others admitted in the interval before this node told the store of the key. It may have kept back a
+// little of it then; what it counts from now on says nothing of its share in that interval.
+void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others) {
   KeyDetail& detail = own_detail(slot);
-  detail.was_full = static_cast<double>(reply.total) > 0.9 * static_cast<double>(rule.limit);
+  detail.was_full = static_cast<double>(others) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot, 0, true);
   if (detail.spans.empty()) return;
-  if (is_by_clock_before(rule, rule.number({reply.ordinal, rule.spans - 1}))) {
-    held_as_of_now(rule, detail).others += reply.total;
+  if (is_by_clock_before(rule, rule.number({ordinal, rule.spans - 1}))) {
+    held_as_of_now(rule, detail).others += others;
     return;
   }
   for (std::uint32_t i = 0; i < rule.spans; ++i) {
-    const std::int64_t number = rule.number({reply.ordinal, i});
+    const std::int64_t number = rule.number({ordinal, i});
     SpanCounts& span = detail.spans[rule.place_of(number)];
     if (span.number < number) span = {.number = number};
-    if (span.number == number) span.others += reply.total / rule.spans;
+    if (span.number == number) span.others += others / rule.spans;
   }
 }
 
