@@ -564,10 +564,10 @@ void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
     write_refused(rule, slot, slot.current.ordinal);
 }
 
-// What outlives an interval's border (a bucket's level, a window that slides) does not begin with this node.
+// What outlives an interval's border does not begin with this node.
 void Engine::ask_first(const RuleState& rule, KeySlot& slot) {
   slot.fresh = false;
-  if (!rule.is_bucket() && rule.algorithm != Algorithm::sliding_window) return;
+  if (!rule.outlives_intervals()) return;
   ledger_.past(slot).asked_before = true;
   write(rule, slot, slot.current.ordinal - 1, 0);
 }

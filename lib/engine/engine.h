@@ -349,7 +349,7 @@ class Engine {
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
   bool is_light(const RuleState& rule, std::uint64_t total) const noexcept;
   bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
-  bool is_read(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
+  bool is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
   void hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others);
   void hear(KeySlot& slot, std::uint64_t others, bool admitted);
   void let_differ(const KeySlot& slot) noexcept { set_differs(ledger_.index_of(slot), true); }

@@ -86,10 +86,15 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
   KeyPast& past = ledger_.past(slot);
   const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
-                                      reply.delta == 0 && reply.ordinal < last_counted(slot) &&
-                                      !is_read(rule, slot, reply.ordinal);
-  if (answers_first_question) past.asked_before = false;
-  const bool looks_back = past.looks_back && !answers_first_question && reply.use != CounterUse::held;
+                                      reply.ordinal < last_counted(slot) &&
+                                      offered_in(slot, reply.ordinal) == 0;
+  // Stores may answer what was kept back and what was asked of the same counter in one.
+  const bool may_tell_of_before =
+      reply.use == CounterUse::counted || (reply.use == CounterUse::held && past.asked_before);
+  const bool tells_of_before = may_tell_of_before && is_before(rule, slot, reply.ordinal);
+  if (answers_first_question || tells_of_before) past.asked_before = false;
+  const bool looks_back =
+      past.looks_back && !answers_first_question && !tells_of_before && reply.use != CounterUse::held;
   if (looks_back) past.looks_back = false;
   if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
     past.alone[running ? 0 : 1] += reply.delta;
@@ -112,15 +117,19 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
   if (shared.others() > 0) let_differ(slot);
-  if (reply.use == CounterUse::held) return;  // what was light in its interval says nothing of this one
+  // What was light in its interval says nothing of this one.
+  if (reply.use == CounterUse::held && !tells_of_before) return;
   if (looks_back && reply.delta == 0) detail.looked_back = true;
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
+  if (tells_of_before) {
+    if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
+  } else {
+    hear(slot, news, rule.by_shares() ? reply.use == CounterUse::counted : true);
+  }
   if (rule.by_shares()) {
-    hear(slot, news, reply.use == CounterUse::counted);
     if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
     return;
   }
-  hear(slot, news, true);
 
   // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet.
   if (detail.reading && detail.reading_ordinal == reply.ordinal) {
@@ -151,17 +160,19 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
          (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
 }
 
-// Whether an answer is awaited of what an interval that has ended came to.
-bool Engine::is_read(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
-  const KeyDetail& detail = ledger_.detail(slot);
-  return (ledger_.past(slot).reading && ordinal == rule.reads_ordinal) ||
-         (detail.settling && detail.reading_ordinal == ordinal);
+// Whether an interval was over before the span that has ended last, and this node counted so little of the
+// key in it that it kept it back, if anything, and heard nothing: what others counted in all of it is no news
+// of the interval that runs, on which it bears all the same.
+bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
+  const Ordinal told = rule.span.ordinal - (rule.span.index == 0 ? 1 : 0);
+  return rule.outlives_intervals() && ordinal < told && is_light(rule, offered_in(slot, ordinal)) &&
+         ledger_.detail(slot).heard_span < rule.number({ordinal, 0});
 }
 
-// What others admitted in the interval before this node told the store of the key. It may have kept back a
-// little of it then; what it counts from now on says nothing of its share in that interval.
+// What others admitted in such an interval; heard once.
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others) {
   KeyDetail& detail = own_detail(slot);
+  detail.heard_span = std::max(detail.heard_span, rule.number({ordinal, rule.spans - 1}));
   detail.was_full = static_cast<double>(others) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot, 0, true);
   if (detail.spans.empty()) return;

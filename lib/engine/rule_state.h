@@ -30,6 +30,8 @@ struct RuleState {
   bool is_bucket() const noexcept {
     return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
   }
+  /// Whether what was admitted in an interval bears on the next one: a bucket's level, a window that slides.
+  bool outlives_intervals() const noexcept { return is_bucket() || algorithm == Algorithm::sliding_window; }
   std::uint64_t counted(std::uint64_t offered, std::uint64_t admitted) const noexcept {
     return penalize ? offered : admitted;
   }

@@ -243,7 +243,7 @@ MUTANTS = [
     engine(
         "a late answer of what was kept back blocks",
         "HoldBack.ALateAnswerBlocksNothing",
-        "  if (reply.use == CounterUse::held) return;",
+        "  if (reply.use == CounterUse::held && !tells_of_before) return;",
         "",
         file="lib/engine/replies.cc",
     ),
@@ -327,15 +327,22 @@ MUTANTS = [
     engine(
         "what others counted before a light key grew heavy is taken for news of the running interval",
         "Algorithms/HoldBackOf.AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereToo/slidingwindow",
-        "reply.delta == 0 && reply.ordinal < last_counted(slot) &&",
-        "reply.delta == 0 && reply.ordinal < last_counted(slot) && offered_in(slot, reply.ordinal) == 0 &&",
+        "const bool tells_of_before = may_tell_of_before &&",
+        "const bool tells_of_before = false &&",
         file="lib/engine/replies.cc",
     ),
     engine(
-        "the reading of an interval is taken for the answer to what was asked first",
-        "Algorithms/HoldBackOf.AnAnswerThatIsLostIsNotMistakenForALaterOne/slidingwindow",
-        "!is_read(rule, slot, reply.ordinal);",
-        "true;",
+        "the answer to what a key was asked first is lost in that to what was kept back of it",
+        "Algorithms/HoldBackOf.AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereToo/slidingwindow",
+        "(reply.use == CounterUse::held && past.asked_before);",
+        "false;",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what others counted before is heard as often as it is told",
+        "Algorithms/HoldBackOf.AStragglersCountAndAQuestionTellOfOthersOnce/slidingwindow",
+        "  detail.heard_span = std::max(detail.heard_span, rule.number({ordinal, rule.spans - 1}));\n  detail.was_full",
+        "  detail.was_full",
         file="lib/engine/replies.cc",
     ),
     engine(
