@@ -124,7 +124,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (tells_of_before) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
   } else {
-    hear(slot, news, rule.by_shares() ? reply.use == CounterUse::counted : true);
+    hear(slot, news, reply.use == CounterUse::counted);
   }
   if (rule.by_shares()) {
     if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
@@ -160,12 +160,13 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
          (past.first_nodes == 1 || offered_in(slot, reply.ordinal) <= rule.hold_of(cluster_.nodes));
 }
 
-// Whether an interval was over before the span that has ended last, and this node counted so little of the
-// key in it that it kept it back, if anything, and heard nothing: what others counted in all of it is no news
-// of the interval that runs, on which it bears all the same.
+// Whether an interval was over before the span that has ended last, and this node, which has told of the key
+// in none before, counted so little of it then that it kept it back, if anything, and heard nothing: what
+// others counted in all of it is no news of the interval that runs, on which it bears all the same.
 bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
   const Ordinal told = rule.span.ordinal - (rule.span.index == 0 ? 1 : 0);
-  return rule.outlives_intervals() && ordinal < told && is_light(rule, offered_in(slot, ordinal)) &&
+  const bool is_new = slot.fresh || ledger_.past(slot).asked_before;
+  return is_new && rule.outlives_intervals() && ordinal < told && is_light(rule, offered_in(slot, ordinal)) &&
          ledger_.detail(slot).heard_span < rule.number({ordinal, 0});
 }
 

@@ -340,9 +340,16 @@ MUTANTS = [
     ),
     engine(
         "what others counted before is heard as often as it is told",
-        "Algorithms/HoldBackOf.AStragglersCountAndAQuestionTellOfOthersOnce/slidingwindow",
+        "HoldBack.AStragglersCountAndAQuestionTellOfOthersOnce",
         "  detail.heard_span = std::max(detail.heard_span, rule.number({ordinal, rule.spans - 1}));\n  detail.was_full",
         "  detail.was_full",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what others counted is heard again when the clock has been set",
+        "HoldBack.AClockThatIsSetHasNothingHeardOfAnIntervalAgain",
+        "const bool is_new = slot.fresh || ledger_.past(slot).asked_before;",
+        "const bool is_new = true;",
         file="lib/engine/replies.cc",
     ),
     engine(

@@ -67,12 +67,14 @@ def report(figures, context, aims):
         "span, the others once in an interval: the part of the keys in the second column. An interval's end: the dearer of the two spans "
         "beside it. What a store does is not in these figures: the memory store's part, on the same core, stands beside them; "
         "to write to a Redis takes this core some 350 ns for each key that is written (README, the store; bench-store). All at once: the first span of a node's "
-        "life, in which all keys are new. Overflowed: requests that found no room of their own. Refused: of the requests of the second column's keys; where that is one in a hundred "
-        "the run does not count. Counters were compared with the number of requests. What all this costs the workers is in the section on decisions, with and without a controller.",
+        "life, in which all keys are new. Overflowed: requests that found no room of their own. Refused: of the requests of "
+        "the second column's keys; where that is one in a hundred the run does not count. Counters were compared with the number of requests. "
+        "What all this costs the workers is in the section on decisions, with and without a controller.",
         table(("algorithm", "written in every span", *columns), rows[1]),
         "The same of one of two nodes over one store, all of whose keys are counted on both in every span. Of every key that is written each "
         "knows then what the other one counts. Keys of the second column have, on both together, 95 % of their limit as demand: in every span the "
-        "node's share of each is estimated, and told the worker, and it has little to spare. The other one ends each span first; in the first one of its life, too.",
+        "node's share of each is estimated, and told the worker, and it has little to spare. The other one ends each span first; in "
+        "the first one of its life, too.",
         table(("algorithm", "near their limits", *columns), rows[2]),
         context.plot("controller", svg),
     ]
