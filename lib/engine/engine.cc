@@ -390,7 +390,9 @@ void Engine::notice_set(RuleState& rule, SpanId running, Duration set) {
   const bool back = rule.number(running) < rule.number(rule.span);
   if (!back && set < span) return;
   rule.set_in = rule.number(running);
-  move_windows(rule, running, set, std::chrono::abs(set) >= span);
+  const std::int64_t by = set > Duration{} ? (set + span - Duration{1}) / span : set / span;
+  rule.set_by += by;
+  move_windows(rule, running, by, by != 0);
   // What strays have used, too, is as old as it was, or younger.
   if (rule.strayed >= rule.span.ordinal - 1) rule.strayed = running.ordinal;
 }
@@ -716,7 +718,7 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
     return count.total == count.acknowledged || (ordinal < rule.span.ordinal && is_light(rule, count.total));
   };
   const KeyPast& past = ledger_.past(slot);
-  const bool lately = rule.number(rule.span) - detail.heard_span <= rule.spans && !is_far(rule, slot);
+  const bool lately = rule.passed(rule.span) - detail.heard.last() <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
   const bool others = !alone(detail.counted[0], slot.current.ordinal) ||

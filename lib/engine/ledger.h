@@ -26,6 +26,7 @@
 #include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "engine/demand.h"
+#include "engine/heard_spans.h"
 #include "engine/learned_names.h"
 #include "engine/lease.h"
 #include "engine/name_pool.h"
@@ -134,11 +135,14 @@ struct KeyDetail {
                                          ///< the rule penalizes
   std::uint64_t others_since_heard = 0;  ///< others' newly known demand, and…
   std::uint64_t others_admitted = 0;     ///< …the admitted part of it, for a bucket's charge
-  std::int64_t heard_span = -1;          ///< number of the span at whose end it was last learned from
+  HeardSpans heard;
   Ordinal reading_ordinal = 0;
-  bool reading = false;      ///< the store's answers for `reading_ordinal` tell the nodes
-  bool settling = false;     ///< the sum of `reading_ordinal` has been asked for
-  bool looked_back = false;  ///< the answer to KeyPast::looks_back is among what was heard
+  std::uint32_t next_free = no_index;
+  bool reading : 1 = false;        ///< the store's answers for `reading_ordinal` tell the nodes
+  bool settling : 1 = false;       ///< the sum of `reading_ordinal` has been asked for
+  bool heard_ended : 1 = false;    ///< what is to be learned is of the interval that was over then, …
+  bool heard_running : 1 = false;  ///< …of the one that ran, or of both
+  bool looked_back = false;        ///< the answer to KeyPast::looks_back is a part of it
   bool owes = false;  ///< in the rule's list of keys with a debt, which is not forgotten until it leaves it
   bool was_full = false;  ///< before the first interval others had used up the limit
   DemandEstimate demand;
@@ -162,7 +166,6 @@ struct KeyDetail {
   double cold_permits = 0;             ///< a bucket that warms up: what has piled up while it was not used
   std::int64_t warmed_span = -1;       ///< number of the span at whose end they were last brought forward
   std::unique_ptr<KeyLeases> leases;   ///< strict
-  std::uint32_t next_free = no_index;
 };
 
 /// One key, to be looked at. Valid until the ledger is next changed.

@@ -117,14 +117,14 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
   if (shared.others() > 0) let_differ(slot);
-  // What was light in its interval says nothing of this one.
+  // What was light in its interval says nothing of this one; nor does what is added to it later.
   if (reply.use == CounterUse::held && !tells_of_before) return;
   if (looks_back && reply.delta == 0) detail.looked_back = true;
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (tells_of_before) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
-  } else {
-    hear(slot, news, reply.use == CounterUse::counted);
+  } else if (known == 0 || !is_unheard(rule, detail, reply.ordinal)) {
+    hear(rule, slot, reply.ordinal, news, reply.use == CounterUse::counted);
   }
   if (rule.by_shares()) {
     if (reply.use == CounterUse::counted) settle_interval(rule, slot, running);
@@ -164,18 +164,24 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
 // in none before, counted so little of it then that it kept it back, if anything, and heard nothing: what
 // others counted in all of it is no news of the interval that runs, on which it bears all the same.
 bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
-  const Ordinal told = rule.span.ordinal - (rule.span.index == 0 ? 1 : 0);
   const bool is_new = slot.fresh || ledger_.past(slot).asked_before;
-  return is_new && rule.outlives_intervals() && ordinal < told && is_light(rule, offered_in(slot, ordinal)) &&
-         ledger_.detail(slot).heard_span < rule.number({ordinal, 0});
+  return is_new && rule.outlives_intervals() && ordinal < told_ordinal(rule) &&
+         is_light(rule, offered_in(slot, ordinal)) &&
+         ledger_.detail(slot).heard.last() < rule.passed({ordinal, 0});
+}
+
+// Whether nothing that others counted in an interval that is over has been learned, nor is to be.
+bool Engine::is_unheard(const RuleState& rule, const KeyDetail& detail, Ordinal ordinal) noexcept {
+  return ordinal < told_ordinal(rule) && !detail.heard_ended &&
+         !detail.heard.any_of(rule.passed({ordinal, 0}), rule.passed({ordinal, rule.spans - 1}));
 }
 
 // What others admitted in such an interval; heard once.
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others) {
   KeyDetail& detail = own_detail(slot);
-  detail.heard_span = std::max(detail.heard_span, rule.number({ordinal, rule.spans - 1}));
+  detail.heard.add(rule.passed({ordinal, 0}), rule.passed({ordinal, rule.spans - 1}));
   detail.was_full = static_cast<double>(others) > 0.9 * static_cast<double>(rule.limit);
-  if (detail.was_full) hear(slot, 0, true);
+  if (detail.was_full) hear(slot);
   if (detail.spans.empty()) return;
   if (is_by_clock_before(rule, rule.number({ordinal, rule.spans - 1}))) {
     held_as_of_now(rule, detail).others += others;
@@ -189,10 +195,20 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, 
   }
 }
 
-void Engine::hear(KeySlot& slot, std::uint64_t others, bool admitted) {
+void Engine::hear(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others,
+                  bool admitted) {
   KeyDetail& detail = own_detail(slot);
   detail.others_since_heard += others;
-  if (admitted) detail.others_admitted += others;
+  if (admitted) {
+    const Ordinal told = told_ordinal(rule);
+    detail.others_admitted += others;
+    detail.heard_ended = detail.heard_ended || ordinal < told;
+    detail.heard_running = detail.heard_running || ordinal == told;
+  }
+  hear(slot);
+}
+
+void Engine::hear(KeySlot& slot) {
   if (slot.heard) return;
   slot.heard = true;
   heard_.push_back(ledger_.index_of(slot));
@@ -225,6 +241,47 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
   if (rule.debt) book_debt(slot, sum);
 }
 
+// The spans that what was heard is news of, and what was offered here in the same time. The span that has
+// just ended is the last that the store was told of.
+Engine::News Engine::news_of(const RuleState& rule, KeySlot& slot, KeyDetail& detail) const noexcept {
+  const bool ended = detail.heard_ended;
+  const bool running = detail.heard_running;
+  detail.heard_ended = detail.heard_running = false;
+  const std::int64_t told = rule.passed(rule.span) - 1;
+  if (!ended && !running) return {.last = told};
+
+  HeardSpans& heard = detail.heard;
+  const Ordinal ordinal = told_ordinal(rule);
+  const std::int64_t begin = rule.passed({ordinal, 0});
+  const bool knew_ended = heard.any_of(begin - rule.spans, begin - 1);
+  const bool lately = heard.any_of(told - rule.spans, told);
+  News news{.last = told, .spans = ended ? heard.add(begin - rule.spans, begin - 1) : 0};
+  if (news.spans == 0 && lately) {
+    news.spans = heard.add(heard.last() + 1, told);
+    news.own = std::exchange(slot.offered_since_heard, 0);
+    return news;
+  }
+
+  // Each interval by itself: what others counted in one of which nothing was asked is not known.
+  const auto offered = [&](Ordinal one) {
+    if (rule.algorithm != Algorithm::cooldown) return offered_in(slot, one);
+    if (one == slot.current.ordinal) return rule.counted(slot.current);
+    return one == slot.previous_ordinal() ? rule.counted(previous(slot)) : 0;
+  };
+  std::uint64_t now = offered(ordinal);
+  if (ordinal == slot.current.ordinal) now -= std::min(now, slot.span_counting);
+  now = std::min(now, slot.offered_since_heard);
+  if (news.spans > 0) news.own = knew_ended ? slot.offered_since_heard - now : offered(ordinal - 1);
+  slot.offered_since_heard = now;
+  if (!running) {
+    news.last = begin - 1;
+    return news;
+  }
+  news.spans += heard.add(begin, told);
+  news.own += std::exchange(slot.offered_since_heard, 0);
+  return news;
+}
+
 void Engine::learn() {
   for (std::size_t i = 0; i < heard_.size(); ++i) {
     if (i + Ledger::ahead < heard_.size()) ledger_.prefetch_slot(heard_[i + Ledger::ahead]);
@@ -234,29 +291,16 @@ void Engine::learn() {
     slot.heard = false;
     const RuleState& rule = rules_[slot.rule];
     KeyDetail& detail = own_detail(slot);
-    // The span that has just ended is the last that the store was told of.
-    const std::int64_t told = rule.number(rule.span) - 1;
-    std::uint32_t elapsed = rule.span.index == 0 ? rule.spans : rule.span.index;
-    if (detail.heard_span >= told)
-      elapsed = 0;
-    else if (detail.heard_span >= 0 && told - detail.heard_span <= rule.spans)
-      elapsed = static_cast<std::uint32_t>(told - detail.heard_span);
-    else
-      // The first that is heard, or the first for long, tells of the interval alone.
-      slot.offered_since_heard = std::min(
-          slot.offered_since_heard, offered_in(slot, rule.span.ordinal - (rule.span.index == 0 ? 1 : 0)));
-    detail.heard_span = std::max(detail.heard_span, told);
-
+    const News news = news_of(rule, slot, detail);
     if (std::exchange(detail.looked_back, false))
-      detail.demand.look_back(detail.others_since_heard, elapsed, rule.spans);
+      detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
     else
-      detail.demand.learn(slot.offered_since_heard, detail.others_since_heard, elapsed, rule.spans,
-                          cluster_.nodes);
+      detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
     // What others have admitted, spread over the spans that it may have happened in.
     if (detail.others_admitted > 0 && !detail.spans.empty()) {
-      const std::uint32_t over = std::max<std::uint32_t>(elapsed, 1);
+      const std::uint32_t over = std::max<std::uint32_t>(news.spans, 1);
       for (std::uint32_t back = 0; back < over; ++back) {
-        const std::int64_t number = told - back;
+        const std::int64_t number = news.last + rule.set_by - back;
         SpanCounts& span = detail.spans[rule.place_of(number)];
         if (span.number < number) span = {.number = number};
         if (span.number != number) continue;
@@ -265,7 +309,6 @@ void Engine::learn() {
     }
     if (contended(rule, detail)) let_differ(slot);
     if (rule.is_bucket()) charge_bucket(rule, slot, detail);
-    slot.offered_since_heard = 0;
     detail.others_since_heard = 0;
     detail.others_admitted = 0;
   }

@@ -73,6 +73,8 @@ struct RuleState {
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
+  /// The same among all that have passed, for which it does not matter that the clock is set.
+  std::int64_t passed(SpanId id) const noexcept { return number(id) - set_by; }
   /// Whether the clock was set less than an interval ago.
   bool was_set_lately() const noexcept { return set_in > number(span) - spans; }
   /// Where a sliding window keeps what it holds of a span: by number modulo their number.
@@ -117,6 +119,7 @@ struct RuleState {
   Ordinal strayed = std::numeric_limits<Ordinal>::min();
   /// The span that began when it was noticed that the clock had been set.
   std::int64_t set_in = std::numeric_limits<std::int64_t>::min() / 2;
+  std::int64_t set_by = 0;  ///< by how many spans the clock has been set so far
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

@@ -118,15 +118,13 @@ SpanCounts& Engine::held_as_of_now(const RuleState& rule, KeyDetail& detail) con
 
 // The clock has been set. What a window holds is as old as it was, as far as spans tell: rather too young by
 // one than too old. What was counted last is of the span that runs now, for its pool has not got it.
-// @param set  by how much: forward by a span at least, or back over a span's border
+// @param by   by how many spans: forward by one at least, or back over a span's border
 // @param all  also of light keys: where that is less than a span it matters little to these
-void Engine::move_windows(const RuleState& rule, SpanId to, Duration set, bool all) {
+void Engine::move_windows(const RuleState& rule, SpanId to, std::int64_t by, bool all) {
   if (rule.algorithm != Algorithm::sliding_window) return;
   const RuleIndex index = index_of(rule);
   const std::int64_t running = rule.number(to);
   const std::int64_t left = rule.number(rule.span) - rule.spans;
-  const Duration span = rule.clock.interval() / rule.spans;
-  const std::int64_t by = set > Duration{} ? (set + span - Duration{1}) / span : set / span;
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index || (slot.detail == no_index && !all)) continue;
@@ -143,7 +141,6 @@ void Engine::move_windows(const RuleState& rule, SpanId to, Duration set, bool a
     if (const SpanCounts& before = detail.spans.back(); before.number > left)
       move(before, moved_.back(), std::min(before.number + by, running));
     std::ranges::copy(moved_, detail.spans.begin());
-    detail.heard_span = -1;
   }
 }
 

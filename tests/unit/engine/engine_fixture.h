@@ -81,8 +81,11 @@ class EngineNode {
   /// Ends spans and returns what the engine wants written, by name and ordinal; of blocks only `pending`
   /// tells.
   std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> step(Duration now) {
-    engine.step(at(now));
-    engine.tell_blocks(at(now));
+    return step(at(now));
+  }
+  std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> step(Instant now) {
+    engine.step(now);
+    engine.tell_blocks(now);
     std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
     engine.for_each_write([&](const EngineWrite& write) {
       pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,

@@ -329,16 +329,42 @@ TEST(Step5, ASteadyHonestClientIsNeverBlockedByTheCumulativeRule) {
   }
 }
 
+/// The same, of a demand that has grown beyond the limit of 100. 10 have been counted here in the interval
+/// that runs.
+EngineNode node_with_a_quarter_of_too_much() {
+  EngineNode node(rule_of(100));
+  Counters counters{{{"login|a", first_ordinal}, 60}, {{"login|a", first_ordinal + 1}, 30}};
+  node.count(0ms, 20);
+  node.step(100ms);
+  node.step(1000ms);
+  node.count(1000ms, 10);
+  node.step(1100ms);
+  node.sync(counters, 1105ms);
+  EXPECT_DOUBLE_EQ(node.nodes(), 4.0);
+  return node;
+}
+
 TEST(Step6, TheLocalCountTimesNodesBlocksWithoutWaitingForTheStore) {
-  EngineNode node = node_with_a_quarter(rule_of(100));
-  node.count(1100ms, 26);
-  node.step(1200ms);  // no reply yet
-  EXPECT_TRUE(node.blocked(1200ms));
+  EngineNode node = node_with_a_quarter_of_too_much();
+  node.count(1100ms, 15);  // 25 × 4 = 100: reached, not exceeded
+  node.step(1200ms);       // no reply yet
+  EXPECT_FALSE(node.blocked(1200ms));
+  node.count(1200ms, 1);
+  node.step(1300ms);
+  EXPECT_TRUE(node.blocked(1300ms));
 }
 
 TEST(Step6, WorkersStopAtTheNodesShareInTheSamePacket) {
-  EngineNode node = node_with_a_quarter(rule_of(100));
+  const EngineNode node = node_with_a_quarter_of_too_much();
   EXPECT_EQ(node.state(1150ms).allowance, 25U);
+}
+
+TEST(Step6, OfADemandWithinTheLimitTheStoreJudges) {
+  EngineNode node = node_with_a_quarter(rule_of(100));  // 40 in an interval
+  EXPECT_EQ(node.state(1150ms).allowance, 100U);
+  node.count(1100ms, 26);
+  node.step(1200ms);  // no reply yet
+  EXPECT_FALSE(node.blocked(1200ms));
 }
 
 TEST(Step6, ANodeThatSeesLittleOfAKeyMayStillAdmitOne) {

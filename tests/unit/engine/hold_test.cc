@@ -248,6 +248,142 @@ TEST_P(HoldBackOf, AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereToo) 
     }
 }
 
+/// What a node takes a key's demand to be.
+const DemandEstimate& demand_of(const EngineNode& node) {
+  const DemandEstimate* demand = nullptr;
+  node.engine.for_each_key([&](const KeyView& key) {
+    if (key.slot.key == EngineNode::key_of()) demand = &key.detail.demand;
+  });
+  return *demand;
+}
+
+TEST_P(HoldBackOf, WhatAnIntervalCameToIsItsDemandHoweverLateItIsHeard) {
+  for (const std::uint32_t spans : {2U, 10U}) {
+    Rule rule = HoldBackOf::rule();
+    rule.spans = spans;
+    const double length = 1.0 / spans;  // of a span, in intervals
+    for (const bool is_told_of_next : {false, true}) {
+      CountedNode node(rule, 1);
+      const auto end_span = [&] {
+        node.now += 1000ms / spans - 100ms;
+        node.end_span();
+      };
+      node.count(node.now, 20);  // told of; and nobody else has counted anything
+      for (std::uint32_t span = 0; span < spans; ++span) end_span();
+      node.counters[{"login|a", first_ordinal + 3}] += 400;
+      // With the answer to what has been counted since, or without it.
+      node.count(node.now, is_told_of_next ? 20 : 1);
+      node.counters[{"login|a", first_ordinal + 4}] += is_told_of_next ? 30 : 0;
+      end_span();
+      const double heard = is_told_of_next ? (20 + 400 + 20 + 30) / (1 + length) : 20 + 400;
+      EXPECT_DOUBLE_EQ(demand_of(node).per_interval(), heard) << spans << is_told_of_next;
+      if (is_told_of_next) continue;
+      if (GetParam() == Algorithm::sliding_window && spans == 2) {
+        EXPECT_EQ(node.state(node.now).allowance, 1000 - 1) << "what others counted has left the window";
+      }
+      node.count(node.now, 20);
+      node.counters[{"login|a", first_ordinal + 4}] += 30;
+      end_span();
+      EXPECT_DOUBLE_EQ(demand_of(node).per_interval(),
+                       spans == 2 ? 1 + 20 + 30 : (20 + 400) * (1 - 2 * length) + 1 + 20 + 30);
+    }
+  }
+}
+
+TEST_P(HoldBackOf, AnAnswerThatComesAfterThatOfTheNextIntervalTellsOfItsOwn) {
+  CountedNode node(rule(), 1);
+  node.count(node.now, 300);
+  std::vector<EngineNode::Pending> late;
+  for (int span = 0; span < 10; ++span) {
+    node.now += 100ms;
+    node.step(node.now);
+    std::ranges::copy_if(node.pending, std::back_inserter(late), [](const EngineNode::Pending& write) {
+      return write.use == CounterUse::counted && write.ordinal == first_ordinal + 3;
+    });
+    std::erase_if(node.pending, [](const auto& write) { return write.use == CounterUse::counted; });
+    node.sync(node.counters, node.now + 5ms);
+  }
+  node.counters[{"login|a", first_ordinal + 3}] = 300;
+  node.counters[{"login|a", first_ordinal + 4}] = 30;
+  node.count(node.now, 30);
+  node.now += 100ms;
+  node.step(node.now);
+  std::erase_if(node.pending, [](const auto& write) { return write.ordinal == first_ordinal + 3; });
+  node.sync(node.counters, node.now + 5ms);
+  EXPECT_NEAR(demand_of(node).per_interval(), 600, 1e-9) << "so far of one span";
+  ASSERT_FALSE(late.empty());
+  node.pending = late;
+  node.sync(node.counters, node.now + 10ms);
+  EXPECT_NEAR(demand_of(node).per_interval(), 600, 1e-9) << "of eleven";
+  EXPECT_NEAR(demand_of(node).share(), 0.5, 1e-9);
+}
+
+TEST_P(HoldBackOf, AQuestionAskedInAnIntervalsFirstSpanSaysNothingOfTheDemandBefore) {
+  CountedNode node(rule(), 1);
+  node.count(node.now, 20);
+  node.step(node.now + 50ms);
+  ASSERT_TRUE(std::ranges::any_of(node.pending, [](const EngineNode::Pending& write) {
+    return write.use == CounterUse::counted && write.ordinal == first_ordinal + 3 && write.delta == 0;
+  }));
+  node.sync(node.counters, node.now + 55ms);
+  node.counters[{"login|a", first_ordinal + 3}] += 45;
+  node.end_span();
+  EXPECT_DOUBLE_EQ(demand_of(node).per_interval(), 650);
+}
+
+TEST_P(HoldBackOf, AClockThatIsSetMakesTheDemandNoOther) {
+  for (const Duration set : {-500ms, -100ms, 100ms, 500ms, 2300ms})
+    for (int at = 20; at < 30; ++at) {
+      CountedNode node(rule(), 1);
+      Duration by{};
+      for (int span = 0; span < 60; ++span) {
+        if (span == at) by = set;
+        node.counters[{"login|a", first_ordinal + (node.now + by) / 1s}] += 45;
+        node.count(node.now + by, 20);
+        node.now += 100ms;
+        Instant now = EngineNode::at(node.now);
+        now.wall += by;
+        node.step(now);
+        node.sync(node.counters, node.now + by);
+        if (span > 2) {
+          EXPECT_NEAR(demand_of(node).per_interval(), 650, 75) << set / 1ms << ' ' << at << ' ' << span;
+        }
+      }
+    }
+}
+
+TEST_P(HoldBackOf, AStragglersCountTellsOfOthersInAllOfItsInterval) {
+  for (const std::uint64_t each : {1U, 20U})  // held back, or told of
+    for (int straggles_in = 0; straggles_in < 10; ++straggles_in) {
+      CountedNode node(rule(), 1);
+      const Duration before = node.now;
+      count_on_both(node, 450);
+      for (int span = 0; span < 20; ++span) {
+        node.counters[{"login|a", first_ordinal + 4 + span / 10}] += 45;
+        node.count(node.now, each);
+        if (span == straggles_in) node.count(before, 2);
+        node.end_span();
+        EXPECT_FALSE(demand_of(node).exceeds(rule().limit)) << each << ' ' << straggles_in << ' ' << span;
+        if (span > straggles_in && each > 1) {
+          EXPECT_NEAR(demand_of(node).per_interval(), 650, 220) << straggles_in << ' ' << span;
+        }
+      }
+    }
+}
+
+TEST_P(HoldBackOf, AStragglersCountOfAKeyThatIsKnownTellsOfTheDemand) {
+  CountedNode node(rule(), 1);
+  node.count(node.now, 20);
+  while (node.now < 4s) node.end_span();
+  const Duration before = node.now;
+  count_on_both(node, 450);
+  EXPECT_DOUBLE_EQ(demand_of(node).per_interval(), 20);
+  node.count(node.now, 1);
+  node.count(before, 2);
+  node.end_span();
+  EXPECT_DOUBLE_EQ(demand_of(node).per_interval(), 450 + 3 + 2);
+}
+
 TEST(HoldBack, AStragglersCountAndAQuestionTellOfOthersOnce) {
   for (const Algorithm algorithm : {Algorithm::sliding_window, Algorithm::token_bucket})
     for (const std::uint64_t others : {450U, 950U}) {
@@ -284,8 +420,7 @@ TEST(HoldBack, AClockThatIsSetHasNothingHeardOfAnIntervalAgain) {
       node.now += 100ms;
       Instant now = EngineNode::at(node.now);
       now.wall += by;
-      node.engine.step(now);
-      node.step(node.now + by);
+      node.step(now);
       node.sync(node.counters, node.now + by);
     };
     for (int span = 0; span < 10; ++span) {
