@@ -392,7 +392,7 @@ void Engine::notice_set(RuleState& rule, SpanId running, Duration set) {
   rule.set_in = rule.number(running);
   const std::int64_t by = set > Duration{} ? (set + span - Duration{1}) / span : set / span;
   rule.set_by += by;
-  move_windows(rule, running, by, by != 0);
+  move_windows(rule, running, by);
   // What strays have used, too, is as old as it was, or younger.
   if (rule.strayed >= rule.span.ordinal - 1) rule.strayed = running.ordinal;
 }
@@ -718,12 +718,12 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
     return count.total == count.acknowledged || (ordinal < rule.span.ordinal && is_light(rule, count.total));
   };
   const KeyPast& past = ledger_.past(slot);
-  const bool lately = rule.passed(rule.span) - detail.heard.last() <= rule.spans && !is_far(rule, slot);
+  const bool lately = rule.passed(next) - 1 - detail.heard.last() <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
   const bool others = !alone(detail.counted[0], slot.current.ordinal) ||
                       !alone(detail.counted[1], slot.previous_ordinal()) || detail.was_full ||
-                      detail.others_since_heard > 0 || !detail.nodes.is_one() || detail.correction != 1 ||
+                      !detail.nodes.is_one() || detail.correction != 1 ||
                       detail.demand.share() != ledger_.first_share(slot);
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||
                        detail.refused[0].acknowledged > 0 || detail.refused[1].acknowledged > 0 ||

@@ -342,24 +342,24 @@ class Engine {
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;
-  void move_windows(const RuleState& rule, SpanId to, std::int64_t by, bool all);
+  void move_windows(const RuleState& rule, SpanId to, std::int64_t by);
   void note_stray(RuleState& rule, Ordinal ordinal) const noexcept;
   void notice_set(RuleState& rule, SpanId running, Duration set);
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
   bool is_light(const RuleState& rule, std::uint64_t total) const noexcept;
+  std::uint64_t told_in(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
   bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
   bool is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
-  static bool is_unheard(const RuleState& rule, const KeyDetail& detail, Ordinal ordinal) noexcept;
   void hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others);
   /// What learn() has to learn of a key.
   struct News {
-    std::int64_t last = 0;    ///< number of the last span that it is of, …
-    std::uint32_t spans = 0;  ///< …and how many were not known of
-    std::uint64_t own = 0;    ///< offered here in the same time
+    std::int64_t last = 0;    ///< the last span that it is of, among all that have passed
+    std::uint32_t spans = 0;  ///< how many spans have not been heard of before
+    std::uint64_t own = 0;    ///< offered here in these
   };
-  News news_of(const RuleState& rule, KeySlot& slot, KeyDetail& detail) const noexcept;
-  /// Of the span that has ended last.
+  News take_news(const RuleState& rule, KeySlot& slot, KeyDetail& detail) noexcept;
+  /// The interval of what the store was told of last: of the span that has just ended.
   static Ordinal told_ordinal(const RuleState& rule) noexcept {
     return rule.span.ordinal - (rule.span.index == 0 ? 1 : 0);
   }

@@ -22,20 +22,23 @@ class HeardSpans {
   /// What others counted from `first` to `last`, both included, is heard. What does not adjoin it is
   /// forgotten.
   /// @return how many of these spans are new
-  std::uint32_t add(std::int64_t first, std::int64_t last) noexcept {
+  std::int64_t add(std::int64_t first, std::int64_t last) noexcept {
     if (last < first) return 0;
     const std::int64_t until = last_ - count_;  // not heard
     if (count_ == 0 || first > last_ + 1 || last < until) return set(first - 1, last);
-    const std::uint32_t before = count_;
-    return set(std::min(until, first - 1), std::max(last_, last)) - before;
+    const std::int64_t earlier = std::max<std::int64_t>(until - (first - 1), 0);
+    const std::int64_t later = std::max<std::int64_t>(last - last_, 0);
+    set(until - earlier, last_ + later);
+    return earlier + later;
   }
 
  private:
   // More than a number has room for are not told apart from as many.
-  std::uint32_t set(std::int64_t until, std::int64_t last) noexcept {
+  std::int64_t set(std::int64_t until, std::int64_t last) noexcept {
     constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
     last_ = last;
-    return count_ = static_cast<std::uint32_t>(std::min(last - until, most));
+    count_ = static_cast<std::uint32_t>(std::min(last - until, most));
+    return last - until;
   }
 
   std::int64_t last_ = std::numeric_limits<std::int64_t>::min() / 2;

@@ -39,8 +39,9 @@ namespace weir {
 
 /// One counter of the store as this node knows it. In units of weight.
 struct SharedCount {
-  std::uint64_t acknowledged = 0;  ///< own counts that the store has said to have applied
-  std::uint64_t total = 0;         ///< everybody's, by the store's latest reply
+  std::uint64_t acknowledged = 0;   ///< own counts that the store has said to have applied
+  std::uint64_t total : 63 = 0;     ///< everybody's, by the store's latest reply
+  std::uint64_t was_light : 1 = 0;  ///< when it was first told of: only what was kept back
 
   /// What others are known to have counted. A wiped store may know less than we told it: then nothing.
   std::uint64_t others() const noexcept { return total > acknowledged ? total - acknowledged : 0; }

@@ -114,16 +114,21 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   }
   SharedCount& shared = reply.use == CounterUse::refused ? detail.refused[running ? 0 : 1] : counted;
   const std::uint64_t known = shared.others();
+  const bool is_first = shared.total == 0;
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
   if (shared.others() > 0) let_differ(slot);
-  // What was light in its interval says nothing of this one; nor does what is added to it later.
-  if (reply.use == CounterUse::held && !tells_of_before) return;
+  // What was light in its interval says nothing of this one, nor does what is added to it later.
+  if (reply.use == CounterUse::held && !tells_of_before) {
+    shared.was_light = shared.was_light || is_first;
+    return;
+  }
   if (looks_back && reply.delta == 0) detail.looked_back = true;
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (tells_of_before) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
-  } else if (known == 0 || !is_unheard(rule, detail, reply.ordinal)) {
+  } else if (!shared.was_light || reply.ordinal >= told_ordinal(rule)) {
+    shared.was_light = false;
     hear(rule, slot, reply.ordinal, news, reply.use == CounterUse::counted);
   }
   if (rule.by_shares()) {
@@ -164,22 +169,19 @@ bool Engine::tells_nothing(const RuleState& rule, const KeySlot& slot,
 // in none before, counted so little of it then that it kept it back, if anything, and heard nothing: what
 // others counted in all of it is no news of the interval that runs, on which it bears all the same.
 bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
+  const KeyDetail& detail = ledger_.detail(slot);
   const bool is_new = slot.fresh || ledger_.past(slot).asked_before;
   return is_new && rule.outlives_intervals() && ordinal < told_ordinal(rule) &&
-         is_light(rule, offered_in(slot, ordinal)) &&
-         ledger_.detail(slot).heard.last() < rule.passed({ordinal, 0});
-}
-
-// Whether nothing that others counted in an interval that is over has been learned, nor is to be.
-bool Engine::is_unheard(const RuleState& rule, const KeyDetail& detail, Ordinal ordinal) noexcept {
-  return ordinal < told_ordinal(rule) && !detail.heard_ended &&
-         !detail.heard.any_of(rule.passed({ordinal, 0}), rule.passed({ordinal, rule.spans - 1}));
+         is_light(rule, offered_in(slot, ordinal)) && !detail.heard_ended &&
+         !detail.heard.any_of(rule.first_of(ordinal), rule.last_of(ordinal));
 }
 
 // What others admitted in such an interval; heard once.
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others) {
   KeyDetail& detail = own_detail(slot);
-  detail.heard.add(rule.passed({ordinal, 0}), rule.passed({ordinal, rule.spans - 1}));
+  detail.heard.add(rule.first_of(ordinal), rule.last_of(ordinal));
+  // What was kept back here, in that interval and others before it, is no news of the running one either.
+  slot.offered_since_heard = std::min(slot.offered_since_heard, told_in(rule, slot, told_ordinal(rule)));
   detail.was_full = static_cast<double>(others) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot);
   if (detail.spans.empty()) return;
@@ -241,44 +243,53 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
   if (rule.debt) book_debt(slot, sum);
 }
 
-// The spans that what was heard is news of, and what was offered here in the same time. The span that has
-// just ended is the last that the store was told of.
-Engine::News Engine::news_of(const RuleState& rule, KeySlot& slot, KeyDetail& detail) const noexcept {
+// What was offered here in an interval, as far as spans have ended; cooldown: counted.
+std::uint64_t Engine::told_in(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
+  const bool current = ordinal == slot.current.ordinal;
+  std::uint64_t units = offered_in(slot, ordinal);
+  if (rule.algorithm == Algorithm::cooldown && (current || ordinal == slot.previous_ordinal()))
+    units = rule.counted(current ? slot.current : previous(slot));
+  return current ? units - std::min(units, slot.span_counting) : units;
+}
+
+// Takes from what has been heard the spans that it is news of, and what was offered here in the same time.
+// The span that has just ended is the last that the store was told of.
+Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& detail) noexcept {
   const bool ended = detail.heard_ended;
   const bool running = detail.heard_running;
   detail.heard_ended = detail.heard_running = false;
+  const Ordinal ordinal = told_ordinal(rule);
+  const std::int64_t begin = rule.first_of(ordinal);
   const std::int64_t told = rule.passed(rule.span) - 1;
-  if (!ended && !running) return {.last = told};
 
   HeardSpans& heard = detail.heard;
-  const Ordinal ordinal = told_ordinal(rule);
-  const std::int64_t begin = rule.passed({ordinal, 0});
   const bool knew_ended = heard.any_of(begin - rule.spans, begin - 1);
   const bool lately = heard.any_of(told - rule.spans, told);
-  News news{.last = told, .spans = ended ? heard.add(begin - rule.spans, begin - 1) : 0};
-  if (news.spans == 0 && lately) {
-    news.spans = heard.add(heard.last() + 1, told);
-    news.own = std::exchange(slot.offered_since_heard, 0);
+  const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
+  std::uint64_t& since = slot.offered_since_heard;
+  News news{.last = told};
+  // More about spans that have been learned of; and an answer about the running interval is due.
+  const bool waits = slot.told && slot.current.ordinal == ordinal;
+  if (in_ended == 0 && !running && (!ended || waits)) return news;
+  if (in_ended == 0 && lately) {
+    // As a rule each span is heard of in its turn.
+    news.spans = static_cast<std::uint32_t>(heard.add(heard.last() + 1, told));
+    if (news.spans > 0) news.own = std::exchange(since, 0);
     return news;
   }
 
-  // Each interval by itself: what others counted in one of which nothing was asked is not known.
-  const auto offered = [&](Ordinal one) {
-    if (rule.algorithm != Algorithm::cooldown) return offered_in(slot, one);
-    if (one == slot.current.ordinal) return rule.counted(slot.current);
-    return one == slot.previous_ordinal() ? rule.counted(previous(slot)) : 0;
-  };
-  std::uint64_t now = offered(ordinal);
-  if (ordinal == slot.current.ordinal) now -= std::min(now, slot.span_counting);
-  now = std::min(now, slot.offered_since_heard);
-  if (news.spans > 0) news.own = knew_ended ? slot.offered_since_heard - now : offered(ordinal - 1);
-  slot.offered_since_heard = now;
-  if (!running) {
+  // Where some have been left out, each interval is learned by itself: what others counted in one that
+  // nothing has been heard of is not known, and what was offered here in it says nothing of this node's part.
+  const std::uint64_t now = std::min(since, told_in(rule, slot, ordinal));
+  if (in_ended > 0) news.own = knew_ended ? since - now : told_in(rule, slot, ordinal - 1);
+  news.spans = static_cast<std::uint32_t>(in_ended);
+  since = now;
+  if (running) {
+    news.own += std::exchange(since, 0);
+    news.spans += static_cast<std::uint32_t>(heard.add(begin, told));
+  } else {
     news.last = begin - 1;
-    return news;
   }
-  news.spans += heard.add(begin, told);
-  news.own += std::exchange(slot.offered_since_heard, 0);
   return news;
 }
 
@@ -291,11 +302,15 @@ void Engine::learn() {
     slot.heard = false;
     const RuleState& rule = rules_[slot.rule];
     KeyDetail& detail = own_detail(slot);
-    const News news = news_of(rule, slot, detail);
-    if (std::exchange(detail.looked_back, false))
+    const News news = take_news(rule, slot, detail);
+    // More about spans that have been learned of waits for the next one, and so does what was offered here:
+    // by itself it would be demand of other nodes alone.
+    const bool looked_back = std::exchange(detail.looked_back, false);
+    if (looked_back)
       detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
-    else
+    else if (news.spans > 0)
       detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
+    if (looked_back || news.spans > 0) detail.others_since_heard = 0;
     // What others have admitted, spread over the spans that it may have happened in.
     if (detail.others_admitted > 0 && !detail.spans.empty()) {
       const std::uint32_t over = std::max<std::uint32_t>(news.spans, 1);
@@ -309,7 +324,6 @@ void Engine::learn() {
     }
     if (contended(rule, detail)) let_differ(slot);
     if (rule.is_bucket()) charge_bucket(rule, slot, detail);
-    detail.others_since_heard = 0;
     detail.others_admitted = 0;
   }
   heard_.clear();

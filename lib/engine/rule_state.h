@@ -75,6 +75,9 @@ struct RuleState {
   std::int64_t number(SpanId id) const noexcept { return id.ordinal * spans + id.index; }
   /// The same among all that have passed, for which it does not matter that the clock is set.
   std::int64_t passed(SpanId id) const noexcept { return number(id) - set_by; }
+  /// An interval's first and last span among those.
+  std::int64_t first_of(Ordinal ordinal) const noexcept { return passed({ordinal, 0}); }
+  std::int64_t last_of(Ordinal ordinal) const noexcept { return passed({ordinal, spans - 1}); }
   /// Whether the clock was set less than an interval ago.
   bool was_set_lately() const noexcept { return set_in > number(span) - spans; }
   /// Where a sliding window keeps what it holds of a span: by number modulo their number.

@@ -118,16 +118,15 @@ SpanCounts& Engine::held_as_of_now(const RuleState& rule, KeyDetail& detail) con
 
 // The clock has been set. What a window holds is as old as it was, as far as spans tell: rather too young by
 // one than too old. What was counted last is of the span that runs now, for its pool has not got it.
-// @param by   by how many spans: forward by one at least, or back over a span's border
-// @param all  also of light keys: where that is less than a span it matters little to these
-void Engine::move_windows(const RuleState& rule, SpanId to, std::int64_t by, bool all) {
+// @param by  by how many spans; 0: back by less than one, over its border, which matters little to light keys
+void Engine::move_windows(const RuleState& rule, SpanId to, std::int64_t by) {
   if (rule.algorithm != Algorithm::sliding_window) return;
   const RuleIndex index = index_of(rule);
   const std::int64_t running = rule.number(to);
   const std::int64_t left = rule.number(rule.span) - rule.spans;
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index || (slot.detail == no_index && !all)) continue;
+    if (slot.key == 0 || slot.rule != index || (slot.detail == no_index && by == 0)) continue;
     KeyDetail& detail = own_detail(slot);
     moved_.assign(detail.spans.size(), {});
     const auto move = [](const SpanCounts& from, SpanCounts& into, std::int64_t number) {

@@ -243,8 +243,8 @@ MUTANTS = [
     engine(
         "a late answer of what was kept back blocks",
         "HoldBack.ALateAnswerBlocksNothing",
-        "  if (reply.use == CounterUse::held && !tells_of_before) return;",
-        "",
+        "    shared.was_light = shared.was_light || is_first;\n    return;\n",
+        "    shared.was_light = shared.was_light || is_first;\n",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -286,8 +286,8 @@ MUTANTS = [
     engine(
         "what others were offered before counts against the share",
         "FirstTouch.WhatOthersWereOfferedBeforeSaysNothingOfTheShareFromNowOn",
-        "if (std::exchange(detail.looked_back, false))",
-        "if (std::exchange(detail.looked_back, false) && false)",
+        "const bool looked_back = std::exchange(detail.looked_back, false);",
+        "const bool looked_back = std::exchange(detail.looked_back, false) && false;",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -341,8 +341,8 @@ MUTANTS = [
     engine(
         "what others counted before is heard as often as it is told",
         "HoldBack.AStragglersCountAndAQuestionTellOfOthersOnce",
-        "  detail.heard.add(rule.passed({ordinal, 0}), rule.passed({ordinal, rule.spans - 1}));\n  detail.was_full",
-        "  detail.was_full",
+        "  detail.heard.add(rule.first_of(ordinal), rule.last_of(ordinal));\n",
+        "",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -355,8 +355,8 @@ MUTANTS = [
     engine(
         "what others counted in a whole interval is heard as of one span",
         "Algorithms/HoldBackOf.WhatAnIntervalCameToIsItsDemandHoweverLateItIsHeard/cooldown",
-        ".spans = ended ? heard.add(begin - rule.spans, begin - 1) : 0};",
-        ".spans = ended ? std::min(heard.add(begin - rule.spans, begin - 1), 1U) : 0};",
+        "news.spans = static_cast<std::uint32_t>(in_ended);",
+        "news.spans = std::min(static_cast<std::uint32_t>(in_ended), 1U);",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -369,21 +369,21 @@ MUTANTS = [
     engine(
         "what was counted since an interval that is heard of late is forgotten",
         "Algorithms/HoldBackOf.WhatAnIntervalCameToIsItsDemandHoweverLateItIsHeard/fixedwindow",
-        "  slot.offered_since_heard = now;\n",
-        "  slot.offered_since_heard = 0;\n",
+        "  since = now;\n",
+        "  since = 0;\n",
         file="lib/engine/replies.cc",
     ),
     engine(
         "of an interval that is heard of after the next one nothing was counted here",
         "Algorithms/HoldBackOf.AnAnswerThatComesAfterThatOfTheNextIntervalTellsOfItsOwn/shed",
-        "news.own = knew_ended ? slot.offered_since_heard - now : offered(ordinal - 1);",
-        "news.own = slot.offered_since_heard - now;",
+        "news.own = knew_ended ? since - now : told_in(rule, slot, ordinal - 1);",
+        "news.own = since - now;",
         file="lib/engine/replies.cc",
     ),
     engine(
         "what is added to an interval that was light makes it one of which nothing else was counted elsewhere",
         "Algorithms/HoldBackOf.AStragglersCountTellsOfOthersInAllOfItsInterval/fixedwindow",
-        "} else if (known == 0 || !is_unheard(rule, detail, reply.ordinal)) {",
+        "} else if (!shared.was_light || reply.ordinal >= told_ordinal(rule)) {",
         "} else {",
         file="lib/engine/replies.cc",
     ),
@@ -396,9 +396,52 @@ MUTANTS = [
     ),
     engine(
         "spans that a clock is set over have passed",
-        "Algorithms/HoldBackOf.AClockThatIsSetMakesTheDemandNoOther/tokenbucket",
+        "Algorithms/HoldBackOf.AClockThatIsSetChangesTheDemandByWhatIsOfferedInASpanAtMost/tokenbucket",
         "  rule.set_by += by;\n",
         "",
+    ),
+    engine(
+        "what others refused is demand of theirs alone where it comes before what they admitted",
+        "Algorithms/HoldBackOf.ItDoesNotMatterWhichAnswersComeFirst/fixedwindow",
+        "    else if (news.spans > 0)\n",
+        "    else\n",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what others refused is forgotten where it comes before what they admitted",
+        "Algorithms/HoldBackOf.ItDoesNotMatterWhichAnswersComeFirst/shed",
+        "    if (looked_back || news.spans > 0) detail.others_since_heard = 0;\n",
+        "    detail.others_since_heard = 0;\n",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a reading is taken for what others counted since",
+        "Algorithms/HoldBackOf.AReadingSaysNothingOfTheSpanInWhichItIsAnswered/cooldown",
+        "(!ended || waits)) return news;",
+        "!ended) return news;",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what was kept back in all intervals before is demand of the span in which a key grows heavy",
+        "Algorithms/HoldBackOf.WhatWasLightForHoweverLongIsNoDemandOfTheSpanInWhichItGrowsHeavy/tokenbucket",
+        "  slot.offered_since_heard = std::min(slot.offered_since_heard, told_in(rule, slot, told_ordinal(rule)));\n",
+        "",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what a bucket was asked first is charged twice where its answer comes late",
+        "HoldBack.WhatABucketIsChargedDoesNotDependOnWhichAnswerComesFirst",
+        "!detail.heard.any_of(rule.first_of(ordinal), rule.last_of(ordinal));",
+        "detail.heard.last() < rule.first_of(ordinal);",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "the next span is no news",
+        "HeardSpans.EachSpanIsNewOnce",
+        "const std::int64_t later = std::max<std::int64_t>(last - last_, 0);",
+        "const std::int64_t later = last - last_ > 1 ? last - last_ : 0;",
+        file="lib/engine/heard_spans.h",
+        units=["tests/unit/engine/heard_spans_test.cc"],
     ),
     engine(
         "what others have counted of a light key is taken for this node's",
