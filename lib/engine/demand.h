@@ -37,22 +37,32 @@ class DemandEstimate {
   /// Learns what one sync has told.
   /// @param own      offered here since the last sync
   /// @param others   offered elsewhere in the same time
-  /// @param elapsed  spans that this took; 0: more about the time already told of
+  /// @param elapsed  spans that this took, at least one
   /// @param spans    spans per interval
   void learn(std::uint64_t own, std::uint64_t others, std::uint32_t elapsed, std::uint32_t spans,
              std::uint32_t nodes) noexcept {
-    const double sum = static_cast<double>(own) + static_cast<double>(others);
-    double prior = prior_weight_per_node * std::max<std::uint32_t>(nodes, 1);
-    // A load that has moved shows at once: then what was believed before is worth little.
-    const double surprise = std::abs(static_cast<double>(own) - share_ * sum);
-    if (surprise > surprising * std::sqrt(sum * share_ * (1 - share_) + 1)) prior /= forgets;
-    share_ = (static_cast<double>(own) + prior * share_) / (sum + prior);
-    pass(sum, elapsed, spans);
+    before_ = static_cast<float>(share_);
+    own_ = static_cast<float>(own);
+    others_ = static_cast<float>(others);
+    share_ = share_after(share_, static_cast<double>(own), static_cast<double>(others), nodes);
+    pass(static_cast<double>(own) + static_cast<double>(others), elapsed, spans);
   }
+
+  /// Learns that others were offered more than has been learned last, in the same time.
+  /// @pre can_revise()
+  void revise(std::uint64_t more, std::uint32_t nodes) noexcept {
+    const auto offered = static_cast<double>(more);
+    others_ += static_cast<float>(more);
+    share_ = share_after(before_, own_, others_, nodes);
+    (running_spans_ > 0 ? running_ : ended_) += offered;
+  }
+  /// Whether what was learned last tells of this node's part of some spans and of others'.
+  bool can_revise() const noexcept { return own_ >= 0; }
 
   /// Learns what others were offered before this node saw the key: it tells of the demand, and nothing of the
   /// share that this node has of it from now on.
   void look_back(std::uint64_t others, std::uint32_t elapsed, std::uint32_t spans) noexcept {
+    own_ = -1;
     pass(static_cast<double>(others), elapsed, spans);
   }
 
@@ -72,6 +82,14 @@ class DemandEstimate {
   bool nears(std::uint64_t limit) const noexcept { return per_interval() > 0.8 * static_cast<double>(limit); }
 
  private:
+  static double share_after(double share, double own, double others, std::uint32_t nodes) noexcept {
+    const double sum = own + others;
+    double prior = prior_weight_per_node * std::max<std::uint32_t>(nodes, 1);
+    // A load that has moved shows at once: then what was believed before is worth little.
+    const double surprise = std::abs(own - share * sum);
+    if (surprise > surprising * std::sqrt(sum * share * (1 - share) + 1)) prior /= forgets;
+    return (own + prior * share) / (sum + prior);
+  }
   void pass(double offered, std::uint32_t elapsed, std::uint32_t spans) noexcept {
     running_ += offered;
     running_spans_ += elapsed;
@@ -92,6 +110,9 @@ class DemandEstimate {
   double share_ = 1;
   double running_ = 0;  // in the interval's length that runs…
   double ended_ = 0;    // …and the one before
+  float before_ = 1;    // the share until what was learned last: …
+  float own_ = -1;      // …offered here, if anything was, …
+  float others_ = 0;    // …and elsewhere
   std::uint32_t running_spans_ = 0;
   std::uint32_t spans_ = 1;
   bool whole_ = false;

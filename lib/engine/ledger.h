@@ -141,7 +141,7 @@ struct KeyDetail {
   std::uint32_t next_free = no_index;
   bool reading : 1 = false;        ///< the store's answers for `reading_ordinal` tell the nodes
   bool settling : 1 = false;       ///< the sum of `reading_ordinal` has been asked for
-  bool heard_ended : 1 = false;    ///< what is to be learned is of the interval that was over then, …
+  bool heard_ended : 1 = false;    ///< what is to be learned is of intervals that were over then, …
   bool heard_running : 1 = false;  ///< …of the one that ran, or of both
   bool looked_back = false;        ///< the answer to KeyPast::looks_back is a part of it
   bool owes = false;  ///< in the rule's list of keys with a debt, which is not forgotten until it leaves it

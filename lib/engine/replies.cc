@@ -17,6 +17,10 @@ constexpr double correction_gain = 0.5;
 constexpr double correction_least = 0.8;
 constexpr double correction_most = 1.25;
 
+std::uint64_t others_of(const std::array<SharedCount, 2>& counts) noexcept {
+  return counts[0].others() + counts[1].others();
+}
+
 }  // namespace
 
 void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
@@ -117,14 +121,19 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const bool is_first = shared.total == 0;
   shared.acknowledged += reply.delta;
   shared.total = reply.total;
+  const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (shared.others() > 0) let_differ(slot);
   // What was light in its interval says nothing of this one, nor does what is added to it later.
   if (reply.use == CounterUse::held && !tells_of_before) {
     shared.was_light = shared.was_light || is_first;
+    // The rest of one that was told of is learned with its sum.
+    if (!shared.was_light) {
+      detail.others_since_heard += news;
+      detail.others_admitted += news;
+    }
     return;
   }
   if (looks_back && reply.delta == 0) detail.looked_back = true;
-  const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (tells_of_before) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
   } else if (!shared.was_light || reply.ordinal >= told_ordinal(rule)) {
@@ -172,7 +181,7 @@ bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordin
   const KeyDetail& detail = ledger_.detail(slot);
   const bool is_new = slot.fresh || ledger_.past(slot).asked_before;
   return is_new && rule.outlives_intervals() && ordinal < told_ordinal(rule) &&
-         is_light(rule, offered_in(slot, ordinal)) && !detail.heard_ended &&
+         is_light(rule, offered_in(slot, ordinal)) &&
          !detail.heard.any_of(rule.first_of(ordinal), rule.last_of(ordinal));
 }
 
@@ -268,9 +277,7 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
   const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
   std::uint64_t& since = slot.offered_since_heard;
   News news{.last = told};
-  // More about spans that have been learned of; and an answer about the running interval is due.
-  const bool waits = slot.told && slot.current.ordinal == ordinal;
-  if (in_ended == 0 && !running && (!ended || waits)) return news;
+  if (!ended && !running) return news;
   if (in_ended == 0 && lately) {
     // As a rule each span is heard of in its turn.
     news.spans = static_cast<std::uint32_t>(heard.add(heard.last() + 1, told));
@@ -280,6 +287,9 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
 
   // Where some have been left out, each interval is learned by itself: what others counted in one that
   // nothing has been heard of is not known, and what was offered here in it says nothing of this node's part.
+  if (!lately)
+    detail.others_since_heard =
+        std::min(detail.others_since_heard, others_of(detail.counted) + others_of(detail.refused));
   const std::uint64_t now = std::min(since, told_in(rule, slot, ordinal));
   if (in_ended > 0) news.own = knew_ended ? since - now : told_in(rule, slot, ordinal - 1);
   news.spans = static_cast<std::uint32_t>(in_ended);
@@ -303,14 +313,18 @@ void Engine::learn() {
     const RuleState& rule = rules_[slot.rule];
     KeyDetail& detail = own_detail(slot);
     const News news = take_news(rule, slot, detail);
-    // More about spans that have been learned of waits for the next one, and so does what was offered here:
-    // by itself it would be demand of other nodes alone.
     const bool looked_back = std::exchange(detail.looked_back, false);
+    bool learned = true;
     if (looked_back)
       detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
     else if (news.spans > 0)
       detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
-    if (looked_back || news.spans > 0) detail.others_since_heard = 0;
+    else if (detail.heard.last() >= rule.passed(rule.span) - 1 && detail.demand.can_revise())
+      detail.demand.revise(detail.others_since_heard, cluster_.nodes);
+    else
+      // By itself it would be demand of other nodes alone: it waits for the answer that is due.
+      learned = false;
+    if (learned) detail.others_since_heard = 0;
     // What others have admitted, spread over the spans that it may have happened in.
     if (detail.others_admitted > 0 && !detail.spans.empty()) {
       const std::uint32_t over = std::max<std::uint32_t>(news.spans, 1);

@@ -53,6 +53,26 @@ TEST(DemandShare, ALoadThatHasMovedAwayOverrulesWhatWasBelieved) {
   EXPECT_LT(demand.share(), 0.05);
 }
 
+TEST(DemandShare, MoreThatIsHeardOfTheSameTimeIsAsIfItHadBeenHeardWithTheRest) {
+  std::mt19937_64 random(test_seed());
+  DemandEstimate at_once, in_parts;
+  EXPECT_FALSE(in_parts.can_revise());
+  at_once.begin(4);
+  in_parts.begin(4);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t own = random() % 300, others = random() % 500, more = random() % 500;
+    at_once.learn(own, others + more, 1, spans, 4);
+    in_parts.learn(own, others, 1, spans, 4);
+    ASSERT_TRUE(in_parts.can_revise());
+    in_parts.revise(more / 3, 4);
+    in_parts.revise(more - more / 3, 4);
+    ASSERT_NEAR(in_parts.share(), at_once.share(), 1e-5) << i;
+    ASSERT_NEAR(in_parts.per_interval(), at_once.per_interval(), 1e-6) << i;
+  }
+  in_parts.look_back(100, 1, spans);
+  EXPECT_FALSE(in_parts.can_revise()) << "it tells nothing of this node's part";
+}
+
 TEST(DemandShare, StaysAboveNothingAndAtMostOne) {
   DemandEstimate demand;
   demand.begin(1024);
