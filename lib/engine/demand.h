@@ -48,15 +48,15 @@ class DemandEstimate {
     pass(static_cast<double>(own) + static_cast<double>(others), elapsed, spans);
   }
 
-  /// Learns that others were offered more than has been learned last, in the same time.
+  /// Learns that more was offered than has been learned last, in the same time.
   /// @pre can_revise()
-  void revise(std::uint64_t more, std::uint32_t nodes) noexcept {
-    const auto offered = static_cast<double>(more);
-    others_ += static_cast<float>(more);
+  void revise(std::uint64_t own, std::uint64_t others, std::uint32_t nodes) noexcept {
+    own_ += static_cast<float>(own);
+    others_ += static_cast<float>(others);
     share_ = share_after(before_, own_, others_, nodes);
-    (running_spans_ > 0 ? running_ : ended_) += offered;
+    (running_spans_ > 0 ? running_ : ended_) += static_cast<double>(own) + static_cast<double>(others);
   }
-  /// Whether what was learned last tells of this node's part of some spans and of others'.
+  /// Whether what was learned last tells of this node's part and of others', and has not been scaled since.
   bool can_revise() const noexcept { return own_ >= 0; }
 
   /// Learns what others were offered before this node saw the key: it tells of the demand, and nothing of the
@@ -95,6 +95,7 @@ class DemandEstimate {
     running_spans_ += elapsed;
     if (running_spans_ >= spans) {
       ended_ = running_ * spans / running_spans_;
+      if (running_spans_ > spans) own_ = -1;
       running_ = 0;
       running_spans_ = 0;
       whole_ = true;
@@ -111,7 +112,7 @@ class DemandEstimate {
   double running_ = 0;  // in the interval's length that runs…
   double ended_ = 0;    // …and the one before
   float before_ = 1;    // the share until what was learned last: …
-  float own_ = -1;      // …offered here, if anything was, …
+  float own_ = -1;      // …offered here; -1: not to be revised
   float others_ = 0;    // …and elsewhere
   std::uint32_t running_spans_ = 0;
   std::uint32_t spans_ = 1;

@@ -126,7 +126,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   // What was light in its interval says nothing of this one, nor does what is added to it later.
   if (reply.use == CounterUse::held && !tells_of_before) {
     shared.was_light = shared.was_light || is_first;
-    // The rest of one that was told of is learned with its sum.
+    // The rest of one that was told of is learned with its sum, or with what is heard next.
     if (!shared.was_light) {
       detail.others_since_heard += news;
       detail.others_admitted += news;
@@ -277,7 +277,9 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
   const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
   std::uint64_t& since = slot.offered_since_heard;
   News news{.last = told};
-  if (!ended && !running) return news;
+  // Of a reading alone nobody knows what others counted in the span that is due to be answered.
+  const bool is_due = slot.told && slot.current.ordinal == ordinal;
+  if (in_ended == 0 && !running && (!ended || is_due)) return news;
   if (in_ended == 0 && lately) {
     // As a rule each span is heard of in its turn.
     news.spans = static_cast<std::uint32_t>(heard.add(heard.last() + 1, told));
@@ -287,9 +289,11 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
 
   // Where some have been left out, each interval is learned by itself: what others counted in one that
   // nothing has been heard of is not known, and what was offered here in it says nothing of this node's part.
-  if (!lately)
-    detail.others_since_heard =
-        std::min(detail.others_since_heard, others_of(detail.counted) + others_of(detail.refused));
+  if (!lately) {
+    const std::uint64_t admitted = others_of(detail.counted);
+    detail.others_admitted = std::min(detail.others_admitted, admitted);
+    detail.others_since_heard = std::min(detail.others_since_heard, admitted + others_of(detail.refused));
+  }
   const std::uint64_t now = std::min(since, told_in(rule, slot, ordinal));
   if (in_ended > 0) news.own = knew_ended ? since - now : told_in(rule, slot, ordinal - 1);
   news.spans = static_cast<std::uint32_t>(in_ended);
@@ -319,8 +323,10 @@ void Engine::learn() {
       detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
     else if (news.spans > 0)
       detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
-    else if (detail.heard.last() >= rule.passed(rule.span) - 1 && detail.demand.can_revise())
-      detail.demand.revise(detail.others_since_heard, cluster_.nodes);
+    else if (detail.others_since_heard > 0 && detail.heard.last() >= rule.passed(rule.span) - 1 &&
+             detail.demand.can_revise())
+      detail.demand.revise(std::exchange(slot.offered_since_heard, 0), detail.others_since_heard,
+                           cluster_.nodes);
     else
       // By itself it would be demand of other nodes alone: it waits for the answer that is due.
       learned = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -240,6 +241,7 @@ TEST(Learning, NodesAdmitTheLimitWhicheverAnswersComeFirst) {
   const std::vector<std::pair<const char*, Is>> orders{
       {"all together", [](const Pending&) { return true; }},
       {"what others refused", [](const Pending& write) { return write.use == CounterUse::refused; }},
+      {"what is read", [](const Pending& write) { return write.delta == 0; }},
       {"what others admitted", [](const Pending& write) { return write.use == CounterUse::counted; }},
   };
   for (const auto& [first, is_first] : orders)
@@ -282,15 +284,46 @@ TEST_P(LearningUnder, WhatOthersRefusedWhileNothingElseWasHeardIsNotHeardAtOnce)
 
 TEST_P(LearningUnder, TheRestOfAnIntervalThatWasToldOfIsLearnedWithItsSum) {
   // For each key the turn comes in another span to tell of what was kept back, also before the sum is read.
-  for (const char* value : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"}) {
+  std::set<std::uint64_t> places;
+  for (int number = 0; places.size() < 10; ++number) {
+    const std::string value = std::to_string(number);
+    if (!places.insert(EngineNode::key_of(value) % 10).second) continue;
     CountedNode node(rule(), 1);
     for (int span = 0; span < 20; ++span) {
-      if (span > 0 && span < 10) node.counters[{"login|" + std::string(value), first_ordinal + 3}] += 45;
+      if (span > 0 && span < 10) node.counters[{"login|" + value, first_ordinal + 3}] += 45;
       if (span == 0) node.count(node.now, 20, 20, never, value);
       if (span == 5 || span == 10) node.count(node.now, 1, 1, never, value);
       node.end_span([](const EngineNode::Pending& write) { return write.use == CounterUse::held; });
     }
     EXPECT_NEAR(demand_of(node, value).per_interval(), 20 + 9 * 45, 5) << value;
+  }
+}
+
+TEST_P(LearningUnder, WhatOthersToldLateOfALightKeyIsNoNewsWhenItGrowsHeavy) {
+  std::set<std::uint64_t> places;
+  for (int number = 0; places.size() < 10; ++number) {
+    const std::string value = std::to_string(number);
+    if (!places.insert(EngineNode::key_of(value) % 10).second) continue;
+    CountedNode node(rule(), 1);
+    const auto end_intervals = [&](int count) {
+      for (int span = 0; span < count * 10; ++span) {
+        if (span % 10 == 5) node.count(node.now, 1, 1, never, value);
+        if (node.now == 4300ms) node.counters[{"login|" + value, first_ordinal + 3}] += 500;
+        node.end_span();
+      }
+    };
+    node.count(node.now, 20, 20, never, value);
+    end_intervals(20);
+    double charged = 0;
+    for (int span = 0; span < 5; ++span) {
+      node.count(node.now, 20, 20, never, value);
+      node.end_span();
+      for (const BucketCharge& charge : node.engine.charges()) charged += static_cast<double>(charge.tokens);
+      node.engine.clear_charges();
+      EXPECT_NEAR(demand_of(node, value).per_interval(), 200, 200) << value << ' ' << span;
+      EXPECT_GE(node.state(node.now, value).allowance, 1000 - 5 * 20 - 1) << value << ' ' << span;
+    }
+    EXPECT_EQ(charged, 0) << value;
   }
 }
 
@@ -341,7 +374,13 @@ TEST_P(LearningUnder, AReadingSaysNothingOfTheSpanInWhichItIsAnswered) {
       node.counters[{"login|a", first_ordinal + 3 + span / 10}] += 45;
       if (each == 1 && span == 10) node.counters[{"login|a", first_ordinal + 3}] += 90;
       node.count(node.now, span < 10 ? 20 : each);
-      node.end_span([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
+      node.now += 100ms;
+      node.step(node.now);
+      node.answer([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
+      if (each > 1 || span < 10) {
+        EXPECT_NEAR(demand_of(node).share(), 20.0 / 65, 0.1) << each << ' ' << span;
+      }
+      node.sync(node.counters, node.now + 6ms);
       if (each > 1 || span < 10) {
         EXPECT_NEAR(demand_of(node).share(), 20.0 / 65, 0.1) << each << ' ' << span;
         EXPECT_NEAR(demand_of(node).per_interval(), 650, 1e-9) << each << ' ' << span;
