@@ -204,11 +204,10 @@ def built(mutant, text, folder):
         target = str(folder / (pathlib.Path(unit).stem + ".o"))
         compile_one(unit, source, folder / "overlay", target)
         usual = object_of(unit)
+        # First: what it defines is taken neither from the libraries any more nor, of a header, from the other tests.
+        link.insert(output + 2, target)
         if usual in link:
-            link[link.index(usual)] = target  # the test's own
-        else:
-            # First: what it defines is not taken from the libraries any more.
-            link.insert(output + 2, target)
+            link.remove(usual)  # the test's own
     # What debuggers read of the unchanged objects would be most of what is written.
     done = run(inserted(link, ["-Wl,--strip-debug", *QUICK_LINKER]), BUILD)
     if done.returncode != 0:
