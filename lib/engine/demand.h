@@ -48,7 +48,7 @@ class DemandEstimate {
     pass(static_cast<double>(own) + static_cast<double>(others), elapsed, spans);
   }
 
-  /// Learns that more was offered than has been learned last, in the same time.
+  /// Learns that more was offered, here and elsewhere, than has been learned last, in the same time.
   /// @pre can_revise()
   void revise(std::uint64_t own, std::uint64_t others, std::uint32_t nodes) noexcept {
     own_ += static_cast<float>(own);

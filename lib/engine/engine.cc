@@ -221,7 +221,8 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     write(rule, slot, slot.current.ordinal, slot.unwritten);
     slot.unwritten = 0;
   }
-  if (rule.algorithm == Algorithm::cooldown) slot.span_counting = 0;
+  // A span of the interval before, which has yet to end: for who judges by the span it is none of this one.
+  if (rule.algorithm == Algorithm::cooldown) slot.offered_since_heard += std::exchange(slot.span_counting, 0);
   KeyDetail* const detail = ledger_.detail_if_any(slot);
   if (detail != nullptr && detail->refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
   age_held(rule, slot, to - slot.current.ordinal);

@@ -3,6 +3,7 @@
 // and how many nodes there are.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "engine/engine.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr double correction_gain = 0.5;
 constexpr double correction_least = 0.8;
 constexpr double correction_most = 1.25;
+
+/// What a counter may have come to at most: there is room for no more, and no store counts so far.
+constexpr std::uint64_t most_in_total = std::numeric_limits<std::int64_t>::max();
 
 std::uint64_t others_of(const std::array<SharedCount, 2>& counts) noexcept {
   return counts[0].others() + counts[1].others();
@@ -111,7 +115,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   }
   SharedCount& counted = detail.counted[running ? 0 : 1];
   if (answers_first_question) {
-    counted.total = reply.total;
+    counted.total = std::min(reply.total, most_in_total);
     if (counted.others() > 0) let_differ(slot);
     hear_before(rule, slot, reply.ordinal, counted.others());
     return;
@@ -120,7 +124,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const std::uint64_t known = shared.others();
   const bool is_first = shared.total == 0;
   shared.acknowledged += reply.delta;
-  shared.total = reply.total;
+  shared.total = std::min(reply.total, most_in_total);
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (shared.others() > 0) let_differ(slot);
   // What was light in its interval says nothing of this one, nor does what is added to it later.

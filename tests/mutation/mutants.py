@@ -499,6 +499,26 @@ MUTANTS = [
         file="lib/engine/replies.cc",
     ),
     engine(
+        "a total beyond all counts is taken for a small one",
+        "Algorithms/LearningUnder.ATotalBeyondAllCountsIsNotTakenForLess/fixedwindow",
+        "  shared.total = std::min(reply.total, most_in_total);\n",
+        "  shared.total = reply.total;\n",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what revises is what was offered elsewhere alone",
+        "Algorithms/LearningUnder.AClockThatIsSetChangesTheDemandByWhatIsOfferedInASpanAtMost/fixedwindow",
+        "detail.demand.revise(std::exchange(slot.offered_since_heard, 0), detail.others_since_heard,",
+        "detail.demand.revise(0, detail.others_since_heard,",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what was counted before a worker came early to an interval is not offered",
+        "Algorithms/LearningUnder.AClockThatIsSetChangesTheDemandByWhatIsOfferedInASpanAtMost/cooldown",
+        "Algorithm::cooldown) slot.offered_since_heard += std::exchange(slot.span_counting, 0);",
+        "Algorithm::cooldown) slot.span_counting = 0;",
+    ),
+    engine(
         "the next span is no news",
         "HeardSpans.EachSpanIsNewOnce",
         "const std::int64_t later = std::max<std::int64_t>(last - last_, 0);",

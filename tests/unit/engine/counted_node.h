@@ -101,6 +101,21 @@ inline void count_on_both(CountedNode& node, std::uint64_t others) {
   node.counters[{"login|a", ordinal}] += others;
 }
 
+/// A node's key in an interval of 4 s (251, of 40 spans) that has run for two: what it counted, 3, has been
+/// told of, for there are more nodes now and each may keep less. 4 have been counted elsewhere.
+inline CountedNode node_that_keeps_less(Rule rule) {
+  rule.interval = 4s;
+  rule.spans = 40;
+  CountedNode node(rule, 1);
+  while (node.now < 4s) node.end_span();
+  node.count(node.now, 3);
+  for (Ordinal second = 1003; second < 1010; ++second) node.counters[{"~nodes", second}] = 4;
+  node.counters[{"login|a", 251}] = 4;
+  while (node.now < 6s) node.end_span();
+  EXPECT_EQ(node.stored(251), 4U + 3U);
+  return node;
+}
+
 /// For what holds under each algorithm by which nodes learn of each other.
 class ByAlgorithm : public ::testing::TestWithParam<Algorithm> {
  protected:

@@ -121,17 +121,7 @@ TEST_P(HoldBackOf, AKeyThatIsBusyElsewhereThatIsRemembered) {
 }
 
 TEST_P(HoldBackOf, WhatOthersCountedInTheIntervalThatRunsIsRememberedHoweverLittle) {
-  Rule rule = ByAlgorithm::rule();
-  rule.interval = 4s;
-  rule.spans = 40;
-  CountedNode node(rule, 1);
-  while (node.now < 4s) node.end_span();
-  node.count(node.now, 3);
-  // There are more nodes now, and each may keep less.
-  for (Ordinal second = 1003; second < 1010; ++second) node.counters[{"~nodes", second}] = 4;
-  node.counters[{"login|a", 251}] = 4;
-  while (node.now < 6s) node.end_span();
-  EXPECT_EQ(node.stored(251), 7U);
+  CountedNode node = node_that_keeps_less(rule());
   EXPECT_TRUE(known_of(node).detail);
   // And forgotten when that is over, though both go on.
   for (Ordinal interval = 252; interval < 256; ++interval) {
