@@ -559,12 +559,13 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
 void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
   // First, so that a block that runs elsewhere is not taken for the beginning of a new one.
   if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
-  if (slot.unwritten > 0 || (slot.watched && rule.hears()))
+  // Of refusals alone nobody learns: beside them it is asked what others have admitted.
+  const bool refused = ledger_.detail(slot).refused_unwritten > 0;
+  if (slot.unwritten > 0 || refused || (slot.watched && rule.hears()))
     write(rule, slot, slot.current.ordinal, slot.unwritten);
   slot.unwritten = 0;
   if (slot.fresh) ask_first(rule, slot);
-  if (ledger_.detail(slot).refused_unwritten > 0 || (slot.watched && rule.tells_refused()))
-    write_refused(rule, slot, slot.current.ordinal);
+  if (refused || (slot.watched && rule.tells_refused())) write_refused(rule, slot, slot.current.ordinal);
 }
 
 // What outlives an interval's border does not begin with this node.

@@ -499,6 +499,12 @@ MUTANTS = [
         file="lib/engine/replies.cc",
     ),
     engine(
+        "a node that only refuses does not ask what others admit",
+        "Algorithms/LearningByShares.ANodeThatRefusesAllThatComesBackToItLearnsOfItInTheSameSpan/shed",
+        "if (slot.unwritten > 0 || refused || (slot.watched && rule.hears()))",
+        "if (slot.unwritten > 0 || (slot.watched && rule.hears()))",
+    ),
+    engine(
         "a total beyond all counts is taken for a small one",
         "Algorithms/LearningUnder.ATotalBeyondAllCountsIsNotTakenForLess/fixedwindow",
         "  shared.total = std::min(reply.total, most_in_total);\n",

@@ -224,7 +224,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Algorithm algorithm : algorithms_of_clusters)
     for (const double demand : {1.2, 3.0, 10.0})
-      for (const unsigned nodes : sanitized ? std::vector{1U, 3U} : std::vector{1U, 4U, 40U})
+      for (const unsigned nodes : sanitized ? std::vector{1U, 3U} : std::vector{1U, 3U, 4U, 40U})
         for (const Spread spread : {Spread::even, Spread::skewed, Spread::one, Spread::moving})
           if (nodes > 1 || spread == Spread::even) all.push_back({algorithm, demand, nodes, spread});
   return all;

@@ -18,6 +18,14 @@ class LearningUnder : public ByAlgorithm {};
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, LearningUnder, algorithms_that_learn(), NameOfAlgorithm());
 
+/// Of those whose demand is also what is refused.
+class LearningByShares : public ByAlgorithm {};
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, LearningByShares,
+                         ::testing::Values(Algorithm::fixed_window, Algorithm::sliding_window,
+                                           Algorithm::token_bucket, Algorithm::shed),
+                         NameOfAlgorithm());
+
 /// As a store may that has many writes waiting: those to one counter as one, of the last one's use.
 void merge(std::vector<EngineNode::Pending>& writes) {
   std::vector<EngineNode::Pending> merged;
@@ -277,6 +285,25 @@ TEST_P(LearningUnder, WhatOthersRefusedWhileNothingElseWasHeardIsNotHeardAtOnce)
     EXPECT_LT(demand_of(node).per_interval(), 2500) << span;
     EXPECT_GT(demand_of(node).share(), 0.3) << span;
   }
+}
+
+TEST_P(LearningByShares, ANodeThatRefusesAllThatComesBackToItLearnsOfItInTheSameSpan) {
+  CountedNode node(rule(), 1);
+  const auto end_spans = [&](int spans, std::uint64_t here, std::uint64_t admitted, std::uint64_t elsewhere) {
+    for (int span = 0; span < spans; ++span) {
+      const Ordinal ordinal = first_ordinal + node.now / 1s;
+      if (elsewhere > 0) {
+        node.counters[{"login|a", ordinal}] += 100;
+        node.counters[{"login|a|~refused", ordinal}] += elsewhere - 100;
+      }
+      if (here > 0) node.count(node.now, here, admitted, node.at(node.now).monotonic);
+      node.end_span();
+    }
+  };
+  end_spans(20, 20, 10, 280);  // here little of it arrives
+  end_spans(40, 0, 0, 280);    // and then nothing: it is no longer asked for
+  end_spans(1, 300, 0, 0);     // all of it, and none elsewhere
+  EXPECT_GT(demand_of(node).share(), 0.8);
 }
 
 /// For each the turn comes in another span to tell of what was kept back, for one before an interval's sum is
