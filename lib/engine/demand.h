@@ -3,13 +3,13 @@
 /// What a node believes of one key's demand over all nodes: how much is offered in an interval, and which
 /// share of it arrives here.
 ///
-/// Each sync tells what others have offered since the one before; beside it stands what this node has been
-/// offered in the same time. Their ratio is the share, but a few counts say little: so it is mixed with what
-/// was believed before, which weighs as much as `prior_weight` counts. Shares of all nodes add up to one
-/// before (each starts at 1 / nodes) and after, since all mix with the same weights: (o_i + k s_i) / (Σ o +
-/// k). With large counts a share follows a moving load within a span or two; with small ones it stays near
-/// the prior instead of following noise. (This is the posterior mean of a multinomial under a Dirichlet
-/// prior.)
+/// Each sync tells what others have offered since the one before; beside it stands what of this node's the
+/// same answers count: that is of the same time, however long they took. Their ratio is the share, but a few
+/// counts say little: so it is mixed with what was believed before, which weighs as much as `prior_weight`
+/// counts. Shares of all nodes add up to one before (each starts at 1 / nodes) and after, since all mix with
+/// the same weights: (o_i + k s_i) / (Σ o + k). With large counts a share follows a moving load within a span
+/// or two; with small ones it stays near the prior instead of following noise. (This is the posterior mean of
+/// a multinomial under a Dirichlet prior.)
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class DemandEstimate {
   }
 
   /// Learns what one sync has told.
-  /// @param own      offered here since the last sync
+  /// @param own      offered here, as far as it has been answered since the last sync
   /// @param others   offered elsewhere in the same time
   /// @param elapsed  spans that this took, at least one
   /// @param spans    spans per interval

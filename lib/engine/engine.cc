@@ -222,7 +222,7 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     slot.unwritten = 0;
   }
   // A span of the interval before, which has yet to end: for who judges by the span it is none of this one.
-  if (rule.algorithm == Algorithm::cooldown) slot.offered_since_heard += std::exchange(slot.span_counting, 0);
+  if (rule.algorithm == Algorithm::cooldown) slot.span_counting = 0;
   KeyDetail* const detail = ledger_.detail_if_any(slot);
   if (detail != nullptr && detail->refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
   age_held(rule, slot, to - slot.current.ordinal);
@@ -249,6 +249,7 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     return;
   }
   slot.went_back = false;
+  if (detail == nullptr) slot.own_since_heard = 0;  // of the interval before KeyPast::alone tells
   past.offered = follows ? slot.current.offered : 0;
   past.admitted = follows ? slot.current.admitted : 0;
   past.alone = {0, follows ? past.alone[0] : 0};
@@ -531,7 +532,7 @@ bool Engine::ends_lightly(const RuleState& rule, const KeySlot& slot) const noex
 // What write_counts() would do for such a key.
 void Engine::end_lightly(RuleState& rule, KeySlot& slot) {
   hold(rule, slot);
-  slot.offered_since_heard += std::exchange(slot.span_counting, 0);
+  slot.span_counting = 0;
   slot.contended = false;  // at the end of this span it is not, as far as anybody knows
 }
 
@@ -544,7 +545,6 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
     hold(rule, slot);
   else
     tell(rule, slot, now);
-  slot.offered_since_heard += slot.span_counting;
   if (rule.judges_spans()) own_detail(slot).span_count = slot.span_counting;
   if (rule.algorithm != Algorithm::strict) slot.span_counting = 0;  // claims follow it
   // Telling may have made it one.

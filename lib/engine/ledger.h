@@ -62,9 +62,9 @@ inline constexpr std::uint32_t no_index = 0xffffffff;
 struct alignas(64) KeySlot {
   std::uint64_t key = 0;  ///< keyed hash of rule and key bytes; 0: the slot is free
   IntervalCounts current;
-  std::uint64_t unwritten = 0;            ///< counted in `current`, not yet given to the store
-  std::uint64_t span_counting = 0;        ///< in the span that runs: offered; cooldown: what the rule counts
-  std::uint64_t offered_since_heard = 0;  ///< offered until the last write, since the store was last heard
+  std::uint64_t unwritten = 0;        ///< counted in `current`, not yet given to the store
+  std::uint64_t span_counting = 0;    ///< in the span that runs: offered; cooldown: what the rule counts
+  std::uint64_t own_since_heard = 0;  ///< counted here, and the store has answered, but not learned from yet
   std::uint32_t detail = no_index;
   RuleIndex rule = no_rule;
   bool touched : 1 = false;      ///< in the rule's list of keys counted in this span

@@ -24,6 +24,9 @@ constexpr std::uint64_t most_in_total = std::numeric_limits<std::int64_t>::max()
 std::uint64_t others_of(const std::array<SharedCount, 2>& counts) noexcept {
   return counts[0].others() + counts[1].others();
 }
+std::uint64_t acknowledged_of(const std::array<SharedCount, 2>& counts) noexcept {
+  return counts[0].acknowledged + counts[1].acknowledged;
+}
 
 }  // namespace
 
@@ -106,8 +109,10 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (looks_back) past.looks_back = false;
   if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
     past.alone[running ? 0 : 1] += reply.delta;
+    if (running && reply.use == CounterUse::counted) slot.own_since_heard += reply.delta;
     return;
   }
+  if (slot.detail == no_index && !running) slot.own_since_heard += past.alone[1];
   KeyDetail& detail = own_detail(slot);
   if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
     past.reading = false;
@@ -132,7 +137,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     shared.was_light = shared.was_light || is_first;
     // The rest of one that was told of is learned with its sum, or with what is heard next.
     if (!shared.was_light) {
-      detail.others_since_heard += news;
+      add_news(slot, reply.delta, news);
       detail.others_admitted += news;
     }
     return;
@@ -142,6 +147,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
   } else if (!shared.was_light || reply.ordinal >= told_ordinal(rule)) {
     shared.was_light = false;
+    add_news(slot, reply.delta, news);
     hear(rule, slot, reply.ordinal, news, reply.use == CounterUse::counted);
   }
   if (rule.by_shares()) {
@@ -193,8 +199,6 @@ bool Engine::is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordin
 void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others) {
   KeyDetail& detail = own_detail(slot);
   detail.heard.add(rule.first_of(ordinal), rule.last_of(ordinal));
-  // What was kept back here, in that interval and others before it, is no news of the running one either.
-  slot.offered_since_heard = std::min(slot.offered_since_heard, told_in(rule, slot, told_ordinal(rule)));
   detail.was_full = static_cast<double>(others) > 0.9 * static_cast<double>(rule.limit);
   if (detail.was_full) hear(slot);
   if (detail.spans.empty()) return;
@@ -210,10 +214,16 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, 
   }
 }
 
+// What an answer tells of an interval: how much of this node's it has counted, and what others have since the
+// answer before. Both are of the same time, however long it took; so their ratio is this node's part.
+void Engine::add_news(KeySlot& slot, std::uint64_t own, std::uint64_t others) {
+  slot.own_since_heard += own;
+  own_detail(slot).others_since_heard += others;
+}
+
 void Engine::hear(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others,
                   bool admitted) {
   KeyDetail& detail = own_detail(slot);
-  detail.others_since_heard += others;
   if (admitted) {
     const Ordinal told = told_ordinal(rule);
     detail.others_admitted += others;
@@ -256,16 +266,7 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
   if (rule.debt) book_debt(slot, sum);
 }
 
-// What was offered here in an interval, as far as spans have ended; cooldown: counted.
-std::uint64_t Engine::told_in(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept {
-  const bool current = ordinal == slot.current.ordinal;
-  std::uint64_t units = offered_in(slot, ordinal);
-  if (rule.algorithm == Algorithm::cooldown && (current || ordinal == slot.previous_ordinal()))
-    units = rule.counted(current ? slot.current : previous(slot));
-  return current ? units - std::min(units, slot.span_counting) : units;
-}
-
-// Takes from what has been heard the spans that it is news of, and what was offered here in the same time.
+// Takes from what has been heard the spans that it is news of, and what was counted here in the same time.
 // The span that has just ended is the last that the store was told of.
 Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& detail) noexcept {
   const bool ended = detail.heard_ended;
@@ -274,40 +275,37 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
   const Ordinal ordinal = told_ordinal(rule);
   const std::int64_t begin = rule.first_of(ordinal);
   const std::int64_t told = rule.passed(rule.span) - 1;
+  News news{.last = told};
 
   HeardSpans& heard = detail.heard;
   const bool knew_ended = heard.any_of(begin - rule.spans, begin - 1);
   const bool lately = heard.any_of(told - rule.spans, told);
-  const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
-  std::uint64_t& since = slot.offered_since_heard;
-  News news{.last = told};
-  // Of a reading alone nobody knows what others counted in the span that is due to be answered.
+  // Of an interval that is over, and known in part, nothing is learned by itself while the answer about the
+  // running one is due: the rest of the one stands for what others have yet to tell of the other, where a
+  // node is answered before them.
   const bool is_due = slot.told && slot.current.ordinal == ordinal;
-  if (in_ended == 0 && !running && (!ended || is_due)) return news;
+  if (!running && (!ended || (is_due && knew_ended))) return news;
+  const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
   if (in_ended == 0 && lately) {
     // As a rule each span is heard of in its turn.
     news.spans = static_cast<std::uint32_t>(heard.add(heard.last() + 1, told));
-    if (news.spans > 0) news.own = std::exchange(since, 0);
-    return news;
-  }
-
-  // Where some have been left out, each interval is learned by itself: what others counted in one that
-  // nothing has been heard of is not known, and what was offered here in it says nothing of this node's part.
-  if (!lately) {
-    const std::uint64_t admitted = others_of(detail.counted);
-    detail.others_admitted = std::min(detail.others_admitted, admitted);
-    detail.others_since_heard = std::min(detail.others_since_heard, admitted + others_of(detail.refused));
-  }
-  const std::uint64_t now = std::min(since, told_in(rule, slot, ordinal));
-  if (in_ended > 0) news.own = knew_ended ? since - now : told_in(rule, slot, ordinal - 1);
-  news.spans = static_cast<std::uint32_t>(in_ended);
-  since = now;
-  if (running) {
-    news.own += std::exchange(since, 0);
-    news.spans += static_cast<std::uint32_t>(heard.add(begin, told));
   } else {
-    news.last = begin - 1;
+    // Where some have been left out, each interval is learned by itself: what others counted in one that
+    // nothing has been heard of is not known.
+    if (!lately) {
+      const std::uint64_t admitted = others_of(detail.counted);
+      detail.others_admitted = std::min(detail.others_admitted, admitted);
+      detail.others_since_heard = std::min(detail.others_since_heard, admitted + others_of(detail.refused));
+      slot.own_since_heard =
+          std::min(slot.own_since_heard, acknowledged_of(detail.counted) + acknowledged_of(detail.refused));
+    }
+    news.spans = static_cast<std::uint32_t>(in_ended);
+    if (running)
+      news.spans += static_cast<std::uint32_t>(heard.add(begin, told));
+    else
+      news.last = begin - 1;
   }
+  if (news.spans > 0) news.own = std::exchange(slot.own_since_heard, 0);
   return news;
 }
 
@@ -327,12 +325,11 @@ void Engine::learn() {
       detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
     else if (news.spans > 0)
       detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
-    else if (detail.others_since_heard > 0 && detail.heard.last() >= rule.passed(rule.span) - 1 &&
-             detail.demand.can_revise())
-      detail.demand.revise(std::exchange(slot.offered_since_heard, 0), detail.others_since_heard,
-                           cluster_.nodes);
+    else if ((detail.others_since_heard > 0 || slot.own_since_heard > 0) &&
+             detail.heard.last() >= rule.passed(rule.span) - 1 && detail.demand.can_revise())
+      detail.demand.revise(std::exchange(slot.own_since_heard, 0), detail.others_since_heard, cluster_.nodes);
     else
-      // By itself it would be demand of other nodes alone: it waits for the answer that is due.
+      // By itself it would be a part of what was offered: it waits for the answer that is due.
       learned = false;
     if (learned) detail.others_since_heard = 0;
     // What others have admitted, spread over the spans that it may have happened in.

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whole nodes whose store is far away: its answers take longer than a span, in virtual time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster.h"
+#include "node/node_core.h"
+#include "store/outbox.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Counters;
+using testing::seed;
+
+/// Shared counters so far away, behind the outbox of a real store. Half of the way is there, half is back.
+class DistantStore final : public Store {
+ public:
+  /// @param now  true time, which all nodes go by
+  DistantStore(Counters& counters, const MonotonicTime& now, Duration round_trip)
+      : counters_(counters), now_(now), round_trip_(round_trip) {}
+
+  void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
+    outbox_.submit(writes, now);
+    send();
+  }
+  /// What has arrived is counted, also where nobody collects the answer.
+  void arrive() {
+    for (Way& way : under_way_) {
+      if (way.arrived || now_ < way.sent + round_trip_ / 2) continue;
+      way.arrived = true;
+      const auto batch = outbox_.out(way.group, way.sequence);
+      ASSERT_TRUE(batch.has_value());
+      for (const OutboxEntry& entry : batch->entries) {
+        std::uint64_t& total = counters_[{std::string(batch->name(entry)), way.group.ordinal}];
+        total += entry.delta;
+        total -= std::min(total, entry.returned);
+        total = std::max(total, entry.raised_to);
+        way.outcomes.push_back({.applied = true, .total = total});
+      }
+    }
+  }
+  void collect(std::vector<CounterReply>& replies) override {
+    while (!under_way_.empty() && now_ >= under_way_.front().sent + round_trip_) {
+      const Way& way = under_way_.front();
+      EXPECT_EQ(outbox_.answer(way.group, way.sequence, way.outcomes, replies), 0U);
+      under_way_.pop_front();
+    }
+    send();
+  }
+  void on_ready(std::function<void()>) override {}
+  StoreFigures figures() const override {
+    StoreFigures figures;
+    figures.up = true;
+    figures.pending = outbox_.pending();
+    return figures;
+  }
+  bool flush(Duration) override { return outbox_.empty(); }
+
+ private:
+  struct Way {
+    OutboxGroupId group;
+    std::uint64_t sequence;
+    MonotonicTime sent;
+    bool arrived = false;
+    std::vector<OutboxOutcome> outcomes;
+  };
+  void send() {
+    for (std::uint32_t partition = 0; partition < store_partitions; ++partition)
+      while (const auto batch = outbox_.next(partition))
+        under_way_.push_back(
+            {.group = batch->group, .sequence = batch->sequence, .sent = now_, .outcomes = {}});
+  }
+
+  Counters& counters_;
+  const MonotonicTime& now_;
+  Duration round_trip_;
+  Outbox outbox_{1000, 1000000};
+  std::deque<Way> under_way_;
+};
+
+/// Of as many nodes as are given, each is offered the same.
+class DistantNodes {
+ public:
+  static constexpr std::uint64_t limit = 1000;
+
+  DistantNodes(Algorithm algorithm, unsigned count, Duration round_trip) {
+    Config config;
+    config.node.keys = 64;
+    Rule& rule = config.rules.emplace_back();
+    rule.name = "user";
+    rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
+    rule.limit = limit;
+    rule.interval = 1s;
+    rule.spans = 10;
+    rule.algorithm = algorithm;
+    rule.action = Action::drop;
+    for (unsigned i = 0; i < count; ++i) {
+      auto store =
+          std::make_unique<DistantStore>(counters_, now_.monotonic, round_trip + round_trip * i / count / 5);
+      stores_.push_back(store.get());
+      nodes_.push_back(std::make_unique<NodeCore>(
+          config, ThrottleOptions{.workers = 1, .hash_seed = seed() + i, .log = {}}, std::move(store)));
+      nodes_.back()->advance(now_);
+      nodes_.back()->worker(0).online();
+    }
+  }
+  ~DistantNodes() {
+    for (auto& node : nodes_) node->worker(0).offline();
+  }
+
+  /// @return admitted in an interval, as a multiple of the limit, on average over so many
+  double admits(std::uint64_t demand, int intervals) {
+    std::uint64_t admitted = 0;
+    std::uint64_t due = 0;
+    for (int step = 0; step < 100 * intervals; ++step) {
+      for (due += demand; due >= 100; due -= 100) admitted += admit();
+      advance(10ms);
+    }
+    return static_cast<double>(admitted) / static_cast<double>(limit) / intervals;
+  }
+
+ private:
+  bool admit() {
+    const Header header{"user", "ann"};
+    Request request;
+    request.headers = std::span(&header, 1);
+    next_ = (next_ + 1) % nodes_.size();
+    return nodes_[next_]->worker(0).admit(request, now_.monotonic).verdict == Verdict::admit;
+  }
+  void advance(Duration by) {
+    now_ = now_ + by;
+    for (DistantStore* store : stores_) store->arrive();
+    for (auto& node : nodes_)
+      for (int round = 0; round < 2; ++round) {
+        node->advance(now_);
+        node->worker(0).quiescent();
+      }
+  }
+
+  Counters counters_;
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  std::vector<std::unique_ptr<NodeCore>> nodes_;
+  std::vector<DistantStore*> stores_;  // the nodes'
+  std::size_t next_ = 0;
+};
+
+class DistantStoreUnder : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(DistantStoreUnder, NodesAdmitAboutTheLimitHoweverManySpansItsAnswersTake) {
+  for (const unsigned nodes : {2U, 4U, 10U})
+    for (const Duration round_trip : {20ms, 90ms, 120ms, 150ms, 180ms, 220ms, 280ms, 350ms, 450ms}) {
+      DistantNodes cluster(GetParam(), nodes, round_trip);
+      cluster.admits(3000, 5);
+      const double admitted = cluster.admits(3000, 20);
+      EXPECT_GT(admitted, 0.95) << nodes << " nodes, " << round_trip / 1ms << " ms";
+      // Within a span, or little longer, as near as ever.
+      EXPECT_LT(admitted, round_trip < 100ms ? 1.05 : 1.4)
+          << nodes << " nodes, " << round_trip / 1ms << " ms";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, DistantStoreUnder,
+                         ::testing::Values(Algorithm::fixed_window, Algorithm::sliding_window,
+                                           Algorithm::token_bucket, Algorithm::shed, Algorithm::cooldown),
+                         [](const auto& tested) {
+                           std::string name(to_string(tested.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weir
