@@ -156,7 +156,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   if (ordinal == slot.current.ordinal) {
     slot.current.offered += count.offered;
     slot.current.admitted += count.admitted;
-    slot.span_counting += rule.algorithm == Algorithm::cooldown ? units : count.offered;
+    if (leased || rule.judges_spans()) slot.span_counting += leased ? count.offered : units;
     slot.idle = false;
     if (rule.started && span == rule.span) slot.counted_lately = true;
     if (!leased) slot.unwritten += units;
@@ -222,7 +222,7 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     slot.unwritten = 0;
   }
   // A span of the interval before, which has yet to end: for who judges by the span it is none of this one.
-  if (rule.algorithm == Algorithm::cooldown) slot.span_counting = 0;
+  if (rule.judges_spans()) slot.span_counting = 0;
   KeyDetail* const detail = ledger_.detail_if_any(slot);
   if (detail != nullptr && detail->refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
   age_held(rule, slot, to - slot.current.ordinal);
@@ -249,11 +249,11 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
     return;
   }
   slot.went_back = false;
-  if (detail == nullptr) slot.own_since_heard = 0;  // of the interval before KeyPast::alone tells
   past.offered = follows ? slot.current.offered : 0;
   past.admitted = follows ? slot.current.admitted : 0;
   past.alone = {0, follows ? past.alone[0] : 0};
   if (detail != nullptr) {
+    detail->heard_ended = false;
     detail->counted = {SharedCount(), follows ? detail->counted[0] : SharedCount()};
     detail->refused = {SharedCount(), follows ? detail->refused[0] : SharedCount()};
   }
@@ -532,7 +532,6 @@ bool Engine::ends_lightly(const RuleState& rule, const KeySlot& slot) const noex
 // What write_counts() would do for such a key.
 void Engine::end_lightly(RuleState& rule, KeySlot& slot) {
   hold(rule, slot);
-  slot.span_counting = 0;
   slot.contended = false;  // at the end of this span it is not, as far as anybody knows
 }
 
@@ -545,8 +544,7 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
     hold(rule, slot);
   else
     tell(rule, slot, now);
-  if (rule.judges_spans()) own_detail(slot).span_count = slot.span_counting;
-  if (rule.algorithm != Algorithm::strict) slot.span_counting = 0;  // claims follow it
+  if (rule.judges_spans()) own_detail(slot).span_count = std::exchange(slot.span_counting, 0);
   // Telling may have made it one.
   const KeyDetail& known = ledger_.detail(slot);
   if (rule.by_shares() && slot.contended) slot.contended = contended(rule, known);

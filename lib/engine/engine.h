@@ -355,14 +355,14 @@ class Engine {
   struct News {
     std::int64_t last = 0;    ///< the last span that it is of, among all that have passed
     std::uint32_t spans = 0;  ///< how many spans have not been heard of before
-    std::uint64_t own = 0;    ///< counted here meanwhile
+    std::uint64_t own = 0;    ///< counted here, and answered, meanwhile
   };
   News take_news(const RuleState& rule, KeySlot& slot, KeyDetail& detail) noexcept;
   /// The interval of what the store was told of last: of the span that has just ended.
   static Ordinal told_ordinal(const RuleState& rule) noexcept {
     return rule.span.ordinal - (rule.span.index == 0 ? 1 : 0);
   }
-  void add_news(KeySlot& slot, std::uint64_t own, std::uint64_t others);
+  void add_news(KeySlot& slot, const EngineReply& reply, std::uint64_t others);
   void hear(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others, bool admitted);
   void hear(KeySlot& slot);
   void let_differ(const KeySlot& slot) noexcept { set_differs(ledger_.index_of(slot), true); }

@@ -63,7 +63,7 @@ struct alignas(64) KeySlot {
   std::uint64_t key = 0;  ///< keyed hash of rule and key bytes; 0: the slot is free
   IntervalCounts current;
   std::uint64_t unwritten = 0;        ///< counted in `current`, not yet given to the store
-  std::uint64_t span_counting = 0;    ///< in the span that runs: offered; cooldown: what the rule counts
+  std::uint64_t span_counting = 0;    ///< in the span that runs: strict: offered; judged by spans: counted
   std::uint64_t own_since_heard = 0;  ///< counted here, and the store has answered, but not learned from yet
   std::uint32_t detail = no_index;
   RuleIndex rule = no_rule;
@@ -98,8 +98,8 @@ inline constexpr std::uint32_t most_nodes = (std::uint32_t{1} << 20) - 1;
 struct KeyPast {
   std::uint64_t offered = 0;  ///< in the interval before, …
   std::uint64_t admitted = 0;
-  /// Without detail: own counts that the store has applied, of this interval and of the one before; nobody
-  /// else had counted anything that bears on the one that runs.
+  /// Own counts that the store has applied, of this interval and of the one before, while nobody else had
+  /// counted anything that bears on the one that runs. With a detail: that have not been learned from yet.
   std::array<std::uint64_t, 2> alone{};
   std::uint64_t held = 0;                      ///< kept back of an interval that has ended, …
   std::uint32_t held_age : 8 = 0;              ///< …so many before `current`

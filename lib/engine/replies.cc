@@ -109,10 +109,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   if (looks_back) past.looks_back = false;
   if (slot.detail == no_index && tells_nothing(rule, slot, reply)) {
     past.alone[running ? 0 : 1] += reply.delta;
-    if (running && reply.use == CounterUse::counted) slot.own_since_heard += reply.delta;
     return;
   }
-  if (slot.detail == no_index && !running) slot.own_since_heard += past.alone[1];
   KeyDetail& detail = own_detail(slot);
   if (past.reading && reply.use == CounterUse::counted && reply.ordinal == rule.reads_ordinal) {
     past.reading = false;
@@ -137,7 +135,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     shared.was_light = shared.was_light || is_first;
     // The rest of one that was told of is learned with its sum, or with what is heard next.
     if (!shared.was_light) {
-      add_news(slot, reply.delta, news);
+      add_news(slot, reply, news);
       detail.others_admitted += news;
     }
     return;
@@ -147,7 +145,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     if (shared.others() > 0) hear_before(rule, slot, reply.ordinal, shared.others());
   } else if (!shared.was_light || reply.ordinal >= told_ordinal(rule)) {
     shared.was_light = false;
-    add_news(slot, reply.delta, news);
+    add_news(slot, reply, news);
     hear(rule, slot, reply.ordinal, news, reply.use == CounterUse::counted);
   }
   if (rule.by_shares()) {
@@ -215,9 +213,11 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, 
 }
 
 // What an answer tells of an interval: how much of this node's it has counted, and what others have since the
-// answer before. Both are of the same time, however long it took; so their ratio is this node's part.
-void Engine::add_news(KeySlot& slot, std::uint64_t own, std::uint64_t others) {
-  slot.own_since_heard += own;
+// answer before. Both are of the same time, however long it took; so their ratio is this node's part. To it
+// comes what had been answered while nobody else was known to count anything.
+void Engine::add_news(KeySlot& slot, const EngineReply& reply, std::uint64_t others) {
+  std::uint64_t& alone = ledger_.past(slot).alone[reply.ordinal == slot.current.ordinal ? 0 : 1];
+  slot.own_since_heard += reply.delta + std::exchange(alone, 0);
   own_detail(slot).others_since_heard += others;
 }
 
@@ -284,7 +284,11 @@ Engine::News Engine::take_news(const RuleState& rule, KeySlot& slot, KeyDetail& 
   // running one is due: the rest of the one stands for what others have yet to tell of the other, where a
   // node is answered before them.
   const bool is_due = slot.told && slot.current.ordinal == ordinal;
-  if (!running && (!ended || (is_due && knew_ended))) return news;
+  if (!running && (!ended || (is_due && knew_ended))) {
+    detail.heard_ended = ended;
+    news.last = begin - 1;
+    return news;
+  }
   const std::int64_t in_ended = ended ? heard.add(begin - rule.spans, begin - 1) : 0;
   if (in_ended == 0 && lately) {
     // As a rule each span is heard of in its turn.

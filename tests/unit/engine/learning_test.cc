@@ -165,6 +165,58 @@ TEST_P(LearningUnder, TheFirstOfAnIntervalIsLearnedWithTheLateRestOfTheOneBefore
   EXPECT_NEAR(demand_of(node).share(), 80.0 / (80 + 3 * 45), 0.05);
 }
 
+TEST_P(LearningUnder, WhatIsHeardAfterAnOutageIsOfAllItsSpansAlsoWhereItsIntervalsAreAnsweredApart) {
+  CountedNode node(rule(), 1);
+  for (int span = 0; span < 15; ++span) {
+    node.counters[{"login|a", first_ordinal + 3 + span / 10}] += 45;
+    node.count(node.now, 45);
+    if (span < 3) {
+      node.end_span();
+    } else {
+      node.now += 100ms;
+      node.step(node.now);
+    }
+  }
+  node.answer([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
+  node.sync(node.counters, node.now + 6ms);
+  EXPECT_NEAR(demand_of(node).per_interval(), 900, 50);
+  EXPECT_NEAR(demand_of(node).share(), 0.5, 0.05);
+}
+
+TEST(Learning, WhatOthersCountedInAnIntervalLeavesTheWindowWithItsLastSpanThoughItIsReadApart) {
+  Rule rule = light_rule();
+  rule.algorithm = Algorithm::sliding_window;
+  CountedNode node(rule, 1);
+  for (int span = 0; span < 10; ++span) {
+    node.count(node.now, 20);
+    node.end_span();
+  }
+  node.counters[{"login|a", first_ordinal + 3}] += 400;
+  node.count(node.now, 20);
+  node.end_span([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
+  EXPECT_EQ(node.state(node.now).allowance, 1000 - 400 - 9 * 20);
+  while (node.now < 4900ms) node.end_span();
+  EXPECT_EQ(node.state(node.now).allowance, 1000 - 20);
+}
+
+TEST(Learning, WhatWasCountedHereAloneIsLearnedWithItsIntervalThoughOthersAreHeardInTheNextOneFirst) {
+  for (const Algorithm algorithm :
+       {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::shed}) {
+    Rule rule = light_rule();
+    rule.algorithm = algorithm;
+    CountedNode node(rule, 0);
+    for (int span = 0; span < 10; ++span) {
+      node.count(node.now, 40);
+      node.end_span();
+    }
+    node.counters[{"login|a", first_ordinal + 3}] += 500;
+    node.counters[{"login|a", first_ordinal + 4}] += 45;
+    node.count(node.now, 20);
+    node.end_span([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 4; });
+    EXPECT_NEAR(demand_of(node).share(), 400.0 / 900, 0.05) << to_string(algorithm);
+  }
+}
+
 TEST_P(LearningUnder, AnAnswerThatComesAfterThatOfTheNextIntervalTellsOfItsOwn) {
   CountedNode node(rule(), 1);
   node.count(node.now, 300);
