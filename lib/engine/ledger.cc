@@ -129,7 +129,7 @@ void Ledger::drop_detail(KeySlot& slot) noexcept {
   if (slot.detail == no_index) return;
   const KeyDetail& detail = detail_at(slot.detail);
   past(slot).alone = {detail.counted[0].acknowledged, detail.counted[1].acknowledged};
-  slot.own_since_heard = 0;
+  slot.own_since_heard = 0;  // that is among them
   free_detail(std::exchange(slot.detail, no_index));
 }
 

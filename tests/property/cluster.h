@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -79,8 +80,16 @@ inline std::uint64_t seed() {
 }
 
 struct Cluster {
-  Cluster(const Rule& rule, unsigned node_count, unsigned worker_count, std::uint64_t seed_value,
-          std::uint32_t keys = 256)
+  /// Each node's, by its number.
+  using MakeStore = std::function<std::unique_ptr<Store>(Cluster&, unsigned)>;
+
+  Cluster(
+      const Rule& rule, unsigned node_count, unsigned worker_count, std::uint64_t seed_value,
+      std::uint32_t keys = 256,
+      const MakeStore& make_store =
+          [](Cluster& cluster, unsigned) {
+            return std::make_unique<CuttableStore>(cluster.counters, *cluster.cut);
+          })
       : random(seed_value),
         clock(rule.interval, rule.spans),
         cut(std::make_unique<bool>(false)),
@@ -91,7 +100,7 @@ struct Cluster {
     for (unsigned i = 0; i < node_count; ++i)
       nodes.push_back(std::make_unique<NodeCore>(
           config, ThrottleOptions{.workers = workers, .hash_seed = seed_value + i, .log = {}},
-          std::make_unique<CuttableStore>(counters, *cut)));
+          make_store(*this, i)));
     for (auto& node : nodes) {
       node->advance(now);
       for (unsigned i = 0; i < workers; ++i) node->worker(i).online();

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "cluster.h"
-#include "node/node_core.h"
 #include "store/outbox.h"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Cluster;
 using testing::Counters;
 using testing::seed;
 
@@ -48,7 +48,8 @@ class DistantStore final : public Store {
     }
   }
   void collect(std::vector<CounterReply>& replies) override {
-    while (!under_way_.empty() && now_ >= under_way_.front().sent + round_trip_) {
+    while (!under_way_.empty() && under_way_.front().arrived &&
+           now_ >= under_way_.front().sent + round_trip_) {
       const Way& way = under_way_.front();
       EXPECT_EQ(outbox_.answer(way.group, way.sequence, way.outcomes, replies), 0U);
       under_way_.pop_front();
@@ -86,81 +87,38 @@ class DistantStore final : public Store {
   std::deque<Way> under_way_;
 };
 
-/// Of as many nodes as are given, each is offered the same.
-class DistantNodes {
- public:
-  static constexpr std::uint64_t limit = 1000;
-
-  /// @param round_trips  of each node
-  DistantNodes(Algorithm algorithm, const std::vector<Duration>& round_trips) {
-    Config config;
-    config.node.keys = 64;
-    Rule& rule = config.rules.emplace_back();
-    rule.name = "user";
-    rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-    rule.limit = limit;
-    rule.interval = 1s;
-    rule.spans = 10;
-    rule.algorithm = algorithm;
-    rule.action = Action::drop;
-    for (const Duration round_trip : round_trips) {
-      auto store = std::make_unique<DistantStore>(counters_, now_.monotonic, round_trip);
-      stores_.push_back(store.get());
-      nodes_.push_back(std::make_unique<NodeCore>(
-          config, ThrottleOptions{.workers = 1, .hash_seed = seed() + nodes_.size(), .log = {}},
-          std::move(store)));
-      nodes_.back()->advance(now_);
-      nodes_.back()->worker(0).online();
-    }
-  }
-  ~DistantNodes() {
-    for (auto& node : nodes_) node->worker(0).offline();
-  }
-
-  /// @return admitted in an interval, as a multiple of the limit, on average over so many
-  double admits(std::uint64_t demand, int intervals) {
-    std::uint64_t admitted = 0;
-    std::uint64_t due = 0;
-    for (int step = 0; step < 100 * intervals; ++step) {
-      for (due += demand; due >= 100; due -= 100) admitted += admit();
-      advance(10ms);
-    }
-    return static_cast<double>(admitted) / static_cast<double>(limit) / intervals;
-  }
-
- private:
-  bool admit() {
-    const Header header{"user", "ann"};
-    Request request;
-    request.headers = std::span(&header, 1);
-    next_ = (next_ + 1) % nodes_.size();
-    return nodes_[next_]->worker(0).admit(request, now_.monotonic).verdict == Verdict::admit;
-  }
-  void advance(Duration by) {
-    now_ = now_ + by;
-    for (DistantStore* store : stores_) store->arrive();
-    for (auto& node : nodes_)
-      for (int round = 0; round < 2; ++round) {
-        node->advance(now_);
-        node->worker(0).quiescent();
-      }
-  }
-
-  Counters counters_;
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
-  std::vector<std::unique_ptr<NodeCore>> nodes_;
-  std::vector<DistantStore*> stores_;  // the nodes'
-  std::size_t next_ = 0;
-};
-
 class DistantStoreUnder : public ::testing::TestWithParam<Algorithm> {};
 
-/// In steady overload, as a multiple of the limit.
+/// What nodes that are so far away admit in an interval, as a multiple of the limit: each is offered the same
+/// part of three times as much.
 double admitted_by(Algorithm algorithm, const std::vector<Duration>& round_trips) {
-  DistantNodes cluster(algorithm, round_trips);
-  constexpr std::uint64_t demand = 3 * DistantNodes::limit;
-  cluster.admits(demand, 5);
-  return cluster.admits(demand, 20);
+  constexpr unsigned limit = 1000;
+  Rule rule;
+  rule.name = "user";
+  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
+  rule.limit = limit;
+  rule.interval = 1s;
+  rule.spans = 10;
+  rule.algorithm = algorithm;
+  rule.action = Action::drop;
+  std::vector<DistantStore*> stores;  // the nodes'
+  const auto make_store = [&](Cluster& cluster, unsigned node) {
+    auto store = std::make_unique<DistantStore>(cluster.counters, cluster.now.monotonic, round_trips[node]);
+    stores.push_back(store.get());
+    return store;
+  };
+  const auto nodes = static_cast<unsigned>(round_trips.size());
+  Cluster cluster(rule, nodes, 1, seed(), 64, make_store);
+  constexpr int settling = 5, measured = 20;
+  unsigned next = 0;
+  unsigned admitted = 0;
+  for (int step = 0; step < 100 * (settling + measured); ++step) {
+    if (step == 100 * settling) admitted = 0;
+    for (unsigned i = 0; i < 3 * limit / 100; ++i) admitted += cluster.admit(next++ % nodes, 0, "ann");
+    cluster.advance(10ms);
+    for (DistantStore* store : stores) store->arrive();
+  }
+  return static_cast<double>(admitted) / limit / measured;
 }
 
 TEST_P(DistantStoreUnder, NodesAdmitAboutTheLimitHoweverManySpansItsAnswersTake) {

@@ -60,6 +60,11 @@ class CountedNode : public EngineNode {
     sync(counters, now + 5ms);
     pending = later;
   }
+  /// The same; what is answered, and when, is the test's.
+  void end_span_unanswered() {
+    now += 100ms;
+    step(now);
+  }
   void end_all() {
     engine.step(at(now), true);
     engine.for_each_write([&](const EngineWrite& write) {

@@ -52,8 +52,7 @@ TEST_P(LearningUnder, AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereTo
       for (int span = 0; span < 10; ++span) {
         node.counters[{"login|a", first_ordinal + 4}] += 45;  // as before
         if (span >= grows_in) node.count(node.now, 20);
-        node.now += 100ms;
-        node.step(node.now);
+        node.end_span_unanswered();
         if (is_merged) merge(node.pending);
         node.sync(node.counters, node.now + 5ms);
         node.engine.for_each_key([&](const KeyView& key) {
@@ -154,8 +153,7 @@ TEST_P(LearningUnder, TheFirstOfAnIntervalIsLearnedWithTheLateRestOfTheOneBefore
     if (span < 7) {
       node.end_span();
     } else {
-      node.now += 100ms;
-      node.step(node.now);
+      node.end_span_unanswered();
     }
   }
   // This node is the first to tell of the interval that runs.
@@ -173,8 +171,7 @@ TEST_P(LearningUnder, WhatIsHeardAfterAnOutageIsOfAllItsSpansAlsoWhereItsInterva
     if (span < 3) {
       node.end_span();
     } else {
-      node.now += 100ms;
-      node.step(node.now);
+      node.end_span_unanswered();
     }
   }
   node.answer([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
@@ -222,8 +219,7 @@ TEST_P(LearningUnder, AnAnswerThatComesAfterThatOfTheNextIntervalTellsOfItsOwn) 
   node.count(node.now, 300);
   std::vector<EngineNode::Pending> late;
   for (int span = 0; span < 10; ++span) {
-    node.now += 100ms;
-    node.step(node.now);
+    node.end_span_unanswered();
     std::ranges::copy_if(node.pending, std::back_inserter(late), [](const EngineNode::Pending& write) {
       return write.use == CounterUse::counted && write.ordinal == first_ordinal + 3;
     });
@@ -233,8 +229,7 @@ TEST_P(LearningUnder, AnAnswerThatComesAfterThatOfTheNextIntervalTellsOfItsOwn) 
   node.counters[{"login|a", first_ordinal + 3}] = 300;
   node.counters[{"login|a", first_ordinal + 4}] = 30;
   node.count(node.now, 30);
-  node.now += 100ms;
-  node.step(node.now);
+  node.end_span_unanswered();
   std::erase_if(node.pending, [](const auto& write) { return write.ordinal == first_ordinal + 3; });
   node.sync(node.counters, node.now + 5ms);
   EXPECT_NEAR(demand_of(node).per_interval(), 600, 1e-9) << "so far of one span";
@@ -374,8 +369,7 @@ TEST_P(LearningUnder, WhatOthersRefusedWhileNothingElseWasHeardIsNotHeardAtOnce)
     node.counters[{"login|a", ordinal}] += 50;
     node.counters[{"login|a|~refused", ordinal}] += 50;
     node.count(node.now, 100, 50, GetParam() == Algorithm::cooldown ? never : node.at(node.now).monotonic);
-    node.now += 100ms;
-    node.step(node.now);
+    node.end_span_unanswered();
     std::vector<EngineNode::Pending> later;
     const auto is_away = [&](const EngineNode::Pending& write) {
       return !is_reached && write.use == CounterUse::counted;
@@ -515,8 +509,7 @@ TEST_P(LearningUnder, AReadingSaysNothingOfTheSpanInWhichItIsAnswered) {
       node.counters[{"login|a", first_ordinal + 3 + span / 10}] += 45;
       if (each == 1 && span == 10) node.counters[{"login|a", first_ordinal + 3}] += 90;
       node.count(node.now, span < 10 ? 20 : each);
-      node.now += 100ms;
-      node.step(node.now);
+      node.end_span_unanswered();
       node.answer([](const EngineNode::Pending& write) { return write.ordinal == first_ordinal + 3; });
       if (each > 1 || span < 10) {
         EXPECT_NEAR(demand_of(node).share(), 20.0 / 65, 0.1) << each << ' ' << span;
@@ -689,8 +682,7 @@ TEST_P(LearningUnder, AnAnswerThatIsLostIsNotMistakenForALaterOne) {
     for (int span = 0; span < 20; ++span) {
       node.counters[{"login|a", first_ordinal + 4 + span / 10}] += 45;
       node.count(node.now, 20);
-      node.now += 100ms;
-      node.step(node.now);
+      node.end_span_unanswered();
       if (!is_answered && span < 5)
         std::erase_if(node.pending, [](const EngineNode::Pending& write) {
           return write.use == CounterUse::counted && write.ordinal == first_ordinal + 3 && write.delta == 0;
