@@ -286,6 +286,18 @@ class alignas(64) GrantTable {
     for (std::uint16_t& half : halves) half &= static_cast<std::uint16_t>(~closed);
     return halves;
   }
+  /// The lanes in which something else is used than has been seen: a bit for each. Without a branch for each,
+  /// for nobody can foresee which lanes of a line are taken.
+  std::uint32_t changed(std::size_t line) const noexcept {
+    std::uint32_t lanes = 0;
+    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+      const Halves now = counted(lines_[line], lane);
+      const Halves& seen = seen_[line * keys_per_line + lane];
+      const int differs = (now[0] ^ seen[0]) | (now[1] ^ seen[1]);
+      lanes |= std::uint32_t{differs != 0} << lane;
+    }
+    return lanes;
+  }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(key_highs_.size()); }
   Place insert_into(std::size_t line, std::uint64_t key, RuleIndex rule,
                     std::span<const std::byte> name) noexcept;
@@ -428,17 +440,17 @@ std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&
     for (std::uint64_t used = in_use_[group].load(std::memory_order_relaxed); used != 0; used &= used - 1) {
       const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(used));
       const Line& line = lines_[at];
-      for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
+      for (std::uint32_t lanes = changed(at); lanes != 0; lanes &= lanes - 1) {
+        const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
         const std::size_t index = at * keys_per_line + lane;
-        const Halves now = counted(line, lane);
         Halves& seen = seen_[index];
-        if (now == seen) continue;
         // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
         const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
         if (tag == 0) continue;
         const RuleIndex rule = rules_[index];
         const GrantWindow& window = windows[rule];
-        const std::uint16_t half = now[window.half];
+        const std::uint16_t half = line.used[lane][window.half].load(std::memory_order_relaxed) &
+                                   static_cast<std::uint16_t>(~closed);
         if (!window.runs(half)) continue;
         const std::uint32_t count = used_in(half, window);
         const std::uint32_t before = used_in(seen[window.half], window);

@@ -1263,6 +1263,22 @@ MUTANTS = [
         units=["tests/unit/shared/grant_table_test.cc"],
     ),
     shared(
+        "what is used in every other window is not harvested",
+        "GrantTable.AHarvestTellsWhatHasBeenUsedSinceTheOneBefore",
+        "(now[0] ^ seen[0]) | (now[1] ^ seen[1]);",
+        "now[0] ^ seen[0];",
+        file="lib/shared/grant_table.h",
+        units=["tests/unit/shared/grant_table_test.cc"],
+    ),
+    shared(
+        "what is used in one window alone is not harvested",
+        "GrantTable.AHarvestTellsWhatHasBeenUsedSinceTheOneBefore",
+        "(now[0] ^ seen[0]) | (now[1] ^ seen[1]);",
+        "(now[0] ^ seen[0]) & (now[1] ^ seen[1]);",
+        file="lib/shared/grant_table.h",
+        units=["tests/unit/shared/grant_table_test.cc"],
+    ),
+    shared(
         "what has been lent since is counted twice",
         "GrantTable.WhatIsLentBeforeTheSpansCountIsTakenIsCountedWithTheNext",
         "seen = of_window(complete ? now : before - lent, window);",
