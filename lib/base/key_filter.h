@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace weir {
 
 /// Written by one thread, then read by any. Empty at first.
@@ -30,6 +32,10 @@ class KeyFilter {
   /// Forgets all keys. @param likely  how many will be added, more or less: 16 bits for each
   void empty(std::size_t likely) {
     words_.assign(std::min(std::bit_ceil(likely / keys_per_word + 1), most_words), 0);
+  }
+  /// For who will add many: has what add() writes on its way.
+  void prefetch(std::uint64_t key) const noexcept {
+    prefetch_to_write(&words_[word(static_cast<std::uint32_t>(key))]);
   }
   void add(std::uint64_t key) noexcept {
     const auto low = static_cast<std::uint32_t>(key);

@@ -92,6 +92,8 @@ void Engine::count(std::span<const SpanCount> counts) {
   // what a count costs.
   constexpr std::size_t together = 64;
   std::array<SlotIndex, together> slots;
+  std::array<std::uint8_t, together> heavy;  // numbers of those that are not counted lightly
+  LightCounts light;
   for (std::size_t i = 0; i < counts.size(); i += together) {
     const std::span<const SpanCount> some = counts.subspan(i, std::min(together, counts.size() - i));
     for (const SpanCount& count : some) ledger_.prefetch(count.key);
@@ -99,25 +101,94 @@ void Engine::count(std::span<const SpanCount> counts) {
       slots[j] = ledger_.prefetch_slot(some[j].key);
       if (slots[j] == Ledger::none) ledger_.prefetch_learned(some[j].key);
     }
+    std::size_t heavies = 0;
     bool slides = false;
     for (std::size_t j = 0; j < some.size(); ++j) {
-      if (slots[j] == Ledger::none) continue;
-      RuleState& rule = rules_[some[j].rule];
-      // In an interval's first span nearly all of them come to it with what they counted in the one before.
-      if (ledger_[slots[j]].current.ordinal != rule.span_of(some[j].began).ordinal) {
-        ledger_.prefetch_past(slots[j]);
-        ledger_.prefetch_detail(slots[j]);
+      if (!light.are_of(some[j])) light = light_counts(some[j]);
+      if (slots[j] != Ledger::none) {
+        KeySlot& slot = ledger_[slots[j]];
+        if (slot.current.ordinal == light.ordinal) {
+          if (count_lightly(light, some[j], slot)) continue;
+        } else {
+          // In an interval's first span nearly all of them come to it with what they counted in the one
+          // before.
+          ledger_.prefetch_past(slots[j]);
+          ledger_.prefetch_detail(slots[j]);
+          if (light.least > 0)
+            light_keys_[light_keys_of_rule_[light.rule]].prefetch(some[j].key, light.ordinal);
+        }
+        if (rules_[light.rule].algorithm == Algorithm::sliding_window) {
+          ledger_.prefetch_spans(slots[j]);
+          slides = true;
+        }
       }
-      if (rule.algorithm != Algorithm::sliding_window) continue;
-      ledger_.prefetch_spans(slots[j]);
-      slides = true;
+      heavy[heavies++] = static_cast<std::uint8_t>(j);
     }
-    for (std::size_t j = 0; slides && j < some.size(); ++j)
+    const auto rest = std::span(heavy).first(heavies);
+    for (const std::size_t j : slides ? rest : std::span<std::uint8_t>())
       if (RuleState& rule = rules_[some[j].rule];
           slots[j] != Ledger::none && rule.algorithm == Algorithm::sliding_window)
         ledger_.prefetch_span(slots[j], rule.place_of(rule.number(rule.span_of(some[j].began))));
-    for (std::size_t j = 0; j < some.size(); ++j) count(some[j], slots[j]);
+    for (const std::size_t j : rest) {
+      if (!light.are_of(some[j])) light = light_counts(some[j]);
+      if (slots[j] == Ledger::none || ledger_[slots[j]].current.ordinal != light.ordinal - 1 ||
+          !turn_lightly(light, some[j], ledger_[slots[j]]))
+        count(some[j], slots[j]);
+    }
   }
+}
+
+Engine::LightCounts Engine::light_counts(const SpanCount& count) {
+  RuleState& rule = rules_[count.rule];
+  return {.rule = count.rule,
+          .began = count.began,
+          .ordinal = rule.span_of(count.began).ordinal,
+          .possible = rule.hold > 0 && cluster_.store_reached,
+          .hold = rule.hold,
+          // Where windows slide the first count of an interval makes it a light key.
+          .least = rule.has_light_keys() ? 1U : 0U,
+          .most = rule.has_light_keys() ? std::min(rule.light, rule.limit) : rule.limit};
+}
+
+// What count() would do where sums are all that it changes: of a key that has been counted in the same
+// interval before, of which nothing is known but its own counts, and what has not been told of it may be kept
+// back. (It is not contended at the end of this span, as far as anybody knows.) Most counts are such ones.
+// @pre slot.current.ordinal == light.ordinal
+bool Engine::count_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot) noexcept {
+  if (!light.possible || !is_kept_back(slot) || slot.key != count.key || !light.may_be(count) ||
+      slot.current.offered != slot.current.admitted || slot.current.admitted < light.least)
+    return false;
+  const std::uint64_t sum = slot.current.admitted + count.admitted;
+  const std::uint64_t unwritten = slot.unwritten + count.admitted;
+  if (sum > light.most || unwritten > light.hold) return false;
+  slot.current.offered = slot.current.admitted = sum;
+  slot.unwritten = unwritten;
+  slot.contended = false;
+  return true;
+}
+
+// The same for a key's first count in an interval, where it was counted in the one before, and nothing is
+// kept back but what was counted then.
+// @pre slot.current.ordinal == light.ordinal - 1
+bool Engine::turn_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot) {
+  if (!light.possible || !is_kept_back(slot) || slot.key != count.key || !light.may_be(count) ||
+      slot.went_back || slot.unwritten > light.hold || count.admitted > light.most ||
+      count.admitted > light.hold)
+    return false;
+  KeyPast& past = ledger_.past(slot);
+  if (past.held > 0) return false;
+  past.held = std::exchange(slot.unwritten, count.admitted);
+  past.held_age = 1;
+  past.offered = slot.current.offered;
+  past.admitted = slot.current.admitted;
+  past.alone = {0, past.alone[0]};
+  slot.current = {.ordinal = light.ordinal, .offered = count.offered, .admitted = count.admitted};
+  slot.was_contended = slot.contended;
+  slot.contended = false;
+  slot.was_told = slot.told;
+  slot.told = false;
+  if (light.least > 0 && count.admitted > 0) add_light_key(rules_[light.rule], count.key, light.ordinal);
+  return true;
 }
 
 // @param likely  the key's slot, unless it is another's whose hash looks like it; or none

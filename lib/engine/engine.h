@@ -102,7 +102,7 @@ class Engine {
 
   /// Adds a drained count to the ordinal in which its span began.
   void count(const SpanCount& count) { this->count(count, Ledger::none); }
-  /// The same for many at once, which is faster.
+  /// The same for many at once, which is faster; in no order.
   void count(std::span<const SpanCount> counts);
 
   /// One worker more holds each of these keys, whose counts may come without their names from now on: until
@@ -274,6 +274,29 @@ class Engine {
   }
   EngineWrite write_of(const Collected& collected) const noexcept;
   std::uint32_t set_apart(std::string name, std::uint64_t returned = 0);
+  /// What makes counts of a rule in a span light ones.
+  struct LightCounts {
+    RuleIndex rule = no_rule;
+    WallTime began{};
+    Ordinal ordinal = 0;
+    bool possible = false;    ///< whether there are any
+    std::uint64_t hold = 0;   ///< what may be kept back of a key
+    std::uint64_t least = 0;  ///< that has been admitted of it in the interval before the count, …
+    std::uint64_t most = 0;   ///< …and with it
+
+    bool are_of(const SpanCount& count) const noexcept { return count.rule == rule && count.began == began; }
+    static bool may_be(const SpanCount& count) noexcept {
+      return count.offered == count.admitted && count.refused_at == never;
+    }
+  };
+  /// Whether nothing is known of a key but its own counts, and it is among those of which some are kept back.
+  /// (Of one that is watched, or idle, more is known.)
+  static bool is_kept_back(const KeySlot& slot) noexcept {
+    return slot.holding && slot.detail == no_index && !slot.touched;
+  }
+  LightCounts light_counts(const SpanCount& count);
+  bool count_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot) noexcept;
+  bool turn_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot);
   void count(const SpanCount& count, SlotIndex likely);
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   KeyDetail& own_detail(KeySlot& slot) {

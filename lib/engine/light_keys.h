@@ -41,6 +41,10 @@ class LightKeys {
     room_ = 2 * likely;
     added_ = 0;
   }
+  /// Has what add() writes on its way.
+  void prefetch(std::uint64_t key, Ordinal ordinal) const noexcept {
+    intervals_[static_cast<std::uint64_t>(ordinal) % 2].keys.prefetch(key);
+  }
   /// A key that has used something in an interval: the running one, or the one before.
   void add(std::uint64_t key, Ordinal ordinal) {
     Interval& interval = intervals_[static_cast<std::uint64_t>(ordinal) % 2];

@@ -36,6 +36,14 @@ def engine(name, test, old, new, file="lib/engine/engine.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "engine", "test": test, **more}
 
 
+def together(name, case, old, new, **more):
+    return engine(name, f"Rules/CountsTogether.ComeToWhatTheyComeToOneByOne/{case}", old, new, **more)
+
+
+def together_header(name, case, old, new):
+    return together(name, case, old, new, file="lib/engine/engine.h", units=["lib/engine/engine.cc"])
+
+
 def worker(name, test, old, new, file="lib/dataplane/worker_core.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "dataplane", "test": test, **more}
 
@@ -1104,6 +1112,205 @@ MUTANTS = [
         "return known != nullptr && is_ungranted(*known) ? known : nullptr;",
         "static_cast<void>(known);\n    return nullptr;",
         file="lib/control/controller.cc",
+    ),
+    # Counts that come together.
+    together(
+        "a light count is added to the key that looks like its own",
+        "fixed_window",
+        "slot.key != count.key || !light.may_be(count) ||\n      slot.current.offered",
+        "!light.may_be(count) ||\n      slot.current.offered",
+    ),
+    together(
+        "a refused count is taken for a light one",
+        "cooldown",
+        "!light.may_be(count) ||\n      slot.current.offered",
+        "slot.current.offered",
+    ),
+    together(
+        "what a light key was offered is taken to have been admitted",
+        "cooldown",
+        "      slot.current.offered != slot.current.admitted || slot",
+        "      slot",
+    ),
+    together(
+        "an interval's first count makes no light key of it where windows slide",
+        "sliding_window",
+        "|| slot.current.admitted < light.least)",
+        ")",
+    ),
+    together(
+        "a light key's count grows beyond what is light",
+        "sliding_window_that_keeps_much_back",
+        "if (sum > light.most || unwritten",
+        "if (unwritten",
+    ),
+    together(
+        "a light key's count grows beyond what may be kept back",
+        "fixed_window",
+        "if (sum > light.most || unwritten > light.hold)",
+        "if (sum > light.most)",
+    ),
+    together(
+        "an interval is begun for the key that looks like the count's",
+        "fixed_window",
+        "slot.key != count.key || !light.may_be(count) ||\n      slot.went_back",
+        "!light.may_be(count) ||\n      slot.went_back",
+    ),
+    together(
+        "an interval begins lightly with a refused count",
+        "cooldown",
+        "!light.may_be(count) ||\n      slot.went_back ||",
+        "slot.went_back ||",
+    ),
+    together(
+        "a key whose clock went back begins an interval lightly",
+        "fixed_window",
+        "      slot.went_back || slot.unw",
+        "      slot.unw",
+    ),
+    together(
+        "more is kept over than may be kept back",
+        "fixed_window",
+        " || slot.unwritten > light.hold || count",
+        " || count",
+    ),
+    together(
+        "an interval begins lightly with more than is light",
+        "sliding_window_that_keeps_much_back",
+        "light.hold || count.admitted > light.most ||\n      count.admitted > light.hold)",
+        "light.hold ||\n      count.admitted > light.hold)",
+    ),
+    together(
+        "an interval begins lightly with more than may be kept back",
+        "fixed_window",
+        "light.most ||\n      count.admitted > light.hold)",
+        "light.most)",
+    ),
+    together(
+        "what was kept back before is written over",
+        "fixed_window",
+        "  if (past.held > 0) return false;\n",
+        "",
+    ),
+    together(
+        "what is kept over is of the interval that runs",
+        "fixed_window",
+        "  past.held_age = 1;\n",
+        "",
+    ),
+    together(
+        "what was offered in the interval before a light one is lost",
+        "fixed_window",
+        "  past.offered = slot.current.offered;\n  past.admitted = slot.current.admitted;\n  past.alone",
+        "  past.admitted = slot.current.admitted;\n  past.alone",
+    ),
+    together(
+        "what was admitted in the interval before a light one is lost",
+        "fixed_window",
+        "  past.admitted = slot.current.admitted;\n  past.alone = {0, past.alone[0]};\n  slot",
+        "  past.alone = {0, past.alone[0]};\n  slot",
+    ),
+    together(
+        "what was answered in the interval before a light one is lost",
+        "fixed_window",
+        "  past.alone = {0, past.alone[0]};\n  slot.current",
+        "  slot.current",
+    ),
+    together(
+        "a key that begins an interval lightly forgets whether it was contended",
+        "fixed_window",
+        "  slot.was_contended = slot.contended;\n  slot.contended = false;",
+        "  slot.contended = false;",
+    ),
+    together(
+        "a key that begins an interval lightly forgets what was told of it",
+        "fixed_window",
+        "  slot.was_told = slot.told;\n  slot.told = false;\n",
+        "  slot.told = false;\n",
+    ),
+    together(
+        "a key that begins an interval lightly is taken to have been told of in it",
+        "fixed_window",
+        "  slot.was_told = slot.told;\n  slot.told = false;\n",
+        "  slot.was_told = slot.told;\n",
+    ),
+    together(
+        "a key that begins an interval lightly is not among the light ones",
+        "sliding_window",
+        "  if (light.least > 0 && count.admitted > 0) add_light_key(rules_[light.rule], count.key, light.ordinal);\n",
+        "",
+    ),
+    together(
+        "counts are kept back lightly while the store is away",
+        "fixed_window",
+        ".possible = rule.hold > 0 && cluster_.store_reached,",
+        ".possible = rule.hold > 0,",
+    ),
+    together(
+        "all counts of a batch are taken for its first one's span's",
+        "fixed_window",
+        "      if (!light.are_of(some[j])) light = light_counts(some[j]);\n      if (slots[j] != Ledger::none) {",
+        "      if (j == 0) light = light_counts(some[j]);\n      if (slots[j] != Ledger::none) {",
+    ),
+    together(
+        "the rest of a batch is taken for its last one's span's",
+        "fixed_window",
+        "      if (!light.are_of(some[j])) light = light_counts(some[j]);\n      if (slots[j] == Ledger::none ||",
+        "      if (slots[j] == Ledger::none ||",
+    ),
+    together(
+        "an interval begins lightly whichever was before it",
+        "fixed_window",
+        "ledger_[slots[j]].current.ordinal != light.ordinal - 1 ||",
+        "ledger_[slots[j]].current.ordinal == light.ordinal ||",
+    ),
+    together(
+        "counts of an interval before are added to the one that runs",
+        "fixed_window",
+        "if (slot.current.ordinal == light.ordinal) {",
+        "if (slot.current.ordinal >= light.ordinal) {",
+    ),
+    together_header(
+        "a key of which nothing is kept back is counted lightly",
+        "fixed_window",
+        "return slot.holding && slot.detail",
+        "return slot.detail",
+    ),
+    together_header(
+        "a key of which more is known is counted lightly",
+        "fixed_window",
+        "slot.holding && slot.detail == no_index && !slot.touched",
+        "slot.holding && !slot.touched",
+    ),
+    together_header(
+        "a key that has been touched is counted lightly",
+        "cooldown",
+        " && !slot.touched;",
+        ";",
+    ),
+    together_header(
+        "a count with a refusal is taken for a light one",
+        "fixed_window",
+        "count.offered == count.admitted && count.refused_at == never",
+        "count.offered == count.admitted",
+    ),
+    together_header(
+        "a count of which not all was admitted is taken for a light one",
+        "cooldown",
+        "count.offered == count.admitted && count.refused_at == never",
+        "count.refused_at == never",
+    ),
+    together_header(
+        "counts of a span are all taken for one rule's",
+        "fixed_window",
+        "return count.rule == rule && count.began == began;",
+        "return count.began == began;",
+    ),
+    together_header(
+        "counts of a rule are all taken for one span's",
+        "fixed_window",
+        "count.rule == rule && count.began == began;",
+        "count.rule == rule;",
     ),
     # Names of keys that workers tell of by their hash.
     whole(
