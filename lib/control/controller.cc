@@ -21,7 +21,7 @@ constexpr Duration drain_poll = std::chrono::microseconds{50};
 // is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
 // spans' ends only.
 constexpr Duration longest_between_flips = std::chrono::seconds{1};
-constexpr std::size_t harvested_together = 32;
+constexpr std::size_t harvested_together = 64;
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
@@ -30,7 +30,6 @@ constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t claimed_ahead = 16;
 constexpr std::size_t taken_together = 256;
-constexpr std::size_t published_together = 32;
 // A worker's idle keys lose their places among its grants when there is little room left and half of them are
 // idle; not soon again: for two spans the worker uses no grants then.
 constexpr std::uint32_t drains_between_forgetting = 64;
@@ -588,28 +587,20 @@ void Controller::publish_grants(Publication& next) {
 void Controller::publish_keys(Publication& next, Instant now) {
   const Publication* const before = publisher_.current();
   next.reset_keys(before != nullptr ? before->keys() : 0);
+  keys_before_.begin(before);
   ungranted_keys_.clear();
   const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
-  const auto is_ungranted = [](const KeyState& state) { return state.ungranted_since != KeyState::granted; };
-  // Most keys have always been granted, and a look into a publication of a million keys comes from afar.
-  const auto may_be_known = [&](std::uint64_t key) {
-    return before != nullptr && before->ungranted().may_hold(static_cast<std::uint32_t>(key));
-  };
-  const auto known_ungranted = [&](std::uint64_t key) -> const KeyState* {
-    if (!may_be_known(key)) return nullptr;
-    const KeyState* const known = before->find(key);
-    return known != nullptr && is_ungranted(*known) ? known : nullptr;
-  };
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
     const GrantInterval& interval = grant_intervals_[window(rule)];
+    const KeyState* const known = keys_before_.meet(override.key);
     GrantTerms terms;
     if (interval.slides ? grants_[rule].greatest > 0 : grants_[rule].reserve > 0) {
       const KeyOverride& usual = usual_[rule];
       const bool wants_all = override.blocked_until != never || override.factor != usual.factor ||
                              override.allowance < usual.allowance / 2 ||
                              heavy_[window(rule)].contains(override.key);
-      terms = next_grant_terms(known_ungranted(override.key), wants_all, interval);
+      terms = next_grant_terms(known, wants_all, interval);
     }
     const std::uint64_t allowance = interval.slides ? drawable(override, terms, rule) : override.allowance;
     next.append_key({.key = override.key,
@@ -622,24 +613,10 @@ void Controller::publish_keys(Publication& next, Instant now) {
                      .reserved = terms.reserved});
     if (!terms.granted()) ungranted_keys_.push_back(override.key);
   };
-  std::array<KeyOverride, published_together> overrides;
-  std::size_t count = 0;
-  const auto append_some = [&] {
-    const auto some = std::span(overrides).first(std::exchange(count, 0));
-    for (const KeyOverride& override : some)
-      if (may_be_known(override.key)) before->prefetch(override.key);
-    for (const KeyOverride& override : some)
-      if (may_be_known(override.key)) before->prefetch_state(override.key);
-    for (const KeyOverride& override : some) append(override);
-  };
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
-  parts_.engine.for_each_override({quotas_at_, now.monotonic}, [&](const KeyOverride& override) {
-    overrides[count++] = override;
-    if (count == overrides.size()) append_some();
-  });
-  append_some();
+  parts_.engine.for_each_override({quotas_at_, now.monotonic}, append);
 
-  std::size_t more = before != nullptr ? before->ungranted_keys() : 0;
+  std::size_t more = keys_before_.others();
   for (const Keys& heavy : heavy_) more += heavy.size();
   next.index_keys(more);
   const auto add = [&](std::uint64_t key, RuleIndex rule, const KeyState* known, bool wants_all) {
@@ -657,11 +634,8 @@ void Controller::publish_keys(Publication& next, Instant now) {
     ungranted_keys_.push_back(key);
   };
   for (const Keys& heavy : heavy_)
-    for (const auto& [key, rule] : heavy) add(key, rule, known_ungranted(key), true);
-  if (before != nullptr && before->ungranted_keys() > 0)
-    before->for_each_key([&](const KeyState& state) {
-      if (is_ungranted(state)) add(state.key, state.rule, &state, false);
-    });
+    for (const auto& [key, rule] : heavy) add(key, rule, keys_before_.find(key), true);
+  keys_before_.for_each_other([&](const KeyState& state) { add(state.key, state.rule, &state, false); });
 
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "control/grant_terms.h"
+#include "control/keys_before.h"
 #include "control/new_key_limit.h"
 #include "control/publisher.h"
 #include "control/store_clock.h"
@@ -163,6 +164,7 @@ class Controller {
   std::vector<MonotonicTime> interval_began_;   // by window
   std::vector<KeyOverride> usual_;              // by rule, while publishing
   std::vector<GrantInterval> grant_intervals_;  // by window, while publishing
+  KeysBefore keys_before_;
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there

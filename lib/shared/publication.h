@@ -153,6 +153,12 @@ class Publication {
 
   /// Keys that differ from their rules' defaults.
   std::size_t keys() const noexcept { return states_.size(); }
+  /// By place: in the order in which they were appended and added.
+  const KeyState& key_at(std::size_t place) const noexcept { return states_[place]; }
+  /// @param state  find() of a key
+  std::size_t place_of(const KeyState& state) const noexcept {
+    return static_cast<std::size_t>(&state - states_.data());
+  }
   /// Calls visit(const KeyState&) for each of them.
   template <typename Visitor>
   void for_each_key(Visitor&& visit) const {

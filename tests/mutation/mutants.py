@@ -83,6 +83,7 @@ def control_header(name, test, old, new, header):
 
 
 engine_writes = functools.partial(control_header, header="engine_writes")
+keys_before = functools.partial(control_header, header="keys_before")
 new_key_limit = functools.partial(control_header, header="new_key_limit")
 window_pools = functools.partial(control_header, header="window_pools")
 
@@ -1109,9 +1110,39 @@ MUTANTS = [
     whole(
         "who has lost his grant in a window that runs is granted it again",
         "Grants.AWindowThatTheClockReturnsToGrantsNothingAnew",
-        "return known != nullptr && is_ungranted(*known) ? known : nullptr;",
-        "static_cast<void>(known);\n    return nullptr;",
+        "      terms = next_grant_terms(known, wants_all, interval);",
+        "      static_cast<void>(known);\n      terms = next_grant_terms(nullptr, wants_all, interval);",
         file="lib/control/controller.cc",
+    ),
+    keys_before(
+        "keys with grants are told of as without",
+        "KeysBefore.TellOfThoseWithoutGrantsAlone",
+        "state != nullptr && state->ungranted_since != KeyState::granted ? state : nullptr",
+        "state",
+    ),
+    keys_before(
+        "who has been met is told of again",
+        "KeysBefore.TellOfThoseWithoutGrantsAlone",
+        "if (!met_[place] && if",
+        "if (if",
+    ),
+    keys_before(
+        "whom the next publication does not name in its turn is lost",
+        "KeysBefore.AreFoundHoweverTheNextPublicationDiffers",
+        "      const KeyState* const found = find(key);\n      if (found == nullptr) return nullptr;\n      next_ = publication_->place_of(*found);",
+        "      return nullptr;",
+    ),
+    keys_before(
+        "who is met out of turn is taken for another",
+        "KeysBefore.AreFoundHoweverTheNextPublicationDiffers",
+        "      next_ = publication_->place_of(*found);\n",
+        "",
+    ),
+    keys_before(
+        "others are counted that have been met",
+        "KeysBefore.TellOfThoseWithoutGrantsAlone",
+        "    if (known != nullptr) --others_;\n",
+        "",
     ),
     # Counts that come together.
     together(
