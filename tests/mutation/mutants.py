@@ -1110,8 +1110,8 @@ MUTANTS = [
     whole(
         "who has lost his grant in a window that runs is granted it again",
         "Grants.AWindowThatTheClockReturnsToGrantsNothingAnew",
-        "      terms = next_grant_terms(known, wants_all, interval);",
-        "      static_cast<void>(known);\n      terms = next_grant_terms(nullptr, wants_all, interval);",
+        "add(key, rule, keys_before_.find(key), true);",
+        "add(key, rule, nullptr, true);",
         file="lib/control/controller.cc",
     ),
     keys_before(
