@@ -1114,6 +1114,13 @@ MUTANTS = [
         "add(key, rule, nullptr, true);",
         file="lib/control/controller.cc",
     ),
+    whole(
+        "who has lost his grant is taken to lose it with each publication",
+        "SlidingGrants.AKeyInSteadyDemandHasAllOfItsLimitFromTheThirdIntervalOn",
+        "      terms = next_grant_terms(known, wants_all, interval);",
+        "      static_cast<void>(known);\n      terms = next_grant_terms(nullptr, wants_all, interval);",
+        file="lib/control/controller.cc",
+    ),
     keys_before(
         "keys with grants are told of as without",
         "KeysBefore.TellOfThoseWithoutGrantsAlone",
