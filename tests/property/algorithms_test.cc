@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::seed;
+using testing::user_rule;
 
 // A sanitizer looks for faults of memory, and takes thirty times as long: a few nodes show them as well as
 // many.
@@ -25,19 +27,6 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 constexpr unsigned many_nodes = sanitized ? 4 : 40;
-
-Rule rule_with(Algorithm algorithm, std::uint64_t limit) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
-  rule.cooldown = 1s;
-  rule.algorithm = algorithm;
-  rule.action = Action::drop;
-  return rule;
-}
 
 /// How a demand is spread over nodes.
 enum class Spread { even, skewed, one, moving };
@@ -130,7 +119,7 @@ TEST_P(Overload, AdmitsTheLimit) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   const Case& given = GetParam();
   constexpr std::uint64_t limit = 1000;
-  Cluster cluster(rule_with(given.algorithm, limit), given.nodes, 2, seed());
+  Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
   const Outcome outcome = run(cluster, {.per_second = given.demand * limit, .spread = given.spread}, 5, 10);
   const double error = 100 * (outcome.admitted / (limit * 10) - 1);
   RecordProperty("error_pct", std::to_string(error));
@@ -151,7 +140,7 @@ TEST_P(HonestClient, IsHardlyEverRefused) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   const Case& given = GetParam();
   const std::uint64_t limit = 1000;
-  Cluster cluster(rule_with(given.algorithm, limit), given.nodes, 2, seed());
+  Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
   constexpr int intervals = sanitized ? 20 : 100;
   const Outcome outcome = run(
       cluster, {.per_second = given.demand * limit, .spread = given.spread, .poisson = true}, 5, intervals);
@@ -167,7 +156,7 @@ TEST_P(SmallLimit, OnManyNodesIsAboutTheLimit) {
   const Case& given = GetParam();
   constexpr std::uint64_t limit = 10;
   constexpr int intervals = 40;
-  Cluster cluster(rule_with(given.algorithm, limit), given.nodes, 2, seed());
+  Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
   const Outcome outcome =
       run(cluster, {.per_second = given.demand * limit, .spread = given.spread}, 10, intervals);
   const double error = 100 * (outcome.admitted / (limit * intervals) - 1);
@@ -181,7 +170,7 @@ TEST_P(SmallLimit, OnManyNodesIsAboutTheLimit) {
 }
 
 TEST(Strict, AClientWhoComesLessThanOnceInAnIntervalIsRefusedOnceOnly) {
-  Cluster cluster(rule_with(Algorithm::strict, 10), 4, 1, seed());
+  Cluster cluster(user_rule(10, Algorithm::strict), 4, 1, seed());
   for (int request = 0; request < 20; ++request) {
     EXPECT_EQ(cluster.admit(2, 0, "ann"), request > 0) << "request " << request;
     for (int step = 0; step < 333; ++step) cluster.advance(10ms);

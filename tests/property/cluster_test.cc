@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -17,16 +18,11 @@ using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::Counters;
 using testing::seed;
+using testing::user_rule;
 
-Rule user_rule(std::uint64_t limit) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
+Rule rule_of(std::uint64_t limit) {
+  Rule rule = user_rule(limit, Algorithm::cooldown);
   rule.cooldown = 500ms;
-  rule.action = Action::drop;
   return rule;
 }
 
@@ -57,7 +53,7 @@ TEST_P(RandomTraffic, LosesAndDoublesNoCountAndKeepsEachNodeWithinTheLimit) {
   RecordProperty("seed", std::to_string(value));
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(value));
   for (const bool with_outages : {false, true}) {
-    Cluster cluster(user_rule(GetParam()), 3, 2, value);
+    Cluster cluster(rule_of(GetParam()), 3, 2, value);
     run_random_traffic(cluster, 100, with_outages);
     cluster.finish();
     cluster.expect_conservation(cluster.admitted_by_all);
@@ -68,7 +64,7 @@ TEST_P(RandomTraffic, LosesAndDoublesNoCountAndKeepsEachNodeWithinTheLimit) {
 INSTANTIATE_TEST_SUITE_P(Limits, RandomTraffic, ::testing::Values(1, 2, 5, 100, 1000));
 
 TEST(Penalize, StoresWhatWasOffered) {
-  Rule rule = user_rule(50);
+  Rule rule = rule_of(50);
   rule.penalize = true;
   Cluster cluster(rule, 3, 2, seed());
   run_random_traffic(cluster, 60, true);
@@ -77,7 +73,7 @@ TEST(Penalize, StoresWhatWasOffered) {
 }
 
 TEST(SharedLimit, TwoNodesUnderSteadyOverloadTogetherAdmitAboutTheLimit) {
-  Rule rule = user_rule(1000);
+  Rule rule = rule_of(1000);
   rule.cooldown = 100ms;
   Cluster cluster(rule, 2, 1, seed());
   // 5000 requests a second, evenly spread: five times the limit.
@@ -98,7 +94,7 @@ TEST(SharedLimit, TwoNodesUnderSteadyOverloadTogetherAdmitAboutTheLimit) {
 }
 
 TEST(SharedLimit, AnHonestClientIsNeverRefusedWhileTheStoreIsThere) {
-  Cluster cluster(user_rule(100), 2, 1, seed());
+  Cluster cluster(rule_of(100), 2, 1, seed());
   for (int step = 0; step < 1000; ++step) {
     if (step % 2 == 0) {
       EXPECT_TRUE(cluster.admit(step / 2 % 2, 0, "ann")) << step;  // half of the limit, alternating
@@ -108,7 +104,7 @@ TEST(SharedLimit, AnHonestClientIsNeverRefusedWhileTheStoreIsThere) {
 }
 
 TEST(Recovery, AKeyComesBackAfterItsCooldownOnEveryNode) {
-  Cluster cluster(user_rule(10), 3, 2, seed());
+  Cluster cluster(rule_of(10), 3, 2, seed());
   for (unsigned node = 0; node < 3; ++node)
     for (int i = 0; i < 50; ++i) cluster.admit(node, 0, "ann");
   for (unsigned node = 0; node < 3; ++node) EXPECT_FALSE(cluster.admit(node, 0, "ann"));
@@ -118,7 +114,7 @@ TEST(Recovery, AKeyComesBackAfterItsCooldownOnEveryNode) {
 
 TEST(Replay, TheSameSeedGivesTheSameDecisions) {
   const auto run = [] {
-    Cluster cluster(user_rule(20), 3, 2, 7);
+    Cluster cluster(rule_of(20), 3, 2, 7);
     run_random_traffic(cluster, 50, true);
     return std::pair(cluster.admitted_by_node, cluster.counters);
   };

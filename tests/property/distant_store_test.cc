@@ -11,6 +11,7 @@
 
 #include "cluster.h"
 #include "store/outbox.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -19,6 +20,7 @@ using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::Counters;
 using testing::seed;
+using testing::user_rule;
 
 /// Shared counters so far away, behind the outbox of a real store. Half of the way is there, half is back.
 class DistantStore final : public Store {
@@ -93,14 +95,9 @@ class DistantStoreUnder : public ::testing::TestWithParam<Algorithm> {};
 /// part of three times as much.
 double admitted_by(Algorithm algorithm, const std::vector<Duration>& round_trips) {
   constexpr unsigned limit = 1000;
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
-  rule.algorithm = algorithm;
-  rule.action = Action::drop;
+  Rule rule = user_rule(limit, algorithm);
+  // What passes of the limit is to be seen, not what a block keeps from it.
+  rule.cooldown = 1ms;
   std::vector<DistantStore*> stores;  // the nodes'
   const auto make_store = [&](Cluster& cluster, unsigned node) {
     auto store = std::make_unique<DistantStore>(cluster.counters, cluster.now.monotonic, round_trips[node]);

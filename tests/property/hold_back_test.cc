@@ -9,6 +9,7 @@
 #include "cluster.h"
 #include "limit/cooldown_bound.h"
 #include "timed_cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -17,18 +18,12 @@ using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::seed;
 using testing::TimedCluster;
+using testing::user_rule;
 
-Rule user_rule(std::uint64_t limit, double hold_back, Algorithm algorithm) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
+Rule rule_of(std::uint64_t limit, double hold_back, Algorithm algorithm) {
+  Rule rule = user_rule(limit, algorithm);
   rule.cooldown = 500ms;
-  rule.algorithm = algorithm;
   rule.hold_back = hold_back;
-  rule.action = Action::drop;
   return rule;
 }
 
@@ -38,7 +33,7 @@ TEST_P(HoldBack, LosesAndDoublesNoCount) {
   for (const double hold_back : {0.01, 0.1, 0.5})
     for (const bool with_outages : {false, true}) {
       SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()) + ", hold_back " + std::to_string(hold_back));
-      Cluster cluster(user_rule(600, hold_back, GetParam()), 3, 2, seed());
+      Cluster cluster(rule_of(600, hold_back, GetParam()), 3, 2, seed());
       for (int step = 0; step < 600; ++step) {
         if (with_outages && cluster.random() % 80 == 0) *cluster.cut = !*cluster.cut;
         for (int request = static_cast<int>(cluster.random() % 20); request > 0; --request)
@@ -69,7 +64,7 @@ TEST(HoldBackOvershoot, OfManyNodesThatEachStayJustBelowIsWhatTheBoundSays) {
     constexpr std::uint64_t limit = 5000;
     constexpr unsigned nodes = 10;
     const auto held = static_cast<std::uint64_t>(hold_back * limit / nodes);
-    Cluster cluster(user_rule(limit, hold_back, Algorithm::cooldown), nodes, 1, seed());
+    Cluster cluster(rule_of(limit, hold_back, Algorithm::cooldown), nodes, 1, seed());
     for (int step = 0; step < 800; ++step) {
       // At the beginning of each interval, so that nobody has reached the limit yet; and not from the start,
       // when they would tell, and learn that the key is near its limit.
@@ -105,7 +100,7 @@ void expect_within_bound(const Beginning& beginning) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   constexpr std::uint64_t limit = 5000;
   constexpr double hold_back = 0.2;
-  Rule rule = user_rule(limit, hold_back, Algorithm::cooldown);
+  Rule rule = rule_of(limit, hold_back, Algorithm::cooldown);
   rule.interval = 100s;
   rule.spans = 1000;
   rule.cooldown = 100s;

@@ -10,6 +10,7 @@
 
 #include "limit/cooldown_bound.h"
 #include "timed_cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::seed;
 using testing::TimedCluster;
+using testing::user_rule;
 
 constexpr std::uint64_t limit = 3000;
 constexpr Duration interval = 10s;
@@ -27,15 +29,11 @@ constexpr Duration step = 10ms;
 /// Three times the limit.
 constexpr double per_step = 3.0 * limit * (static_cast<double>(step.count()) / interval.count());
 
-Rule user_rule() {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
+Rule long_block() {
+  Rule rule = user_rule(limit, Algorithm::cooldown);
   rule.interval = interval;
   rule.spans = spans;
   rule.cooldown = 15s;
-  rule.action = Action::drop;
   return rule;
 }
 
@@ -47,7 +45,7 @@ struct Outcome {
 
 /// A minute and a half; each node is restarted in its turn, if so wished.
 Outcome run(bool restarts, std::uint64_t seed_value) {
-  TimedCluster cluster(user_rule(), nodes, most_way, seed_value);
+  TimedCluster cluster(long_block(), nodes, most_way, seed_value);
   for (std::size_t node = 0; node < nodes; ++node) cluster.start(node);
   double due = 0;
   std::vector<bool> touched(nodes, true);  // since the last start
@@ -97,7 +95,7 @@ TEST(RollingRestart, OpensNoHole) {
       const double most = offered * (nodes + restarted) / nodes;
       return limit + cooldown_overshoot_bound(limit, nodes + restarted,
                                               static_cast<std::uint64_t>(most + 4 * std::sqrt(most)),
-                                              user_rule().hold_back);
+                                              long_block().hold_back);
     };
     EXPECT_LE(quiet.worst, bound(0));
     EXPECT_LE(rolling.worst, bound(2));

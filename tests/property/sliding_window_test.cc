@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::seed;
+using testing::user_rule;
 
 /// What a key asks for in a span.
 enum class Habit { nothing, a_little, more, all };
@@ -39,16 +41,10 @@ TEST(SlidingWindow, NeverHoldsMoreThanTheLimitAndRefusesNobodyWhoAsksForLess) {
     const std::uint64_t run_seed = seed() + run;
     SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(run_seed));
     std::mt19937_64 random(run_seed);
-    Rule rule;
-    rule.name = "user";
-    rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
     const auto workers = static_cast<unsigned>(1 + run % 3);
     // Too small for light keys; for grants; and neither.
-    rule.limit = std::array{100U, 180U, 1000U, 3000U}[run % 4];
-    rule.interval = 1s;
+    Rule rule = user_rule(std::array{100U, 180U, 1000U, 3000U}[run % 4], Algorithm::sliding_window);
     rule.spans = std::array{10U, 4U, 2U}[run / 4];
-    rule.algorithm = Algorithm::sliding_window;
-    rule.action = Action::drop;
     Cluster cluster(rule, 1, workers, run_seed);
     std::vector<User> users(12);
     for (std::size_t i = 0; i < users.size(); ++i) users[i].name = "u" + std::to_string(i);
@@ -95,13 +91,7 @@ TEST(SlidingWindow, NeverHoldsMoreThanTheLimitAndRefusesNobodyWhoAsksForLess) {
 
 // By the filter alone: so many workers that nobody has grants.
 TEST(SlidingWindow, HoldsWhatLittleALightKeyHasUsed) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = 1280;
-  rule.interval = 1s;
-  rule.algorithm = Algorithm::sliding_window;
-  rule.action = Action::drop;
+  const Rule rule = user_rule(1280, Algorithm::sliding_window);
   Cluster cluster(rule, 1, 8, seed());
   cluster.advance(500ms);
   std::uint64_t admitted = 0;

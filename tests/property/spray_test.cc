@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Cluster;
 using testing::seed;
+using testing::user_rule;
 
 constexpr std::uint64_t limit = 100;
 constexpr Duration cooldown = 500ms;
@@ -22,16 +24,9 @@ constexpr Duration step = 10ms;
 constexpr int steps_per_interval = 100;
 constexpr int steps_per_span = 10;
 
-Rule user_rule(Algorithm algorithm) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
+Rule rule_of(Algorithm algorithm) {
+  Rule rule = user_rule(limit, algorithm);
   rule.cooldown = cooldown;
-  rule.algorithm = algorithm;
-  rule.action = Action::drop;
   return rule;
 }
 
@@ -40,7 +35,7 @@ class SprayedNode {
  public:
   /// @param asked  how often for each of the sprayed keys
   explicit SprayedNode(Algorithm algorithm, unsigned workers = 2, std::uint32_t keys = 256, int asked = 1)
-      : cluster_(user_rule(algorithm), 1, workers, seed(), keys),
+      : cluster_(rule_of(algorithm), 1, workers, seed(), keys),
         sprayed_per_span_(static_cast<int>(3 * keys)),
         asked_(asked) {}
 
@@ -234,7 +229,7 @@ TEST(SprayedGrants, WhoUsesMuchIsCountedExactlyAndWhoUsesLittleIsNeverRefused) {
 // Sprayed keys take the places of grants once idle ones are forgotten there.
 TEST(SprayedGrants, WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
-  Rule rule = user_rule(Algorithm::fixed_window);
+  Rule rule = rule_of(Algorithm::fixed_window);
   rule.limit = 6400;
   Cluster cluster(rule, 1, 1, seed(), 256);
   int sprayed = 0;

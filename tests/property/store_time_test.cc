@@ -6,6 +6,7 @@
 #include <string>
 
 #include "timed_cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -13,17 +14,11 @@ namespace {
 using namespace std::chrono_literals;
 using testing::seed;
 using testing::TimedCluster;
+using testing::user_rule;
 
 Rule strict_rule(std::uint64_t limit, Duration interval) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
+  Rule rule = user_rule(limit, Algorithm::strict);
   rule.interval = interval;
-  rule.spans = 10;
-  rule.cooldown = interval;
-  rule.algorithm = Algorithm::strict;
-  rule.action = Action::drop;
   return rule;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "user_rule.h"
 
 namespace weir {
 namespace {
@@ -22,19 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Counters;
 using testing::seed;
-
-Rule strict_rule(std::uint64_t limit) {
-  Rule rule;
-  rule.name = "user";
-  rule.key = {{.kind = Dimension::Kind::header, .name = "user"}};
-  rule.limit = limit;
-  rule.interval = 1s;
-  rule.spans = 10;
-  rule.cooldown = 1s;
-  rule.algorithm = Algorithm::strict;
-  rule.action = Action::drop;
-  return rule;
-}
+using testing::user_rule;
 
 /// How one node's writes fare.
 struct Link {
@@ -267,7 +256,7 @@ TEST_P(StrictLimit, IsNeverExceededByAllNodesTogether) {
   for (std::uint64_t round = 0; round < 4; ++round) {
     SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed() + round));
     const Case& given = GetParam();
-    Nodes nodes(strict_rule(given.limit), given.nodes, seed() + round);
+    Nodes nodes(user_rule(given.limit, Algorithm::strict), given.nodes, seed() + round);
     run(nodes, given);
     nodes.finish();
     nodes.expect_never_over(given.limit);
@@ -284,7 +273,7 @@ TEST_P(StrictLimit, IsNeverExceededByAllNodesTogether) {
 TEST(StrictFlood, KeysWithoutRoomStayWithinTheLimit) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   constexpr std::uint64_t limit = 400;
-  Nodes nodes(strict_rule(limit), 3, seed());
+  Nodes nodes(user_rule(limit, Algorithm::strict), 3, seed());
   for (int step = 0; step < 600; ++step) {
     // Sixty-four keys fit into a table. Every other fifth of a second a flood fills one node's before `ann`
     // comes.
@@ -305,7 +294,7 @@ TEST_P(StrictQuota, ComesBackWhereItIsNotUsed) {
   for (std::uint64_t round = 0; round < 4; ++round) {
     SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed() + round));
     const Case& given = GetParam();
-    Nodes nodes(strict_rule(given.limit), given.nodes, seed() + round);
+    Nodes nodes(user_rule(given.limit, Algorithm::strict), given.nodes, seed() + round);
     run(nodes, given);
     nodes.finish();
     nodes.expect_all_came_back();
