@@ -593,6 +593,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
     const GrantInterval& interval = grant_intervals_[window(rule)];
+    // Keys that cannot have grants are met, too: else the order would be lost at each of them.
     const KeyState* const known = keys_before_.meet(override.key);
     GrantTerms terms;
     if (interval.slides ? grants_[rule].greatest > 0 : grants_[rule].reserve > 0) {
