@@ -86,7 +86,8 @@ TEST_P(GrantsUnderThreads, NoKeyIsAdmittedMoreThanItsLimitAndNothingIsLost) {
 TEST(GrantsUnderThreads, KeysThatAreAllNewAreCountedUnderTheirNames) {
   auto store = std::make_unique<RecordingStore>();
   RecordingStore& recorded = *store;
-  Config config = fast_config(64 * workers);
+  // Who stands still in the midst of a decision until its interval is long over refuses it: not in a second.
+  Config config = fast_config(64 * workers, 1s);
   config.rules[0].algorithm = Algorithm::fixed_window;
   config.node.keys = 1 << 16;
   NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
