@@ -792,10 +792,14 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
   const bool lately = rule.passed(next) - 1 - detail.heard.last() <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
+  // A key that so long has been too little to be told of is as good as new: had it not been counted at all,
+  // it would have been forgotten. (Of one that has been told of, and not answered, the sum is awaited.)
+  const std::int64_t remembered = rule.by_shares() ? remembered_intervals : 2;
+  const bool learned = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans &&
+                       (!detail.nodes.is_one() || detail.correction != 1 ||
+                        detail.demand.share() != ledger_.first_share(slot));
   const bool others = !alone(detail.counted[0], slot.current.ordinal) ||
-                      !alone(detail.counted[1], slot.previous_ordinal()) || detail.was_full ||
-                      !detail.nodes.is_one() || detail.correction != 1 ||
-                      detail.demand.share() != ledger_.first_share(slot);
+                      !alone(detail.counted[1], slot.previous_ordinal()) || detail.was_full || learned;
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||
                        detail.refused[0].acknowledged > 0 || detail.refused[1].acknowledged > 0 ||
                        detail.refused_unwritten > 0 || detail.refused_at != never;

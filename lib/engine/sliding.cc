@@ -19,6 +19,9 @@ KeyDetail& Engine::make_detail(KeySlot& slot) {
 
 // @param running  the interval that a window may still reach what the key has used from
 void Engine::drop_detail(const RuleState& rule, KeySlot& slot, Ordinal running) {
+  // What it had learned of its share is out of date: it begins with as much as a key that comes now.
+  if (ledger_.detail(slot).demand.share() != ledger_.first_share(slot))
+    ledger_.past(slot).first_nodes = cluster_.nodes & most_nodes;
   ledger_.drop_detail(slot);
   if (rule.has_light_keys()) add_light_key(rule, slot.key, running);
 }

@@ -1912,6 +1912,43 @@ MUTANTS = [
         file="lib/engine/replies.cc",
     ),
     engine(
+        "what was learned of a light key is kept for ever",
+        "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/cooldown",
+        "const bool learned = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans &&",
+        "const bool learned =",
+    ),
+    engine(
+        "what was learned of a light key is kept for an interval more",
+        "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/cooldown",
+        "rule.by_shares() ? remembered_intervals : 2;",
+        "rule.by_shares() ? remembered_intervals : 3;",
+    ),
+    engine(
+        "a share is kept for no longer than the seeds' nodes",
+        "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/fixedwindow",
+        "rule.by_shares() ? remembered_intervals : 2;",
+        "2;",
+    ),
+    engine(
+        "what was learned of keys is forgotten while the store is away",
+        "Algorithms/HoldBackOf.ButNotWhileTheStoreIsAway/fixedwindow",
+        "const bool asked = detail.settling || detail.looked_back",
+        "const bool asked = detail.looked_back",
+    ),
+    engine(
+        "what was learned of a busy key is forgotten when the store comes back",
+        "Algorithms/HoldBackOf.NorWhenTheStoreComesBackBeforeItHasToldOfAKeyThatIsNotLight/fixedwindow",
+        "const bool asked = detail.settling || detail.looked_back",
+        "const bool asked = (detail.settling && !cluster_.store_reached) || detail.looked_back",
+    ),
+    engine(
+        "a key that is as good as new has the share of one that came when it did",
+        "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/fixedwindow",
+        "    ledger_.past(slot).first_nodes = cluster_.nodes & most_nodes;\n",
+        "    {}\n",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
         "an interval without counts pays no debt",
         "Debt.IsPaidByIntervalsWithoutAnyRequestToo",
         "if (last_counted(slot) < next - 1) detail.debt -=",

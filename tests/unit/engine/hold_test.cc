@@ -79,6 +79,7 @@ struct Known {
   bool detail = false;
   std::uint64_t acknowledged = 0;  // of the interval before
   std::uint64_t others = 0;
+  double share = 0;
 };
 Known known_of(const EngineNode& node) {
   Known known;
@@ -88,6 +89,7 @@ Known known_of(const EngineNode& node) {
     const SharedCount& before = key.detail.counted[1];
     known.acknowledged = known.detail ? before.acknowledged : key.past.alone[1];
     known.others = before.others();
+    known.share = key.share();
   });
   return known;
 }
@@ -131,8 +133,68 @@ TEST_P(HoldBackOf, WhatOthersCountedInTheIntervalThatRunsIsRememberedHoweverLitt
       node.end_span();
     }
   }
-  // But for the seeds' nodes, which the interval that was told of has shown.
-  EXPECT_EQ(known_of(node).detail, GetParam() == Algorithm::cooldown);
+  EXPECT_FALSE(known_of(node).detail);
+}
+
+/// How many intervals without news what was learned of a key's share is kept for.
+int intervals_remembered(Algorithm algorithm) { return algorithm == Algorithm::cooldown ? 2 : 16; }
+
+/// One of two nodes that has learned a key's share, in an interval that is over. There will be four.
+CountedNode node_with_share_of(const Rule& rule, std::uint64_t here, std::uint64_t elsewhere) {
+  CountedNode node(rule, 1);
+  for (Ordinal second = first_ordinal + 4; second < first_ordinal + 30; ++second)
+    node.counters[{"~nodes", second}] = 3;
+  for (int span = 0; span < 10; ++span) {
+    node.count(node.now, here);
+    node.counters[{"login|a", first_ordinal + 3}] += elsewhere;
+    node.end_span();
+  }
+  return node;
+}
+
+TEST_P(HoldBackOf, WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight) {
+  CountedNode node = node_with_share_of(rule(), 10, 30);
+  const auto count_lightly = [&] {
+    for (int span = 0; span < 10; ++span) {
+      if (span == 0) node.count(node.now, 1);
+      node.end_span();
+    }
+  };
+  for (int interval = 0; interval < intervals_remembered(GetParam()); ++interval) {
+    count_lightly();
+    EXPECT_TRUE(known_of(node).detail) << interval;
+    EXPECT_NEAR(known_of(node).share, 0.25, 0.01) << interval;
+  }
+  count_lightly();
+  EXPECT_FALSE(known_of(node).detail);
+  EXPECT_EQ(known_of(node).share, 0.25) << "as that of a key which comes now";
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  EXPECT_EQ(node.state(node.now).allowance, node.engine.default_of(0).allowance);
+}
+
+TEST_P(HoldBackOf, ButNotWhileTheStoreIsAway) {
+  CountedNode node = node_with_share_of(rule(), 10, 20);
+  node.end_span();  // the sum of that interval is told
+  for (int span = 0; span < 10 * (intervals_remembered(GetParam()) + 2); ++span) {
+    node.count(node.now, 1);
+    node.engine.sync_result(false, EngineNode::at(node.now));
+    node.end_span_unanswered();
+  }
+  EXPECT_NEAR(known_of(node).share, 0.33, 0.01);
+}
+
+TEST_P(HoldBackOf, NorWhenTheStoreComesBackBeforeItHasToldOfAKeyThatIsNotLight) {
+  CountedNode node = node_with_share_of(rule(), 30, 15);
+  node.end_span();
+  const double share = known_of(node).share;
+  EXPECT_NEAR(share, 0.67, 0.01);
+  for (int span = 0; span < 10 * (intervals_remembered(GetParam()) + 2); ++span) {
+    node.count(node.now, 30);
+    const bool is_last_of_interval = node.now % 1s == 900ms;
+    node.engine.sync_result(is_last_of_interval, EngineNode::at(node.now));
+    node.end_span_unanswered();
+  }
+  EXPECT_EQ(known_of(node).share, share);
 }
 
 TEST_P(HoldBackOf, AStragglersCountAddsToWhatWasToldBefore) {
