@@ -792,12 +792,13 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
   const bool lately = rule.passed(next) - 1 - detail.heard.last() <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
-  // A key that so long has been too little to be told of is as good as new: had it not been counted at all,
-  // it would have been forgotten. (Of one that has been told of, and not answered, the sum is awaited.)
+  // Of a key that so long has been too little to be told of nothing need be known any more: had it not been
+  // counted at all, it would have been forgotten. (What was told and not answered is awaited.)
   const std::int64_t remembered = rule.by_shares() ? remembered_intervals : 2;
-  const bool learned = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans &&
-                       (!detail.nodes.is_one() || detail.correction != 1 ||
-                        detail.demand.share() != ledger_.first_share(slot));
+  const bool recent = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans;
+  const bool busy = std::max(slot.current.offered, past.offered) > rule.hold;
+  const bool learned = (recent || busy) && (!detail.nodes.is_one() || detail.correction != 1 ||
+                                            detail.demand.share() != ledger_.first_share(slot));
   const bool others = !alone(detail.counted[0], slot.current.ordinal) ||
                       !alone(detail.counted[1], slot.previous_ordinal()) || detail.was_full || learned;
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||

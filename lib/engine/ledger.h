@@ -103,7 +103,8 @@ struct KeyPast {
   std::array<std::uint64_t, 2> alone{};
   std::uint64_t held = 0;                      ///< kept back of an interval that has ended, …
   std::uint32_t held_age : 8 = 0;              ///< …so many before `current`
-  std::uint32_t first_nodes : 20 = 1;          ///< that were alive when the key was first seen
+  std::uint32_t first_nodes : 20 = 1;          ///< that were alive when the key was first seen, or what had
+                                               ///< been learned of its share was forgotten
   std::uint32_t has_learned_name : 1 = false;  ///< `name` is a learned one
   std::uint32_t looks_back : 1 = false;    ///< asked what others counted in the first interval, and nothing
                                            ///< told yet
@@ -288,7 +289,7 @@ class Ledger {
   }
   /// Has a detail without spans hold so many, all of them blank.
   void make_spans(KeyDetail& detail, std::size_t count) { detail.spans = spans_.take(count); }
-  /// Has a key go on without its detail. @pre nobody else has counted anything of it
+  /// Has a key go on without its detail. @pre that says nothing that matters
   void drop_detail(KeySlot& slot) noexcept;
   std::string_view name(const KeySlot& slot) const noexcept { return text(name_of(slot)); }
   /// A key's name by a number, as long as it is valid.
@@ -297,7 +298,7 @@ class Ledger {
   void prefetch_text(NamePool::Name name) const noexcept { names_.prefetch(name); }
   KeyView view(const KeySlot& slot) const noexcept { return {slot, past(slot), detail(slot), names_}; }
 
-  /// What a key's share was taken to be when it was first seen.
+  /// What a key's share is taken to be before anything is learned of it.
   double first_share(const KeySlot& slot) const noexcept { return 1.0 / past(slot).first_nodes; }
   std::uint32_t size() const noexcept { return size_; }
   /// Keys that have been given a slot, ever.

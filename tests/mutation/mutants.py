@@ -1914,8 +1914,8 @@ MUTANTS = [
     engine(
         "what was learned of a light key is kept for ever",
         "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/cooldown",
-        "const bool learned = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans &&",
-        "const bool learned =",
+        "const bool learned = (recent || busy) && (",
+        "const bool learned = (",
     ),
     engine(
         "what was learned of a light key is kept for an interval more",
@@ -1936,10 +1936,16 @@ MUTANTS = [
         "const bool asked = detail.looked_back",
     ),
     engine(
-        "what was learned of a busy key is forgotten when the store comes back",
-        "Algorithms/HoldBackOf.NorWhenTheStoreComesBackBeforeItHasToldOfAKeyThatIsNotLight/fixedwindow",
+        "what was learned of a key is forgotten when the store comes back",
+        "Algorithms/HoldBackOf.NorWhenTheStoreComesBackBeforeItHasToldOfTheKey/fixedwindow",
         "const bool asked = detail.settling || detail.looked_back",
         "const bool asked = (detail.settling && !cluster_.store_reached) || detail.looked_back",
+    ),
+    engine(
+        "what was learned of a blocked key is forgotten",
+        "Algorithms/HoldBackOf.NorOfAKeyOfWhichMuchIsAskedForAndNothingAdmitted/cooldown",
+        "const bool learned = (recent || busy) && (",
+        "const bool learned = recent && (",
     ),
     engine(
         "a key that is as good as new has the share of one that came when it did",

@@ -140,7 +140,8 @@ TEST_P(HoldBackOf, WhatOthersCountedInTheIntervalThatRunsIsRememberedHoweverLitt
 int intervals_remembered(Algorithm algorithm) { return algorithm == Algorithm::cooldown ? 2 : 16; }
 
 /// One of two nodes that has learned a key's share, in an interval that is over. There will be four.
-CountedNode node_with_share_of(const Rule& rule, std::uint64_t here, std::uint64_t elsewhere) {
+CountedNode node_with_share_of(Rule rule, std::uint64_t here, std::uint64_t elsewhere) {
+  rule.limit = 4000;
   CountedNode node(rule, 1);
   for (Ordinal second = first_ordinal + 4; second < first_ordinal + 30; ++second)
     node.counters[{"~nodes", second}] = 3;
@@ -153,7 +154,8 @@ CountedNode node_with_share_of(const Rule& rule, std::uint64_t here, std::uint64
 }
 
 TEST_P(HoldBackOf, WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight) {
-  CountedNode node = node_with_share_of(rule(), 10, 30);
+  CountedNode node = node_with_share_of(rule(), 40, 120);
+  const bool by_ratio = GetParam() == Algorithm::cooldown;
   const auto count_lightly = [&] {
     for (int span = 0; span < 10; ++span) {
       if (span == 0) node.count(node.now, 1);
@@ -164,6 +166,9 @@ TEST_P(HoldBackOf, WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight) {
     count_lightly();
     EXPECT_TRUE(known_of(node).detail) << interval;
     EXPECT_NEAR(known_of(node).share, 0.25, 0.01) << interval;
+    if (by_ratio) {
+      EXPECT_EQ(node.state(node.now).allowance, 1000U) << interval;
+    }
   }
   count_lightly();
   EXPECT_FALSE(known_of(node).detail);
@@ -173,7 +178,7 @@ TEST_P(HoldBackOf, WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight) {
 }
 
 TEST_P(HoldBackOf, ButNotWhileTheStoreIsAway) {
-  CountedNode node = node_with_share_of(rule(), 10, 20);
+  CountedNode node = node_with_share_of(rule(), 40, 80);
   node.end_span();  // the sum of that interval is told
   for (int span = 0; span < 10 * (intervals_remembered(GetParam()) + 2); ++span) {
     node.count(node.now, 1);
@@ -183,18 +188,31 @@ TEST_P(HoldBackOf, ButNotWhileTheStoreIsAway) {
   EXPECT_NEAR(known_of(node).share, 0.33, 0.01);
 }
 
-TEST_P(HoldBackOf, NorWhenTheStoreComesBackBeforeItHasToldOfAKeyThatIsNotLight) {
-  CountedNode node = node_with_share_of(rule(), 30, 15);
+TEST_P(HoldBackOf, NorWhenTheStoreComesBackBeforeItHasToldOfTheKey) {
+  CountedNode node = node_with_share_of(rule(), 40, 20);
   node.end_span();
   const double share = known_of(node).share;
   EXPECT_NEAR(share, 0.67, 0.01);
   for (int span = 0; span < 10 * (intervals_remembered(GetParam()) + 2); ++span) {
-    node.count(node.now, 30);
+    node.count(node.now, 1);
     const bool is_last_of_interval = node.now % 1s == 900ms;
     node.engine.sync_result(is_last_of_interval, EngineNode::at(node.now));
     node.end_span_unanswered();
   }
   EXPECT_EQ(known_of(node).share, share);
+}
+
+TEST_P(HoldBackOf, NorOfAKeyOfWhichMuchIsAskedForAndNothingAdmitted) {
+  CountedNode node = node_with_share_of(rule(), 40, 120);
+  node.end_span();
+  for (int span = 0; span < 10 * (intervals_remembered(GetParam()) + 2); ++span) {
+    node.count(node.now, 40, 0);
+    node.end_span();
+  }
+  EXPECT_TRUE(known_of(node).detail);
+  if (GetParam() == Algorithm::cooldown) {
+    EXPECT_EQ(node.state(node.now).allowance, 1000U);
+  }
 }
 
 TEST_P(HoldBackOf, AStragglersCountAddsToWhatWasToldBefore) {
