@@ -50,7 +50,8 @@ struct LearnedKey {
   std::span<const std::byte> key_bytes;  ///< see base/key_bytes.h
 };
 
-/// What a counter of the store counts, as the replies tell it apart.
+/// What a counter of the store counts, as the replies tell it apart. (Of uses of the same counter the first
+/// stands for both, where they are answered as one: see CounterWrite::tag.)
 enum class CounterUse : std::uint8_t {
   counted,  ///< what the key's rule counts
   refused,  ///< refused requests of keys that are near their limit: with the admitted ones, the demand

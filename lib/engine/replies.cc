@@ -99,10 +99,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
                                       reply.ordinal < last_counted(slot) &&
                                       offered_in(slot, reply.ordinal) == 0;
-  // Stores may answer what was kept back and what was asked of the same counter in one.
-  const bool may_tell_of_before =
-      reply.use == CounterUse::counted || (reply.use == CounterUse::held && past.asked_before);
-  const bool tells_of_before = may_tell_of_before && is_before(rule, slot, reply.ordinal);
+  const bool tells_of_before = reply.use == CounterUse::counted && is_before(rule, slot, reply.ordinal);
   if (answers_first_question || tells_of_before) past.asked_before = false;
   const bool looks_back =
       past.looks_back && !answers_first_question && !tells_of_before && reply.use != CounterUse::held;
@@ -131,7 +128,7 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const std::uint64_t news = shared.others() > known ? shared.others() - known : 0;
   if (shared.others() > 0) let_differ(slot);
   // What was light in its interval says nothing of this one, nor does what is added to it later.
-  if (reply.use == CounterUse::held && !tells_of_before) {
+  if (reply.use == CounterUse::held) {
     shared.was_light = shared.was_light || is_first;
     // The rest of one that was told of is learned with its sum, or with what is heard next.
     if (!shared.was_light) {

@@ -148,11 +148,12 @@ void Outbox::add(const CounterWrite& write) {
   Group& group = known == groups_.end() ? group_for(id) : *known->second;
   if (found == nullptr) {
     found = &group.append(write.name, hash);
+    found->tag = write.tag;
     ++entries_;
   }
   OutboxEntry& entry = *found;
   entry.key = write.key;
-  entry.tag = write.tag;
+  entry.tag = std::min(entry.tag, write.tag);
   entry.weightless = write.weightless;
   entry.returned += std::min(write.returned, max_delta - entry.returned);
   entry.raised_to = std::max(entry.raised_to, std::min(write.raised_to, max_delta));

@@ -62,7 +62,7 @@ struct OutboxEntry {
   std::uint64_t hash = 0;       ///< of the name, keyed
   std::uint32_t name_at = 0;    ///< in the group's names
   std::uint32_t name_size = 0;
-  std::uint8_t tag = 0;     ///< the caller's mark, the latest given
+  std::uint8_t tag = 0;     ///< the caller's mark, the least given
   bool weightless = false;  ///< left out of the sums
 
   std::uint64_t weight() const noexcept { return weightless ? 0 : delta; }

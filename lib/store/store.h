@@ -33,8 +33,10 @@ struct CounterWrite {
   MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
   std::uint64_t returned = 0;   ///< what was claimed of it before and not used
   std::uint64_t raised_to = 0;  ///< not 0: the counter is to be at least this; `delta` and `returned` are 0
-  std::uint8_t tag = 0;         ///< the caller's mark, returned in the reply
-  bool weightless = false;      ///< counts no requests (a node's sign of life): left out of the figures' sums
+  /// The caller's mark, returned in the reply. Writes to one counter that wait together may be answered as
+  /// one: with the least of theirs.
+  std::uint8_t tag = 0;
+  bool weightless = false;  ///< counts no requests (a node's sign of life): left out of the figures' sums
   /// The counter must be one value in the store, not a sum of the nodes' parts: it is a maximum, or quota is
   /// claimed of it and returned. The same for all writes of a counter, also for those that only read.
   bool undivided = false;

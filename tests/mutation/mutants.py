@@ -336,15 +336,8 @@ MUTANTS = [
     engine(
         "what others counted before a light key grew heavy is taken for news of the running interval",
         "Algorithms/LearningUnder.AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereToo/slidingwindow",
-        "const bool tells_of_before = may_tell_of_before &&",
+        "const bool tells_of_before = reply.use == CounterUse::counted &&",
         "const bool tells_of_before = false &&",
-        file="lib/engine/replies.cc",
-    ),
-    engine(
-        "the answer to what a key was asked first is lost in that to what was kept back of it",
-        "Algorithms/LearningUnder.AKeyThatGrowsHeavyHereIsNotTakenForOneThatGrowsElsewhereToo/slidingwindow",
-        "(reply.use == CounterUse::held && past.asked_before);",
-        "false;",
         file="lib/engine/replies.cc",
     ),
     engine(

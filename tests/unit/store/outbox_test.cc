@@ -137,19 +137,22 @@ TEST(Outbox, ABatchOfPlainSumsHasABoundOfItsOwn) {
   for (const Sent& sent : batches(outbox)) EXPECT_THAT(sent.entries, SizeIs(sent.group.sums ? 5 : 2));
 }
 
-TEST(Outbox, AMergedWriteKeepsTheLaterExpiryAndTheLatestHandle) {
+TEST(Outbox, AMergedWriteKeepsTheLaterExpiryTheLatestHandleAndTheLeastTag) {
   Outbox outbox(8, plenty);
   CounterWrite first = write("a", 1, 1, start + 10s);
   CounterWrite second = write("a", 1, 1, start + 5s);
-  second.key = 8;
+  CounterWrite third = second;
+  first.tag = 4;
   second.tag = 3;
-  outbox.submit({{first, second}}, start);
+  third.key = 8;
+  third.tag = 5;
+  outbox.submit({{first, second, third}}, start);
   outbox.expire(start + 7s);
   const auto out = batches(outbox);
   ASSERT_THAT(out, SizeIs(1));
   EXPECT_EQ(out[0].entries[0].key, 8u);
   EXPECT_EQ(out[0].entries[0].tag, 3u);
-  EXPECT_EQ(out[0].entries[0].delta, 2u);
+  EXPECT_EQ(out[0].entries[0].delta, 3u);
 }
 
 TEST(Outbox, ABatchThatIsOutStaysAsItIsUntilAnswered) {
