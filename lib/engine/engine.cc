@@ -27,8 +27,10 @@ std::map<Duration, Duration> lives_by_interval(std::span<const RuleState> rules)
 }
 
 /// How many intervals without counts a share is kept for, where there is room. For a quarter of them it is
-/// kept up to date.
+/// kept up to date. And how many of them with counts too small to be told of.
 constexpr Ordinal remembered_intervals = 16;
+/// The like for the seeds' nodes: as many as a key under cooldown itself is kept for.
+constexpr Ordinal nodes_remembered = 2;
 /// So many intervals after the clock was set all keys in use have been counted by it as it is.
 constexpr std::int64_t idle_intervals = 3;
 
@@ -789,13 +791,14 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
     return count.total == count.acknowledged || (ordinal < rule.span.ordinal && is_light(rule, count.total));
   };
   const KeyPast& past = ledger_.past(slot);
-  const bool lately = rule.passed(next) - 1 - detail.heard.last() <= rule.spans && !is_far(rule, slot);
+  const std::int64_t unheard = rule.passed(next) - 1 - detail.heard.last();  // for so many spans
+  const bool lately = unheard <= rule.spans && !is_far(rule, slot);
   const bool asked = detail.settling || detail.looked_back || past.looks_back || past.asked_before ||
                      (detail.reading && rule.early_block == EarlyBlock::predictive);
   // Of a key that so long has been too little to be told of nothing need be known any more: had it not been
   // counted at all, it would have been forgotten. (What was told and not answered is awaited.)
-  const std::int64_t remembered = rule.by_shares() ? remembered_intervals : 2;
-  const bool recent = rule.passed(next) - 1 - detail.heard.last() <= remembered * rule.spans;
+  const Ordinal remembered = rule.by_shares() ? remembered_intervals : nodes_remembered;
+  const bool recent = unheard <= remembered * rule.spans;
   const bool busy = std::max(slot.current.offered, past.offered) > rule.hold;
   const bool learned = (recent || busy) && (!detail.nodes.is_one() || detail.correction != 1 ||
                                             detail.demand.share() != ledger_.first_share(slot));

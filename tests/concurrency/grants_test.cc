@@ -86,7 +86,8 @@ TEST_P(GrantsUnderThreads, NoKeyIsAdmittedMoreThanItsLimitAndNothingIsLost) {
 TEST(GrantsUnderThreads, KeysThatAreAllNewAreCountedUnderTheirNames) {
   auto store = std::make_unique<RecordingStore>();
   RecordingStore& recorded = *store;
-  // Who stands still in the midst of a decision until its interval is long over refuses it: not in a second.
+  // A worker that stands still in the midst of a decision until its interval is long over refuses the
+  // request; it is not to be as short as that here.
   Config config = fast_config(64 * workers, 1s);
   config.rules[0].algorithm = Algorithm::fixed_window;
   config.node.keys = 1 << 16;

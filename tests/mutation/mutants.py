@@ -1913,13 +1913,13 @@ MUTANTS = [
     engine(
         "what was learned of a light key is kept for an interval more",
         "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/cooldown",
-        "rule.by_shares() ? remembered_intervals : 2;",
-        "rule.by_shares() ? remembered_intervals : 3;",
+        "rule.by_shares() ? remembered_intervals : nodes_remembered;",
+        "rule.by_shares() ? remembered_intervals : nodes_remembered + 1;",
     ),
     engine(
         "a share is kept for no longer than the seeds' nodes",
         "Algorithms/HoldBackOf.WhatWasLearnedOfAKeyIsForgottenWhenItHasLongBeenLight/fixedwindow",
-        "rule.by_shares() ? remembered_intervals : 2;",
+        "rule.by_shares() ? remembered_intervals : nodes_remembered;",
         "2;",
     ),
     engine(
