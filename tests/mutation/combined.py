@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several mutants of one source in one text, of which an environment variable picks one when the program starts.
+"""Several mutants of one source in one text, of which an environment variable picks one when the program starts: the same
+one in all sources of the program.
 
 To read headers and to compile what a mutant has left as it was is nearly all of the work on it. What mutants change is
 as a rule the body of a function. So a function that has mutants gets the body of each beside its own, and is compiled
@@ -16,13 +17,17 @@ import typing
 
 VARIABLE = "WEIR_MUTANT"
 
-# Declared rather than included: kernels are included where other instructions than the usual ones are allowed.
-CHOICE = f"""extern "C" char* getenv(const char*) noexcept;
+# Declared rather than included: kernels are included where other instructions than the usual ones are allowed. Once in what is
+# compiled, however many of its sources have mutants.
+CHOICE = f"""#ifndef WEIR_MUTANT
+#define WEIR_MUTANT
+extern "C" char* getenv(const char*) noexcept;
 extern "C" int atoi(const char*) noexcept;
 inline const int weir_mutant = [] {{
   const char* const chosen = getenv("{VARIABLE}");
   return chosen == nullptr ? 0 : atoi(chosen);
 }}();
+#endif
 """
 
 # Comments, raw strings, strings and characters; but not the apostrophes within numbers.
@@ -99,12 +104,12 @@ def can_be_combined(text, all_bodies, mutant):
     return body_of(text, all_bodies, mutant) is not None
 
 
-def combine(text, some):
-    """The text with all these mutants: the first is number 1; without a number all is as it was.
+def combine(text, numbered):
+    """The text with all these mutants, each with the number that picks it; without one all is as it was.
     @pre each can be combined"""
     all_bodies = bodies(text)
     variants = {}
-    for number, mutant in enumerate(some, start=1):
+    for number, mutant in numbered:
         body = body_of(text, all_bodies, mutant)
         begin, end, new = change(text, mutant)
         variant = text[body.begin : begin] + new + text[end : body.end]

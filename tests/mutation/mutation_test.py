@@ -4,8 +4,8 @@
 test that is named for it fail, by an assertion; and that test must pass without it.
 
 Only the sources that the change reaches are compiled again, without optimisation, and linked ahead of the libraries
-with the test program's own objects; mutants of one source, as far as possible, once for many of them (combined.py).
-Nothing is written below the sources or the build folder.
+with the test program's own objects; the mutants of one test program, as far as possible, once for all of them
+(combined.py). Nothing is written below the sources or the build folder.
 
 Clang compiles these in half to three quarters of GCC's time, and LLD links in less than half of GNU ld's: where the
 machine has them, they are taken.
@@ -24,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -58,21 +59,29 @@ QUICK_LINKER = ["-fuse-ld=lld"] if shutil.which("ld.lld") else []
 # A mutant may loop for ever; the named tests take milliseconds.
 PATIENCE_S = 60
 
-# The more are compiled together the less is compiled in all; but all processors shall have work until the end.
-MOST_TOGETHER = 30
+# Whatever waits for its turn does so in a thread of its own; as many programs run at a time.
+PROCESSORS = threading.BoundedSemaphore(os.cpu_count())
 
 
-def run(command, cwd):
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_S * 2,
-    )
+def run(command, timeout_s, **more):
+    with PROCESSORS:
+        return subprocess.run(
+            command,
+            cwd=BUILD,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            **more,
+        )
+
+
+def in_parallel(work, subjects):
+    """Each of the subjects and what the work on it came to, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(subjects))) as pool:
+        yield from zip(subjects, pool.map(work, subjects))
 
 
 @functools.lru_cache(maxsize=None)
@@ -91,7 +100,7 @@ def link_command(program):
     ninja = shutil.which("ninja") or shutil.which("ninja-build")
     if ninja is None:
         raise RuntimeError("ninja is needed to look up how the test programs are linked: install it")
-    done = run([ninja, "-C", str(BUILD), "-t", "commands", PROGRAMS[program]], BUILD)
+    done = run([ninja, "-C", str(BUILD), "-t", "commands", PROGRAMS[program]], PATIENCE_S)
     lines = [line for line in done.stdout.splitlines() if f"-o {PROGRAMS[program]} " in line]
     if done.returncode != 0 or not lines:
         raise RuntimeError(f"no link command of {PROGRAMS[program]} in {BUILD}:\n{done.stdout}")
@@ -138,16 +147,8 @@ def together(some):
     """The mutants in lists, for each of which one program is built; the longest first."""
     alike = {}
     for mutant in some:
-        file = mutant["file"]
-        what = [file, mutant["program"], *units_of(mutant)]
-        if not can_be_combined(mutant):
-            what.append(mutant["name"])
-        alike.setdefault(tuple(what), []).append(mutant)
-    lists = []
-    for these in alike.values():
-        parts = -(-len(these) // MOST_TOGETHER)
-        lists += [these[part::parts] for part in range(parts)]
-    return sorted(lists, key=len, reverse=True)
+        alike.setdefault((mutant["program"], None if can_be_combined(mutant) else mutant["name"]), []).append(mutant)
+    return sorted(alike.values(), key=len, reverse=True)
 
 
 def unoptimised(unit):
@@ -181,35 +182,35 @@ def inserted(command, options):
     return command[:first] + options + command[first:]
 
 
-def compile_one(unit, source, overlay, target):
-    """Compiles `source` as the build compiles `unit`, with the overlay's headers first."""
-    command = inserted(unoptimised(unit), [f"-I{overlay}"])
-    done = run(command + ["-o", str(target), "-c", str(source)], BUILD)
-    if done.returncode != 0:
-        raise AssertionError(f"does not compile as {unit}:\n{done.stdout}")
+def built(program, texts, units, folder):
+    """@return the program, with these texts in place of the sources that they are named for, and the units compiled again"""
+    # Includes name "room/file.h", below lib or app: changed headers come before the rooms' own.
+    overlay = folder / "overlay"
+    changed = {file: overlay.joinpath(*pathlib.Path(file).parts[1:]) for file in texts}
+    for file, text in texts.items():
+        changed[file].parent.mkdir(parents=True, exist_ok=True)
+        changed[file].write_text(text, encoding="utf-8")
 
+    def compiled(numbered):
+        number, unit = numbered
+        target = str(folder / f"{number}-{pathlib.Path(unit).stem}.o")
+        source = str(changed.get(unit, SOURCE / unit))
+        command = inserted(unoptimised(unit), [f"-I{overlay}"])
+        return target, run([*command, "-o", target, "-c", source], 2 * PATIENCE_S)
 
-def built(mutant, text, folder):
-    """@return the mutant's program, with this text in place of the source that the mutant changes"""
-    file = mutant["file"]
-    # Includes name "room/file.h", below lib or app: the changed header comes before the room's own.
-    changed = folder.joinpath("overlay", *pathlib.Path(file).parts[1:])
-    changed.parent.mkdir(parents=True)
-    changed.write_text(text, encoding="utf-8")
-    link = list(link_command(mutant["program"]))
+    link = list(link_command(program))
     output = link.index("-o")
     link[output + 1] = str(folder / "program")
-    for unit in units_of(mutant):
-        source = changed if unit == file else SOURCE / unit
-        target = str(folder / (pathlib.Path(unit).stem + ".o"))
-        compile_one(unit, source, folder / "overlay", target)
+    for (_, unit), (target, done) in in_parallel(compiled, list(enumerate(units))):
+        if done.returncode != 0:
+            raise AssertionError(f"does not compile as {unit}:\n{done.stdout}")
         usual = object_of(unit)
         # First: what it defines is taken neither from the libraries any more nor, of a header, from the other tests.
         link.insert(output + 2, target)
         if usual in link:
             link.remove(usual)  # the test's own
     # What debuggers read of the unchanged objects would be most of what is written.
-    done = run(inserted(link, ["-Wl,--strip-debug", *QUICK_LINKER]), BUILD)
+    done = run(inserted(link, ["-Wl,--strip-debug", *QUICK_LINKER]), 2 * PATIENCE_S)
     if done.returncode != 0:
         raise AssertionError(f"does not link:\n{done.stdout}")
     return folder / "program"
@@ -218,17 +219,11 @@ def built(mutant, text, folder):
 def run_test(program, test, picked=0):
     """@return (its exit status, None if it took too long; what it said; whether it ran exactly the one test)"""
     try:
-        done = subprocess.run(
+        done = run(
             [str(program), f"--gtest_filter={test}", "--gtest_color=no"],
-            cwd=BUILD,
+            PATIENCE_S,
             # A mutant does not lie where a program of the build looks for the library from.
             env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib"), combined.VARIABLE: str(picked)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
         )
     except subprocess.TimeoutExpired:
         return None, f"{test} took more than {PATIENCE_S} s", True
@@ -254,26 +249,47 @@ def run_all(some, program, unchanged):
     """@param program  with the mutants, picked by their numbers from 1 on
     @param unchanged  compiled in the same way: where a test fails there, too, it has caught nothing"""
     fails = {}
-    for test in sorted({mutant["test"] for mutant in some}):
-        status, said, _ = run_test(unchanged, test)
+    for test, (status, said, _) in in_parallel(lambda test: run_test(unchanged, test), sorted({mutant["test"] for mutant in some})):
         if status != 0:
             fails[test] = f"{test} fails without a mutant, too:\n{said}"
-    return [fails.get(mutant["test"]) or noticed(program, mutant, number) for number, mutant in enumerate(some, start=1)]
+
+    def ends(numbered):
+        number, mutant = numbered
+        return fails.get(mutant["test"]) or noticed(program, mutant, number)
+
+    return [wrong for _, wrong in in_parallel(ends, list(enumerate(some, start=1)))]
 
 
 def caught_together(some, folder):
-    program = built(some[0], combined.combine(source_text(some[0]["file"]), some), folder)
+    numbered = {}
+    for number, mutant in enumerate(some, start=1):
+        numbered.setdefault(mutant["file"], []).append((number, mutant))
+    texts = {file: combined.combine(source_text(file), these) for file, these in numbered.items()}
+    units = sorted({unit for mutant in some for unit in units_of(mutant)})
+    program = built(some[0]["program"], texts, units, folder)
     return run_all(some, program, program)
 
 
 def caught_alone(some, folder):
     [mutant] = some
-    changed = built(mutant, mutated(mutant), folder / "changed")
-    return run_all(some, changed, built(mutant, source_text(mutant["file"]), folder / "unchanged"))
+    changed, unchanged = [
+        built(mutant["program"], {mutant["file"]: text}, units_of(mutant), folder / name)
+        for name, text in (("changed", mutated(mutant)), ("unchanged", source_text(mutant["file"])))
+    ]
+    return run_all(some, changed, unchanged)
+
+
+def parts_of(some):
+    """What to try where a list cannot be built: the lists of its sources, or its halves. As a rule it is for one mutant's sake."""
+    by_source = {}
+    for mutant in some:
+        by_source.setdefault(mutant["file"], []).append(mutant)
+    half = len(some) // 2
+    return list(by_source.values()) if len(by_source) > 1 else [some[:half], some[half:]]
 
 
 def caught(some):
-    """Builds mutants of one source and runs the test of each. @return for each '' when it is caught, else what is wrong"""
+    """Builds mutants of one program and runs the test of each. @return for each '' when it is caught, else what is wrong"""
     ways = [caught_together] if can_be_combined(some[0]) else []
     if len(some) == 1:
         ways.append(caught_alone)
@@ -287,14 +303,12 @@ def caught(some):
                 wrong = f"took too long: {error.cmd[0]}"
     if len(some) == 1:
         return [wrong]
-    print(f"{some[0]['file']}: {len(some)} mutants one by one, for together: {wrong}", file=sys.stderr)
-    return [caught([mutant])[0] for mutant in some]
-
-
-def in_parallel(work, subjects):
-    """Each of the subjects and what the work on it came to, in their order."""
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        yield from zip(subjects, pool.map(work, subjects))
+    parts = parts_of(some)
+    print(f"{some[0]['program']}: {len(some)} mutants in {len(parts)} parts, for together: {wrong}", file=sys.stderr)
+    all_wrong = {}
+    for part in parts:
+        all_wrong |= zip((mutant["name"] for mutant in part), caught(part), strict=True)
+    return [all_wrong[mutant["name"]] for mutant in some]
 
 
 class Mutation(unittest.TestCase):
