@@ -3,7 +3,8 @@
 // is refused need not be drawn for, named or charged: of a key that has been looked at under this publication
 // the entry tells whether the next request is refused (and for a limit that is used up the cell that it
 // names), and to refuse is to count it there. So nothing is written but what has been counted, and whatever
-// is less clear than that is left to who looks closely.
+// is less clear than that is left to who looks closely. Of who is blocked for long the line tells as much,
+// where no other rule has a say, and the client is not told how long.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -112,10 +113,24 @@ WEIR_FLATTEN std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, Mono
                                                     PlainDecisions& decisions) noexcept {
   std::array<RefusalLook, max_rules_per_request> looks;
   std::size_t count = 0;
-  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
-    if (const std::uint32_t own = of_rule.requests & requests; own != 0)
-      look_for_entries(of_rule, own, looks[count++]);
+  std::uint32_t under_any = 0;
+  std::uint32_t under_several = 0;
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count)) {
+    const std::uint32_t own = of_rule.requests & requests;
+    if (own == 0) continue;
+    look_for_entries(of_rule, own, looks[count++]);
+    under_several |= under_any & own;
+    under_any |= own;
+  }
   const std::span all = std::span(looks).first(count);
+  std::uint32_t refused = 0;
+  for (RefusalLook& look : all) refused |= refuse_at_a_glance(look, ~under_several, now, decisions);
+  requests &= ~refused;
+  if (requests == 0) return refused;
+  for (const RefusalLook& look : all)
+    for_each(look.requests, [&](std::size_t at) {
+      if (look.places[at] != SpanTable::nowhere) table_->prefetch_number(look.places[at]);
+    });
   // All are on their way before the first one is waited for.
   for (const RefusalLook& look : all) {
     // Who is blocked is so whatever he has at hand.
@@ -129,20 +144,42 @@ WEIR_FLATTEN std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, Mono
   // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
   std::uint32_t known = requests;
   for (const RefusalLook& look : all) known &= settled(look) | ~look.requests;
-  std::uint32_t refused = 0;
+  std::uint32_t closely = 0;
   for_each(known, [&](std::size_t at) {
     RefusalLook* const by = refused_by(all, at, now);
     if (by == nullptr) return;
-    refused |= std::uint32_t{1} << at;
+    closely |= std::uint32_t{1} << at;
     by->refused |= std::uint32_t{1} << at;
     decisions.rules[at] = by->rule();
     decisions.retry_after[at] = by->tells ? retry_after_refusal(by->planned(at), now) : Duration{};
   });
   for (const RefusalLook& look : all) {
     RuleCounters& counters = counters_[look.rule()];
-    counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));
+    counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & closely)));
     counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
   }
+  return refused | closely;
+}
+
+// Of these requests. Those that are refused so are not the look's any more. @return which
+std::uint32_t WorkerCore::refuse_at_a_glance(RefusalLook& look, std::uint32_t requests, MonotonicTime now,
+                                             PlainDecisions& decisions) noexcept {
+  const std::uint64_t weight = rule_grants_[look.rule()].weight;
+  if (look.tells || !may_refuse_at_a_glance(plane_.terms[look.rule()]) || now >= glances_end_) return 0;
+  const SpanTable::Lines lines = table_->lines();
+  std::uint32_t nothing = 0;
+  std::uint32_t refused = 0;
+  for_each(look.requests & requests, [&](std::size_t at) {
+    const PlannedKey planned = look.planned(at);
+    if (planned.place == SpanTable::nowhere) return;
+    std::uint32_t& word = lines.ready_at(planned.place, planned.key, generation_, nothing);
+    if (!SpanTable::Lines::refuses(word) || !SpanTable::Lines::refuse(word, weight)) return;
+    refused |= std::uint32_t{1} << at;
+    decisions.rules[at] = look.rule();
+    decisions.retry_after[at] = Duration{};
+  });
+  look.requests &= ~refused;
+  if (refused != 0) count_refused(look.rule(), static_cast<std::uint64_t>(std::popcount(refused)));
   return refused;
 }
 
@@ -160,7 +197,6 @@ void WorkerCore::look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_
     const SpanTable::Place place =
         look.dense ? table_->place_of_rule(of_rule.rule) : table_->locate(of_rule.hashes[at]);
     look.places[at] = place;
-    if (place != SpanTable::nowhere) table_->prefetch_number(place);
   });
 }
 

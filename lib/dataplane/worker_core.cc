@@ -63,6 +63,8 @@ bool ends_with_window(Algorithm algorithm) noexcept {
 WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
                        GrantTable& grants)
     : plane_(plane),
+      shortest_span_(plane.terms.empty() ? Duration{}
+                                         : std::ranges::min(plane.terms, {}, &RuleTerms::span).span),
       index_(index),
       tables_(tables),
       table_(&tables[0]),
@@ -116,6 +118,7 @@ void WorkerCore::take_up(const Publication* published) noexcept {
   if (published->judged && judgement_due_) refused_before_ = 0;
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
+    begin_glances(published->began.monotonic, table_->began.monotonic);
     // Drained meanwhile, the same table is another one.
     const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
     new_keys_left_ = published->new_keys;
@@ -133,6 +136,15 @@ void WorkerCore::take_up(const Publication* published) noexcept {
   take_up_grants();
   // Before any cell is looked at: pairs with the fence in stays_drawn().
   std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+// Half a span more than a span takes, or than the last one took: an attack may make them late. (Of a worker
+// that has been away nobody knows how long it was.)
+// @param before  when it began to count in the table that it has had until now
+void WorkerCore::begin_glances(MonotonicTime began, MonotonicTime before) noexcept {
+  constexpr int most_spans = 8;
+  const Duration lasted = std::clamp(began - before, shortest_span_, most_spans * shortest_span_);
+  glances_end_ = began + lasted + lasted / 2;
 }
 
 void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) noexcept {
@@ -384,9 +396,10 @@ enum class WorkerCore::Stage : std::uint8_t { first, second };
 // A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
 // left: what it needs fits into registers, and all lines are asked for before any is waited for.
 struct WorkerCore::Run {
-  Run(std::span<const Key> burst, RuleIndex of, const std::vector<Grant>& grants) noexcept
-      : keys(burst), rule(of), rule_weight(grants[of].weight) {}
-  std::size_t admitted() const noexcept { return count - left; }
+  Run(std::span<const Key> burst, RuleIndex of, const std::vector<Grant>& grants, BurstTime& when,
+      std::span<Verdict> say) noexcept
+      : keys(burst), rule(of), rule_weight(grants[of].weight), now(when), verdicts(say) {}
+  std::size_t admitted() const noexcept { return count - left - refused; }
   std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
   /// Of a stage's keys, which one of the burst's it is.
   template <Stage stage>
@@ -397,10 +410,13 @@ struct WorkerCore::Run {
   std::span<const Key> keys;  // the burst's
   RuleIndex rule;
   std::uint64_t rule_weight;
+  BurstTime& now;
+  std::span<Verdict> verdicts;                     // the burst's; all admit, until one is refused
   std::uint64_t weight_of_each;                    // what each key's request weighs; 0: not all the same
   std::size_t count;                               // keys of the rule
   const std::span<const Key>* next = nullptr;      // whose lines are to be asked for, if any
-  std::size_t left = 0;                            // keys that no stage has admitted …
+  std::size_t refused = 0;                         // keys that have been, and been counted as such
+  std::size_t left = 0;                            // keys that no stage has decided on …
   std::array<std::uint8_t, burst_size> at;         // … and which
   std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
 };
@@ -415,12 +431,12 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
     prefetch_keys(furthest_of(next, keys.size()));
     return admit_keys_by_rule(keys, now, verdicts);
   }
-  Run run(keys, keys[0].rule_, rule_grants_);
+  Run run(keys, keys[0].rule_, rule_grants_, now, verdicts);
   if (!next.empty()) run.next = &next;
   run.weight_of_each = run.weight(keys[0]);
   run.count = keys.size();
   admit_run<Stage::first>(run);
-  finish(run, now, verdicts);
+  finish(run);
 }
 
 // Keys of several rules, or weights, in any order: of each rule together, so that they are as many as can be.
@@ -430,7 +446,7 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
   std::iota(others.begin(), others.end(), std::uint8_t{0});
   for (std::size_t count = keys.size(); count > 0;) {
     const Key& first = keys[others[0]];
-    Run run(keys, first.rule_, rule_grants_);
+    Run run(keys, first.rule_, rule_grants_, now, verdicts);
     std::uint64_t differs = 0;
     std::size_t remaining = 0;
     // Without branches: rules that come in turns are not to be foreseen.
@@ -447,11 +463,11 @@ void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
     run.count = run.left;
     count = remaining;
     admit_run<Stage::second>(run);
-    finish(run, now, verdicts);
+    finish(run);
   }
 }
 
-/// Which of a run's keys that no stage has admitted seem to need no more than their entries.
+/// Which of a run's keys that no stage has decided on seem to need no more than their entries.
 struct WorkerCore::Settled {
   // Not initialised: most bursts have none.
   Settled() noexcept : count(0) {}
@@ -461,7 +477,7 @@ struct WorkerCore::Settled {
   std::array<std::uint8_t, burst_size> at;
 };
 
-void WorkerCore::finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept {
+void WorkerCore::finish(Run& run) noexcept {
   if (const std::size_t admitted = run.admitted(); admitted > 0) count_admitted(run.rule, admitted);
   if (run.left == 0) return;
   const RuleTerms& terms = plane_.terms[run.rule];
@@ -470,17 +486,16 @@ void WorkerCore::finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) n
   const Settled settled = draws || refused ? take_settled(run) : Settled();
   if (run.left > 0) prefetch_beyond_lines(run);
   for (const std::uint8_t at : settled.keys()) table_->prefetch_entry(run.place[at]);
-  const MonotonicTime at = now();  // the clock is read while they come
-  std::size_t known = 0;
+  const MonotonicTime now = run.now();  // the clock is read while they come
   if (draws)
-    draw_from_buckets(run, settled, at, verdicts);
+    draw_from_buckets(run, settled, now);
   else if (settled.count > 0)
-    known = refuse_known(run, settled, at, verdicts);
-  bool& refuses = rule_grants_[run.rule].refuses = known > 0;
+    refuse_known(run, settled, now);
+  bool& refuses = rule_grants_[run.rule].refuses = !draws && run.refused > 0;
   if (run.left == 0) return;
-  look_closely(run, at, verdicts);
+  look_closely(run, now);
   refuses = refuses || std::any_of(run.at.begin(), run.at.begin() + run.left,
-                                   [&](std::uint8_t key) { return verdicts[key] == Verdict::block; });
+                                   [&](std::uint8_t key) { return run.verdicts[key] == Verdict::block; });
 }
 
 // They are not left then. (A weight of 0 only looks.)
@@ -504,8 +519,7 @@ WorkerCore::Settled WorkerCore::take_settled(Run& run) const noexcept {
 
 // A flood of what is refused goes no further than the keys' entries, and for a limit that is used up the
 // cells.
-std::size_t WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime now,
-                                     std::span<Verdict> verdicts) noexcept {
+void WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept {
   if (plane_.terms[run.rule].algorithm != Algorithm::cooldown)
     for (const std::uint8_t at : settled.keys())
       prefetch_to_read(table_->cells[run.rule] + table_->terms(table_->entry(run.place[at])).cell);
@@ -516,20 +530,19 @@ std::size_t WorkerCore::refuse_known(Run& run, const Settled& settled, Monotonic
     if (table_->holds(place, key.hash_) &&
         is_known_refused({key.hash_, place, run.rule, key.dense_ != 0}, run.weight(key), now)) {
       table_->count_refused(table_->entry(place), run.weight(key));
-      verdicts[at] = Verdict::block;
+      run.verdicts[at] = Verdict::block;
       ++refused;
     } else {
       run.at[run.left++] = at;
     }
   }
+  run.refused += refused;
   if (refused > 0) count_refused(run.rule, refused);
-  return refused;
 }
 
 // Each of a bucket's requests is drawn for, where none may keep anything for the next: from the cell that the
 // key's entry names, of which no more is needed.
-void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now,
-                                   std::span<Verdict> verdicts) noexcept {
+void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept {
   const RuleTerms& rule = plane_.terms[run.rule];
   AllowanceCell* const cells = table_->cells[run.rule];
   for (const std::uint8_t at : settled.keys())
@@ -563,7 +576,7 @@ void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTi
   const auto refuse = [&](const Settled& some) {
     for (const std::uint8_t at : some.keys()) {
       table_->count_refused(table_->entry(run.place[at]), run.weight(run.keys[at]));
-      verdicts[at] = Verdict::block;
+      run.verdicts[at] = Verdict::block;
     }
     if (some.count > 0) count_refused(run.rule, some.count);
   };
@@ -660,11 +673,16 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
   const bool lends = stage == Stage::second && rule_grants_[run.rule].most >= least_lent;
   const Hashes next = take_next(run);
   serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
+    if (rule_grants_[run.rule].refuses && may_refuse_at_a_glance(plane_.terms[run.rule]) &&
+        run.now() < glances_end_) [[unlikely]] {
+      for (std::size_t i = 0; i < next.count; ++i) table_->prefetch(next[i]);
+      return take_or_refuse<stage>(run, keys, lends, left);
+    }
     if (run.weight_of_each != 0) [[likely]]
       return take_from_entries(run.rule, keys, next, run.weight_of_each, lends, left);
     return take_from_each_entry(
         run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
-        lends, left);
+        lends, left, refuse_none);
   });
   for (std::size_t i = 0; i < run.left; ++i) run.place[run.at[i]] = table_->locate(run.keys[run.at[i]].hash_);
 }
@@ -732,18 +750,19 @@ std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, Weigh
 // which
 std::size_t WorkerCore::take_from_entries(RuleIndex rule, const Hashes& keys, const Hashes& next,
                                           std::uint64_t weight, bool lends, std::uint8_t* left) noexcept {
-  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  if (lends || weight - 1 >= most) [[unlikely]] {
+  if (lends || weight - 1 >= TableLines::nothing_ready - 1) [[unlikely]] {
     for (std::size_t i = 0; i < next.count; ++i) table_->prefetch(next[i]);
     return take_from_each_entry(
-        rule, keys, [weight](std::size_t) { return weight; }, lends, left);
+        rule, keys, [weight](std::size_t) { return weight; }, lends, left, refuse_none);
   }
   return table_->lines().take(keys, next, generation_, static_cast<std::uint32_t>(weight), left);
 }
 
-template <typename WeightOf>
+// @param refuse  called with the word of a key that has not enough ready, and which one it is; whether the
+// key has been refused by that
+template <typename WeightOf, typename Refuse>
 std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
-                                             bool lends, std::uint8_t* left) noexcept {
+                                             bool lends, std::uint8_t* left, Refuse&& refuse) noexcept {
   const SpanTable::Lines lines = table_->lines();
   const Grant& grant = rule_grants_[rule];
   std::uint32_t nothing = 0;
@@ -752,11 +771,33 @@ std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys,
   std::size_t others = 0;
   for (std::size_t i = 0; i < keys.count; ++i) {
     auto& ready = *reinterpret_cast<std::uint32_t*>(words[i]);
-    if (!lines.take(ready, weight_of(i)))
+    if (lines.take(ready, weight_of(i))) {
+      if (lends) lend(lines.place_of(ready), keys[i], grant);
+    } else if (!refuse(ready, i)) {
       left[others++] = static_cast<std::uint8_t>(i);
-    else if (lends)
-      lend(lines.place_of(ready), keys[i], grant);
+    }
   }
+  return others;
+}
+
+// A flood of who is blocked for long goes no further than the keys' lines.
+template <WorkerCore::Stage stage>
+std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
+                                       std::uint8_t* left) noexcept {
+  const auto at = [&](std::size_t i) { return run.template at_of<stage>(i); };
+  const auto weight = [&](std::size_t i) { return run.weight(run.keys[at(i)]); };
+  std::size_t refused = 0;
+  const std::size_t others =
+      take_from_each_entry(run.rule, keys, weight, lends, left, [&](std::uint32_t& word, std::size_t i) {
+        if (!SpanTable::Lines::refuses(word) || !SpanTable::Lines::refuse(word, weight(i))) return false;
+        run.verdicts[at(i)] = Verdict::block;
+        ++refused;
+        return true;
+      });
+  if (refused > 0) count_refused(run.rule, refused);
+  run.refused += refused;
+  // Who comes after the flood reads no clock for it.
+  if (others == 0) rule_grants_[run.rule].refuses = refused > 0;
   return others;
 }
 
@@ -808,8 +849,7 @@ WEIR_FLATTEN void WorkerCore::prefetch_beyond_lines(const Run& run) const noexce
 
 // Flattened: of some twenty calls each by itself is too large to be inlined, and to make them costs as much
 // as half of what they do. Each key that has used up its grant comes by here once in a span.
-WEIR_FLATTEN void WorkerCore::look_closely(const Run& run, MonotonicTime now,
-                                           std::span<Verdict> verdicts) noexcept {
+WEIR_FLATTEN void WorkerCore::look_closely(const Run& run, MonotonicTime now) noexcept {
   for (std::size_t i = 0; i < run.left; ++i) {
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];
@@ -820,8 +860,9 @@ WEIR_FLATTEN void WorkerCore::look_closely(const Run& run, MonotonicTime now,
       if (!key.dense_) key_bytes_.add_text(key.value);
       return key_bytes_.bytes();
     };
-    verdicts[run.at[i]] = key.weight == 0 ? peek(plan.keys[0], name_of(key.rule_), now).verdict
-                                          : decide(plan, key.weight, now, Detail::verdicts, name_of).verdict;
+    run.verdicts[run.at[i]] = key.weight == 0
+                                  ? peek(plan.keys[0], name_of(key.rule_), now).verdict
+                                  : decide(plan, key.weight, now, Detail::verdicts, name_of).verdict;
   }
 }
 
@@ -940,6 +981,9 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
           .terms = key_terms,
           .blocked_until = blocked_until};
 }
+
+// What is at hand of a key, for a request or beyond it, and what is left of a grant beside it.
+static_assert(2 * SpanTable::most_ready + GrantTable::most <= TableLines::nothing_ready);
 
 // What is left of the worker's grant becomes credit: from now on the key is looked at here.
 void WorkerCore::use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept {
@@ -1354,6 +1398,25 @@ bool WorkerCore::serves_ready(const Touched& touched, const RuleTerms& terms,
   }
 }
 
+// What the key's next requests need a look for no more, its line says from now on.
+// @return whether what is ready may serve them
+bool WorkerCore::end_look(const Touched& touched, const PlannedKey& planned, MonotonicTime now) noexcept {
+  const bool serves = serves_ready(touched, plane_.terms[planned.rule], now);
+  if (serves)
+    table_->make_ready(touched.place);
+  else if (refuses_for_long(touched, planned))
+    table_->refuse_from_now_on(touched.place);
+  return serves;
+}
+
+// Whether the key's line alone may refuse its next requests. Not where the block of another worker has left a
+// grant open, which would still be used.
+bool WorkerCore::refuses_for_long(const Touched& touched, const PlannedKey& planned) const noexcept {
+  return touched.entry != nullptr && touched.blocked_until >= glances_end_ &&
+         may_refuse_at_a_glance(plane_.terms[planned.rule]) &&
+         (rule_grants_[planned.rule].most == 0 || is_ungranted(planned.key));
+}
+
 // What may be drawn of the key, what is left of the worker's grant, and what an entry has drawn beside it.
 std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
                                                GrantTable::Place place) const noexcept {
@@ -1628,10 +1691,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
         counters_[keys[i].rule].admitted.add(1);
       }
     }
-    if (serves_ready(here, terms, now)) {
-      table_->make_ready(here.place);
-      lend(here.place, keys[i].key, rule_grants_[keys[i].rule]);
-    }
+    if (end_look(here, keys[i], now)) lend(here.place, keys[i].key, rule_grants_[keys[i].rule]);
   }
 
   const PlannedKey& by = keys[deciding];
@@ -1687,7 +1747,7 @@ Decision WorkerCore::peek(const PlannedKey& planned, std::span<const std::byte> 
   const Touched touched = find_grant(found, weight) ? granted(found)
                                                     : touch_entry(
                                                           planned, [&](RuleIndex) { return name; }, now);
-  if (serves_ready(touched, plane_.terms[planned.rule], now)) table_->make_ready(touched.place);
+  end_look(touched, planned, now);
   if (remaining(touched, planned, now) < weight) decision.verdict = Verdict::block;
   tell(decision, planned, touched, weight, now);
   return decision;

@@ -161,6 +161,9 @@ class alignas(64) WorkerCore {
     bool refuses = false;        // some have been refused, likewise, of those that needed a look
     GrantWindow window;
   };
+  static bool may_refuse_at_a_glance(const RuleTerms& terms) noexcept {
+    return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;
+  }
   struct Run;
   struct Settled;
   enum class Stage : std::uint8_t;
@@ -185,6 +188,7 @@ class alignas(64) WorkerCore {
 
   void take_up(const Publication* published) noexcept;
   void take_up_grants() noexcept;
+  void begin_glances(MonotonicTime began, MonotonicTime before) noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {
     const auto low = static_cast<std::uint32_t>(key);
     const KeyFilter::Bits bits = KeyFilter::bits(low);
@@ -249,6 +253,8 @@ class alignas(64) WorkerCore {
   bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
                 MonotonicTime now) const noexcept;
   std::uint32_t refuse_known(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  std::uint32_t refuse_at_a_glance(RefusalLook& look, std::uint32_t requests, MonotonicTime now,
+                                   PlainDecisions& decisions) noexcept;
   void look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                         RefusalLook& look) const noexcept;
   std::uint32_t settled(const RefusalLook& look) const noexcept;
@@ -271,12 +277,10 @@ class alignas(64) WorkerCore {
                                               const std::span<const Key>& next) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
-  void finish(Run& run, BurstTime& now, std::span<Verdict> verdicts) noexcept;
+  void finish(Run& run) noexcept;
   Settled take_settled(Run& run) const noexcept;
-  std::size_t refuse_known(Run& run, const Settled& settled, MonotonicTime now,
-                           std::span<Verdict> verdicts) noexcept;
-  void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now,
-                         std::span<Verdict> verdicts) noexcept;
+  void refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept;
+  void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   template <Stage stage>
   static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;
   template <Stage stage>
@@ -299,9 +303,13 @@ class alignas(64) WorkerCore {
                                                std::uint8_t* left) noexcept;
   std::size_t take_from_entries(RuleIndex rule, const Hashes& keys, const Hashes& next, std::uint64_t weight,
                                 bool lends, std::uint8_t* left) noexcept;
-  template <typename WeightOf>
+  static constexpr auto refuse_none = [](std::uint32_t&, std::size_t) { return false; };
+  template <typename WeightOf, typename Refuse>
   [[gnu::noinline]] std::size_t take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
-                                                     bool lends, std::uint8_t* left) noexcept;
+                                                     bool lends, std::uint8_t* left,
+                                                     Refuse&& refuse) noexcept;
+  template <Stage stage>
+  std::size_t take_or_refuse(Run& run, const Hashes& keys, bool lends, std::uint8_t* left) noexcept;
   template <Stage stage>
   void take_dense(Run& run) noexcept;
   template <Stage stage>
@@ -309,8 +317,7 @@ class alignas(64) WorkerCore {
   // By themselves: the common burst's code is not to grow by what it does not need.
   [[gnu::noinline]] void prefetch_beyond_grants(const Run& run) const noexcept;
   [[gnu::noinline]] void prefetch_beyond_lines(const Run& run) const noexcept;
-  [[gnu::noinline]] void look_closely(const Run& run, MonotonicTime now,
-                                      std::span<Verdict> verdicts) noexcept;
+  [[gnu::noinline]] void look_closely(const Run& run, MonotonicTime now) noexcept;
   bool take_ready(const Plan& plan, std::uint64_t multiplier) noexcept;
   void take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept;
   bool has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept;
@@ -377,6 +384,8 @@ class alignas(64) WorkerCore {
                          std::uint16_t window) noexcept;
   void charge(Touched& touched, RuleIndex rule, std::uint64_t weight) noexcept;
   bool serves_ready(const Touched& touched, const RuleTerms& terms, MonotonicTime now) const noexcept;
+  bool refuses_for_long(const Touched& touched, const PlannedKey& planned) const noexcept;
+  bool end_look(const Touched& touched, const PlannedKey& planned, MonotonicTime now) noexcept;
   bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                    MonotonicTime now) noexcept;
   bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
@@ -395,6 +404,11 @@ class alignas(64) WorkerCore {
   BucketCell bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept;
 
   DataPlane plane_;
+  Duration shortest_span_;  // of any rule
+  // Keys that are blocked until then at least are refused by their lines alone as long as it is not then:
+  // whose block ends when is nobody's question. The table is another one by then, as a rule, since every
+  // span's end has it drained; where it is not, the entries are asked again.
+  MonotonicTime glances_end_ = never;
   unsigned index_;
   std::span<SpanTable> tables_;
   SpanTable* table_;

@@ -63,8 +63,9 @@ struct alignas(32) AllowanceCell {
 
   /// So new cells need not be written. (Of a refusal in the first nanosecond of all time there is no hint.)
   static constexpr std::int64_t no_refusal = 0;
-  /// No chunk is larger: workers keep what they have drawn in 32 bits.
-  static constexpr std::uint64_t usual_chunk = std::uint64_t{1} << 31;
+  /// No chunk is larger: workers keep what they have drawn, for a request that is smaller and beyond it, in
+  /// 31 bits, and what is left of a grant with it.
+  static constexpr std::uint64_t usual_chunk = (std::uint64_t{1} << 30) - (std::uint64_t{1} << 12);
 
   /// Takes `need`, and as much more as makes a chunk, if the allowance still holds it. Any worker.
   /// @param chunk_divisor  workers, at least 1: what remains is divided so that no one strands much

@@ -32,6 +32,9 @@ inline std::size_t home_of(std::uint64_t hash, std::size_t homes) noexcept {
 struct TableLines {
   static constexpr std::size_t line_bytes = 64;
   static constexpr std::size_t words_at = 32;
+  /// Of a word that something is taken of (TakeReady): with this bit there is nothing, whatever the others
+  /// say.
+  static constexpr std::uint32_t nothing_ready = std::uint32_t{1} << 31;
 
   std::byte* first;
   std::size_t homes;   ///< lines that are the home of some key
@@ -79,7 +82,8 @@ struct GrantPortion {
 /// @return how many these are
 using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, const Hashes& next,
                                   const GrantPortion& portion, std::uint8_t* others) noexcept;
-/// Takes `weight`, 1 or more, of keys' words in lines of a generation, in order, where there is as much.
+/// Takes `weight`, 1 or more and below TableLines::nothing_ready, of keys' words in lines of a generation, in
+/// order, where there is as much.
 /// @param next, others  as above
 using TakeReady = std::size_t (*)(const TableLines& lines, std::uint32_t generation, const Hashes& keys,
                                   const Hashes& next, std::uint32_t weight, std::uint8_t* others) noexcept;

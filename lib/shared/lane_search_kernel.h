@@ -148,11 +148,13 @@ inline std::size_t use_grants(const Comparison& comparison, const TableLines& li
 template <typename Comparison>
 inline std::size_t take_ready(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
                               const Hashes& next, std::uint32_t weight, std::uint8_t* others) noexcept {
+  // With TableLines::nothing_ready it is below 0.
+  const auto needed = static_cast<std::int32_t>(weight);
   return serve_keys(comparison, lines, keys, next, others, [=](std::byte* word) {
-    std::uint32_t ready;
+    std::int32_t ready;
     __builtin_memcpy(&ready, word, sizeof ready);
-    if (ready < weight) return false;
-    ready -= weight;
+    if (ready < needed) return false;
+    ready -= needed;
     __builtin_memcpy(word, &ready, sizeof ready);
     return true;
   });

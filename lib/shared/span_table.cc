@@ -193,12 +193,14 @@ CountedKey SpanTable::counted(std::uint32_t number) const noexcept {
   const Place place = places_[number];
   const SpanEntry& entry = entries_[number];
   const EntryTerms terms = this->terms(entry);
-  const std::uint32_t credit = credit_of(number);
+  // By the number: what the place says of it would be one more line to wait for.
+  const std::uint32_t word = line_of(place).ready[lane_of(place)];
+  const std::uint32_t credit = entry.aside + ready_in(word);
   const std::uint64_t in = drawn(entry) - credit;
   return {.key = std::uint64_t{entry.key_high} << 32 | line_of(place).tags[lane_of(place)],
           .rule = entry.rule,
           .name = name_at(entry.name_offset),
-          .offered = in + refused(entry),
+          .offered = in + refused(entry) + refused_in(word),
           .admitted = in,
           .credit = credit,
           .lent = entry.lent,

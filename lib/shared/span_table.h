@@ -11,6 +11,10 @@
 /// store still under way waits for it.) Everything else a key needs lies in an entry of its own and is
 /// touched when a key is met for the first time in a span, has used up what was drawn, or is refused.
 ///
+/// But a flood of what is refused is what an attack is made of. Who is blocked has nothing ready; so that
+/// half of his line has room for saying so, and for counting what is refused until he is looked at more
+/// closely or the span is drained: to refuse him touches one line, too (Lines::refuse()).
+///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
 /// in that order. And most entries are of keys that are admitted, or refused now and then: what these need
@@ -153,7 +157,7 @@ class alignas(64) SpanTable {
   /// Names a place in the table. Holds until the worker inserts a key: then the place may be another's.
   using Place = std::uint32_t;
   static constexpr Place nowhere = 0xffffffff;
-  /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 32 bits.
+  /// Requests of less weight are admitted out of what is ready: need and chunk together fit into 31 bits.
   static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
   /// Keys that a drain hands over at once, at most.
   static constexpr std::size_t drained_together = 64;
@@ -244,6 +248,10 @@ class alignas(64) SpanTable {
     line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(weight);
   }
 
+  /// From now on the key's line says that it is refused, under this publication and until it is looked at
+  /// more closely. @pre it is open, nothing of it is ready
+  void refuse_from_now_on(Place place) noexcept { line_of(place).ready[lane_of(place)] = refused_here; }
+
   /// Whether the key is open, and what its entry says of it holds under the publication.
   bool is_settled(Place place, std::uint64_t key, std::uint32_t generation) const noexcept {
     return seems_settled(place, generation) && holds(place, key);
@@ -279,9 +287,7 @@ class alignas(64) SpanTable {
     line_of(place).ready[lane_of(place)] += std::exchange(entry(place).aside, 0);
   }
   /// What is drawn and not used.
-  std::uint32_t credit(Place place) const noexcept {
-    return entry(place).aside + line_of(place).ready[lane_of(place)];
-  }
+  std::uint32_t credit(Place place) const noexcept { return entry(place).aside + ready(place); }
   // During a closer look:
   void add_credit(Place place, std::uint64_t drawn) noexcept {
     SpanEntry& entry = this->entry(place);
@@ -327,7 +333,8 @@ class alignas(64) SpanTable {
       return rest(entry).drawn;
     return entry.numbers.drawn;
   }
-  /// Offered and not charged.
+  /// Offered and not charged, but for what its line says (Lines::refuse()): that comes with the next closer
+  /// look.
   std::uint64_t refused(const SpanEntry& entry) const noexcept {
     if (entry.has_rest()) [[unlikely]]
       return std::uint64_t{rest(entry).refused_high} << 32 | entry.cell_or_refused;
@@ -368,7 +375,7 @@ class alignas(64) SpanTable {
   }
   /// Entries that have one.
   std::uint32_t rests() const noexcept { return rests_.used(); }
-  std::uint32_t ready(Place place) const noexcept { return line_of(place).ready[lane_of(place)]; }
+  std::uint32_t ready(Place place) const noexcept { return ready_in(line_of(place).ready[lane_of(place)]); }
   /// But for what `lent` says.
   std::uint64_t admitted(Place place) const noexcept { return drawn(entry(place)) - credit(place); }
   OverflowCount& overflow(RuleIndex rule) noexcept { return overflow_[rule]; }
@@ -433,7 +440,7 @@ class alignas(64) SpanTable {
   struct alignas(64) Line {
     std::uint32_t tags[keys_per_line];   ///< 0: free
     std::uint32_t generation;            ///< of the publication that what is ready holds for
-    std::uint32_t ready[keys_per_line];  ///< weight
+    std::uint32_t ready[keys_per_line];  ///< weight; or `refused_here` and the weight that has been refused
     std::uint8_t open;                   ///< a bit for each key met in this span
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
@@ -449,9 +456,18 @@ class alignas(64) SpanTable {
   };
   using NameLength = std::uint16_t;
 
+  /// In place of what is ready: nothing is, and what the other bits say has been refused.
+  static constexpr std::uint32_t refused_here = TableLines::nothing_ready;
+
   static std::uint32_t tag_of(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  static std::uint32_t ready_in(std::uint32_t word) noexcept { return word < refused_here ? word : 0; }
+  static std::uint32_t refused_in(std::uint32_t word) noexcept {
+    return word < refused_here ? 0 : word - refused_here;
+  }
   /// A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  static bool is_ready(std::uint32_t ready, std::uint64_t weight) noexcept { return weight - 1 < ready; }
+  static bool is_ready(std::uint32_t word, std::uint64_t weight) noexcept {
+    return weight - 1 < ready_in(word);
+  }
   /// Places are taken in order and never freed but all at once: what is not in a line with a free place is
   /// not beyond it either.
   static bool is_full(const Line& line) noexcept { return line.tags[keys_per_line - 1] != 0; }
@@ -504,10 +520,6 @@ class alignas(64) SpanTable {
   }
   void carry_drawn(SpanEntry& entry, Place place, std::uint64_t more) noexcept;
   void carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept;
-  // In drains, by the number: what the place says of it would be one more line to wait for.
-  std::uint32_t credit_of(std::uint32_t number) const noexcept {
-    return entries_[number].aside + line_of(places_[number]).ready[lane_of(places_[number])];
-  }
   bool begin_weighing() noexcept;
   void weigh(std::uint32_t number, const CountedKey& key, std::span<const std::uint64_t> limits) noexcept;
   void mark_heaviest() noexcept;
@@ -602,6 +614,16 @@ class SpanTable::Lines {
       ready -= static_cast<std::uint32_t>(weight);
     return enough;
   }
+  /// Whether what has this word is refused.
+  static bool refuses(std::uint32_t word) noexcept { return (word & refused_here) != 0; }
+  /// Counts as refused what weighs as much, unless that is more than there is room for, or nothing.
+  /// @pre refuses() @return whether it has been
+  static bool refuse(std::uint32_t& word, std::uint64_t weight) noexcept {
+    if (weight - 1 >= ~word) [[unlikely]]
+      return false;
+    word += static_cast<std::uint32_t>(weight);
+    return true;
+  }
   /// Whose it is. @param ready  of a place
   Place place_of(const std::uint32_t& ready) const noexcept {
     const auto line = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&ready) -
@@ -636,7 +658,11 @@ void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& st
   Line& line = line_of(place);
   const auto put_aside = [&](std::size_t lane) {
     if (line.ready[lane] == 0) return;
-    entry(static_cast<Place>(place - lane_of(place) + lane)).aside += std::exchange(line.ready[lane], 0);
+    SpanEntry& own = entry(static_cast<Place>(place - lane_of(place) + lane));
+    const std::uint32_t word = std::exchange(line.ready[lane], 0);
+    own.aside += ready_in(word);
+    if (const std::uint32_t refused = refused_in(word); refused > 0) [[unlikely]]
+      count_refused(own, refused);
   };
   if (line.generation != generation) {
     for (unsigned open = line.open; open != 0; open &= open - 1) {

@@ -1489,8 +1489,8 @@ MUTANTS = [
     worker(
         "a burst's keys are not filled up",
         "Grant.OfAKeyInABurstIsFilledUpToo",
-        "else if (lends)\n      lend(lines",
-        "else if (false)\n      lend(lines",
+        "      if (lends) lend(lines",
+        "      if (false) lend(lines",
     ),
     shared(
         "what was lent in the span that runs makes nonsense of a count",
@@ -2339,9 +2339,9 @@ MUTANTS = [
         "const bool may = !",
     ),
     worker(
-        "what weighs more than 32 bits tell is taken for its rest",
+        "what weighs more than 31 bits tell is taken for its rest",
         "Keys.MayWeighMoreThanWhatIsAtHandCanTell",
-        "if (lends || weight - 1 >= most) [[unlikely]] {",
+        "if (lends || weight - 1 >= TableLines::nothing_ready - 1) [[unlikely]] {",
         "if (lends) [[unlikely]] {",
     ),
     worker(
@@ -2367,7 +2367,7 @@ MUTANTS = [
         "a burst that has all it asks for reads the clock",
         "Keys.ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce",
         "if (run.left == 0) return;\n  const RuleTerms& terms",
-        "static_cast<void>(now());\n  if (run.left == 0) return;\n  const RuleTerms& terms",
+        "static_cast<void>(run.now());\n  if (run.left == 0) return;\n  const RuleTerms& terms",
     ),
     worker(
         "every burst reads the clock anew",
@@ -2801,6 +2801,100 @@ MUTANTS = [
         units=["lib/dataplane/known_refusals.cc"],
     ),
     known_refusals(
+        "a block has ended late in a span, and frames are refused by the line still",
+        "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
+        " || now >= glances_end_) return 0;",
+        ") return 0;",
+    ),
+    known_refusals(
+        "a client that is refused by the line does not hear when to come again",
+        "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
+        "if (look.tells || !may_refuse_at_a_glance",
+        "if (!may_refuse_at_a_glance",
+    ),
+    known_refusals(
+        "who is refused by the line of one key is not counted with another rule's",
+        "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
+        "refuse_at_a_glance(look, ~under_several, now, decisions)",
+        "refuse_at_a_glance(look, ~0U, now, decisions)",
+    ),
+    worker(
+        "a block that ends within the span is known by the line alone",
+        "BlockedKey.IsLookedAtWhereItsBlockMayEndWithinTheSpan",
+        "touched.blocked_until >= glances_end_ &&",
+        "touched.blocked_until != never &&",
+    ),
+    worker(
+        "a block has ended late in a span, and is known by the line still",
+        "BlockedKey.IsLookedAtAgainWhereTheSpanEndsLate",
+        "may_refuse_at_a_glance(plane_.terms[run.rule]) &&\n        run.now() < glances_end_) [[unlikely]] {",
+        "may_refuse_at_a_glance(plane_.terms[run.rule])) [[unlikely]] {",
+    ),
+    worker(
+        "who is blocked is refused by his line where the rule only observes",
+        "BlockedKey.OfARuleThatOnlyObservesIsNotRefusedByItsLine",
+        "         may_refuse_at_a_glance(plane_.terms[planned.rule]) &&\n",
+        "",
+    ),
+    worker(
+        "who is blocked by another worker alone does not use his grant up",
+        "BlockedKey.ByAnotherWorkerUsesItsGrantUpFirst",
+        "(rule_grants_[planned.rule].most == 0 || is_ungranted(planned.key));",
+        "true;",
+    ),
+    worker(
+        "whoever comes after a flood reads the clock",
+        "BlockedKey.IsTheOnlyReasonToReadTheClock",
+        "  if (others == 0) rule_grants_[run.rule].refuses = refused > 0;\n",
+        "",
+    ),
+    worker(
+        "after a span that ended late the next one is taken for late, too, by who is blocked",
+        "BlockedKey.IsRefusedByItsLineForAsLongAsSpansHaveBecome",
+        "std::clamp(began - before, shortest_span_, most_spans * shortest_span_)",
+        "shortest_span_",
+    ),
+    worker(
+        "a worker that has been away takes no block for long enough",
+        "BlockedKey.IsRefusedByItsLineThoughTheWorkerHasBeenAwayForLong",
+        "std::clamp(began - before, shortest_span_, most_spans * shortest_span_)",
+        "std::max(began - before, shortest_span_)",
+    ),
+    worker(
+        "who only looks is counted as refused by his line",
+        "BlockedKey.ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore",
+        "|| !SpanTable::Lines::refuse(word, weight(i))) return false;",
+        "|| (weight(i) != 0 && !SpanTable::Lines::refuse(word, weight(i)))) return false;",
+    ),
+    worker(
+        "who is blocked for long is looked at each time",
+        "BlockedKey.IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver",
+        "    if (rule_grants_[run.rule].refuses && may_refuse_at_a_glance",
+        "    if (false && may_refuse_at_a_glance",
+    ),
+    shared(
+        "what the line says has been refused is forgotten with a closer look",
+        "RefusedAtAGlance.ACloserLookEndsItAndCountsWithTheEntry",
+        "      count_refused(own, refused);",
+        "      static_cast<void>(0);",
+        file="lib/shared/span_table.h",
+        units=["tests/unit/shared/span_table_test.cc"],
+    ),
+    shared(
+        "what the line says has been refused may be more than it has room for",
+        "RefusedAtAGlance.WhatIsMoreThanTheLineHasRoomForIsLeftToWhoLooksCloser",
+        "    if (weight - 1 >= ~word) [[unlikely]]\n      return false;\n",
+        "",
+        file="lib/shared/span_table.h",
+        units=["tests/unit/shared/span_table_test.cc"],
+    ),
+    shared(
+        "what the line says has been refused is not drained",
+        "RefusedAtAGlance.ADrainCountsItAndEndsIt",
+        "in + refused(entry) + refused_in(word)",
+        "in + refused(entry)",
+    ),
+    known_refusals(
         "a rule that lacks something is passed over, and a later one named as who refuses",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "if (looks.size() == 1 || !has_enough(planned)) return nullptr;",
@@ -2827,7 +2921,7 @@ MUTANTS = [
     known_refusals(
         "a rule is not told of what another one has refused without a closer look",
         "Under/PlainFlood.IsRefusedWithoutACloserLook/cooldown",
-        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));",
+        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & closely)));",
         "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.refused)));",
     ),
     known_refusals(

@@ -203,6 +203,34 @@ TEST_P(PlainFlood, IsRefusedWithoutACloserLook) {
   EXPECT_GT(compared.refused, several * compared.refused_closely) << "of " << compared.refused_closely;
 }
 
+// Who is blocked under one rule alone is known by his line: not when his block ends, which may be in the
+// midst of a span, or of one that ends late.
+TEST(PlainDecisions, RefuseWhoIsBlockedJustAsLongAsHeIs) {
+  std::uint64_t refused = 0;
+  for (std::uint64_t run = 0; run < 40; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    std::vector<Rule> rules{rule_of("user", 30, {by_user}, "/items/0")};
+    if (run % 3 == 1) rules.push_back(rule_of("others", 30, {by_user}, "/items/1"));
+    if (run % 3 == 2) rules.push_back(rule_of("all", 1'000'000, {by_path}, "/items/1"));
+    if (run % 6 == 2) rules.back().match.path.clear();  // then two apply
+    rules[0].dephase = run % 4 == 0 ? Duration(20ms) : Duration{};
+    for (Rule& rule : rules) rule.action = random() % 2 == 0 ? Action::drop : Action::reply_429;
+    Compared compared(rules, rules, 1);
+    for (int round = 0; round < 300; ++round) {
+      compared.decide(Frames(random, 1 + random() % 32, 8, 2), true);
+      ASSERT_FALSE(HasFailure()) << "burst " << round;
+      if (random() % 8 == 0) compared.pass(Duration(random() % 25'000'000));
+      if (random() % 8 == 0) compared.wait(Duration(random() % (random() % 4 == 0 ? 80'000'000 : 5'000'000)));
+    }
+    for (int i = 0; i < 3; ++i) compared.pass(2s);
+    compared.expect_same_figures();
+    refused += compared.refused;
+  }
+  if (!has_vectors()) return;
+  EXPECT_GT(refused, 10'000U);
+}
+
 TEST(PlainDecision, IsNoneWhereNothingIsLeftToDecide) {
   std::mt19937_64 random(seed());
   BurstNode node({rule_of("user", 5, {by_user})});

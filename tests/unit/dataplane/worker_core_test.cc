@@ -77,7 +77,7 @@ struct Plane {
                const std::vector<std::uint64_t>& changed = {}) {
     auto next = std::make_unique<Publication>();
     next->generation = published.size() + 1;
-    next->began = {WallTime(1000s), MonotonicTime(0s)};
+    next->began = {WallTime(1000s), began};
     next->judged = judged;
     next->holds_since = holds_since;
     next->set_changed(changed);
@@ -131,6 +131,21 @@ struct Plane {
     return cores[0]->key_of(rule, bytes.bytes());
   }
 
+  /// Of a rule with one dimension.
+  std::uint64_t key_of(std::string_view value, RuleIndex rule = 0) const {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(value);
+    return cores[0]->key_of(rule, bytes.bytes());
+  }
+
+  /// Whether the key's line alone tells the first worker, in its first table, that it is refused.
+  bool refuses_at_a_glance(std::uint64_t key) {
+    std::uint32_t nothing = 0;
+    return SpanTable::Lines::refuses(
+        tables[0].lines().ready_at(tables[0].locate(key), key, published.back()->mark(), nothing));
+  }
+
   std::vector<Rule> rules;
   Classifier classifier;
   std::vector<RuleTerms> terms;
@@ -144,6 +159,7 @@ struct Plane {
   std::vector<std::unique_ptr<WorkerCore>> cores;
   std::vector<std::unique_ptr<Publication>> published;
   // Of what is published next:
+  MonotonicTime began{};
   std::uint32_t grant = 0;  // of each worker, of each key, in all rules
   std::uint32_t grant_turn = 0;
   KeyFilter::Bits refused = 0;
@@ -680,8 +696,8 @@ TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
   keys.back().weight += 2;  // together 2^36 + 2, times 2^28: 2^29 beyond 2^64
   std::vector<Verdict> verdicts(keys.size());
   const Key small = plane.cores[0]->key(0, "");
-  for (int i = 0; i < 3; ++i)
-    plane.cores[0]->admit_keys({&small, 1}, MonotonicTime(1ms), std::span(verdicts).first(1));
+  plane.cores[0]->admit_keys({&small, 1}, MonotonicTime(1ms), std::span(verdicts).first(1));
+  ASSERT_GT(plane.tables[0].ready(plane.tables[0].place_of_rule(0)), std::uint32_t{1} << 29);
   plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
   EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
   keys.back().weight -= 2;  // all alike: together 2^64
@@ -694,12 +710,7 @@ TEST(Keys, ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst) {
   WorkerCore& worker = *plane.cores[0];
   Key ann = worker.key(0, "ann");
   const Key bob = worker.key(0, "bob");
-  const std::uint64_t hash = worker.key_of(0, [] {
-    static KeyBytes bytes;
-    bytes.clear();
-    bytes.add_text("ann");
-    return bytes.bytes();
-  }());
+  const std::uint64_t hash = plane.key_of("ann");
   plane.publish(0, {{.key = hash, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
   ann.weight = 2;
   Key look = ann;
@@ -721,6 +732,168 @@ TEST(Keys, ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst) {
   // When the block has ended, none is refused.
   worker.admit_keys(keys, MonotonicTime(3s), verdicts);
   EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 5);
+}
+
+/// Of one rule with spans of 100 ms, whose span has just begun; "ann" is blocked for a while.
+struct BlockedKey {
+  explicit BlockedKey(MonotonicTime until) { block(until); }
+  void block(MonotonicTime until) {
+    plane.publish(0, {{.key = hash, .terms = {100, 0}, .blocked_until = until}});
+  }
+  /// A burst of its key. @return whether it is refused
+  bool refuses(MonotonicTime now) {
+    std::array<Verdict, 8> verdicts;
+    const std::vector<Key> keys(verdicts.size(), key);
+    worker.admit_keys(keys, now, verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), verdicts[0]), 8);
+    offered += 8;
+    return verdicts[0] == Verdict::block;
+  }
+  bool refuses_at_a_glance() { return plane.refuses_at_a_glance(hash); }
+
+  Plane plane{{rule_of("user", 100'000, {by_header("user")})}};
+  WorkerCore& worker = *plane.cores[0];
+  const Key key = worker.key(0, "ann");
+  const std::uint64_t hash = plane.key_of("ann");
+  std::uint64_t offered = 0;
+};
+
+TEST(BlockedKey, IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver) {
+  BlockedKey ann(MonotonicTime(150ms));
+  for (int burst = 0; burst < 4; ++burst) {
+    EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+    EXPECT_TRUE(ann.refuses_at_a_glance());
+  }
+  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
+  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->admitted, 0U);
+  // The first look counts with the entry, all others in the line.
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U);
+  EXPECT_EQ(ann.worker.rule_counters()[0].blocked.read(), ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters()[0].offered.read(), ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters()[0].admitted.read(), 0U);
+}
+
+TEST(BlockedKey, IsLookedAtWhereItsBlockMayEndWithinTheSpan) {
+  BlockedKey ann(MonotonicTime(150ms - 1ns));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(150ms - 2ns)));
+  EXPECT_FALSE(ann.refuses_at_a_glance());
+  EXPECT_FALSE(ann.refuses(MonotonicTime(150ms - 1ns)));
+}
+
+TEST(BlockedKey, IsLookedAtAgainWhereTheSpanEndsLate) {
+  BlockedKey ann(MonotonicTime(150ms));
+  BlockedKey bob(MonotonicTime(300ms));
+  for (BlockedKey* key : {&ann, &bob})
+    for (const auto now : {1ms, 2ms, 149ms}) EXPECT_TRUE(key->refuses(MonotonicTime(now)));
+  EXPECT_FALSE(ann.refuses(MonotonicTime(150ms)));
+  EXPECT_TRUE(bob.refuses(MonotonicTime(150ms)));
+  EXPECT_TRUE(bob.refuses(MonotonicTime(299ms)));
+  EXPECT_FALSE(bob.refuses(MonotonicTime(300ms)));
+  EXPECT_EQ(bob.plane.tables[0].find(bob.hash)->offered, bob.offered);
+}
+
+TEST(BlockedKey, IsAdmittedAsSoonAsThePublicationSaysSo) {
+  BlockedKey ann(MonotonicTime(3s));
+  for (int burst = 0; burst < 3; ++burst) EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  ann.block(never);
+  EXPECT_FALSE(ann.refuses(MonotonicTime(2ms)));
+  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
+}
+
+TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
+  BlockedKey ann(MonotonicTime(3s));
+  for (int burst = 0; burst < 3; ++burst) EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  Key look = ann.key;
+  look.weight = 0;
+  std::array<Verdict, 1> verdict;
+  for (int i = 0; i < 2; ++i) {
+    ann.worker.admit_keys({&look, 1}, MonotonicTime(1ms), verdict);
+    EXPECT_EQ(verdict[0], Verdict::block);
+    EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  }
+  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters()[0].offered.read(), ann.offered);
+}
+
+TEST(BlockedKey, IsLookedAtOnceInEachTable) {
+  BlockedKey ann(MonotonicTime(3s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  ann.plane.publish(1, {{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
+  EXPECT_TRUE(ann.refuses(MonotonicTime(2ms)));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(3ms)));
+  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, 8U);
+  EXPECT_EQ(ann.plane.tables[1].find(ann.hash)->offered, 16U);
+  ann.plane.tables[0].close();
+  ann.plane.publish(0);
+  EXPECT_FALSE(ann.refuses(MonotonicTime(4ms)));
+}
+
+TEST(BlockedKey, IsRefusedByItsLineForAsLongAsSpansHaveBecome) {
+  for (const Duration more : {-1ns, 0ns}) {
+    BlockedKey ann(MonotonicTime(3s));
+    EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+    // The second of two spans that take 300 ms instead of 100.
+    ann.plane.began = MonotonicTime(300ms);
+    const KeyState state{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(750ms + more)};
+    ann.plane.publish(1, {state});
+    ann.plane.tables[0].close();
+    ann.plane.began = MonotonicTime(600ms);
+    ann.plane.publish(0, {state});
+    EXPECT_TRUE(ann.refuses(MonotonicTime(601ms)));
+    EXPECT_FALSE(ann.refuses_at_a_glance()) << "it ends before such a span and a half have passed";
+    const KeyState long_one{
+        .key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(1050ms + more)};
+    ann.plane.publish(0, {long_one});
+    EXPECT_TRUE(ann.refuses(MonotonicTime(1049ms)));
+    EXPECT_EQ(ann.refuses_at_a_glance(), more == 0ns);
+    EXPECT_TRUE(ann.refuses(MonotonicTime(1049ms)));
+    EXPECT_FALSE(ann.refuses(MonotonicTime(1050ms)));
+  }
+}
+
+TEST(BlockedKey, IsRefusedByItsLineThoughTheWorkerHasBeenAwayForLong) {
+  BlockedKey ann(MonotonicTime(3s));
+  ann.worker.offline();
+  ann.plane.began = MonotonicTime(1h);
+  ann.block(MonotonicTime(1h + 1200ms));
+  ann.worker.online();
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1h + 1ms)));
+  EXPECT_TRUE(ann.refuses_at_a_glance());
+}
+
+TEST(BlockedKey, IsTheOnlyReasonToReadTheClock) {
+  BlockedKey ann(MonotonicTime(3s));
+  const std::vector<Key> others(8, ann.worker.key(0, "bob"));
+  std::array<Verdict, 8> verdicts;
+  const auto readings_of = [&](std::span<const Key> keys) {
+    clock_readings = 0;
+    ann.worker.admit_keys(keys, read_clock, verdicts);
+    return clock_readings;
+  };
+  EXPECT_EQ(readings_of(others), 1) << "met for the first time";
+  EXPECT_EQ(readings_of(others), 0);
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  EXPECT_EQ(readings_of(std::vector<Key>(8, ann.key)), 1);
+  EXPECT_TRUE(ann.refuses_at_a_glance());
+  EXPECT_LE(readings_of(others), 1) << "the flood may go on";
+  EXPECT_EQ(readings_of(others), 0);
+}
+
+TEST(BlockedKey, OfARuleThatOnlyObservesIsNotRefusedByItsLine) {
+  Rule rule = rule_of("user", 100, {by_header("user")});
+  rule.action = Action::observe;
+  Plane plane({rule});
+  const std::uint64_t hash = plane.key_of("ann");
+  plane.publish(0, {{.key = hash, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)}});
+  const std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  for (int burst = 0; burst < 3; ++burst) {
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 8);
+    EXPECT_FALSE(plane.refuses_at_a_glance(hash));
+  }
 }
 
 TEST(Keys, ThatAreBlockedPassWhereTheRuleOnlyObserves) {
@@ -813,12 +986,6 @@ TEST(Ready, AKeyThatANewPublicationNamesIsLookedUpAgainAndTheOthersAreNot) {
   Plane plane({window_of(1000)});
   const Key ann = plane.cores[0]->key(0, "ann");
   const Key bob = plane.cores[0]->key(0, "bob");
-  const auto key_of = [&](std::string_view name) {
-    KeyBytes bytes;
-    bytes.clear();
-    bytes.add_text(name);
-    return plane.cores[0]->key_of(0, bytes.bytes());
-  };
   const auto admits = [&](const Key& key) {
     std::array<Verdict, 1> verdict;
     plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
@@ -827,9 +994,9 @@ TEST(Ready, AKeyThatANewPublicationNamesIsLookedUpAgainAndTheOthersAreNot) {
   EXPECT_TRUE(admits(ann));
   EXPECT_TRUE(admits(bob));
   // Both are closed, but only one of them is named.
-  const std::vector<KeyState> closed{{.key = key_of("ann"), .terms = {0, 0}},
-                                     {.key = key_of("bob"), .terms = {0, 0}}};
-  plane.publish(0, closed, true, false, 1, {key_of("ann")});
+  const std::vector<KeyState> closed{{.key = plane.key_of("ann"), .terms = {0, 0}},
+                                     {.key = plane.key_of("bob"), .terms = {0, 0}}};
+  plane.publish(0, closed, true, false, 1, {plane.key_of("ann")});
   EXPECT_FALSE(admits(ann));
   EXPECT_TRUE(admits(bob));
   // Beginning with this publication nothing holds any more.
@@ -932,12 +1099,6 @@ struct Granted : Plane {
     for (int i = 0; i < requests; ++i) admitted += admits(worker);
     return admitted;
   }
-  std::uint64_t key_of(std::string_view user, RuleIndex rule = 0) {
-    KeyBytes bytes;
-    bytes.clear();
-    bytes.add_text(user);
-    return cores[0]->key_of(rule, bytes.bytes());
-  }
   /// What was admitted out of the worker's grants in its span.
   std::uint64_t harvest(unsigned worker, unsigned of_table) {
     std::uint64_t sum = 0;
@@ -961,6 +1122,23 @@ TEST(Grant, AdmitsWithoutEntryOrCell) {
   EXPECT_EQ(plane.harvest(0, 0), 8U);
   EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered.read(), 8U);
   EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 8U);
+}
+
+TEST(BlockedKey, ByAnotherWorkerUsesItsGrantUpFirst) {
+  // So small that what a grant has left stays with it when the key is looked at.
+  Granted plane({rule_of("user", 30, {by_header("user")})}, 8, 2);
+  EXPECT_EQ(plane.admitted_of(4), 4);
+  EXPECT_LT(plane.admitted_of(100, 1), 30);
+  std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
+  std::array<Verdict, 8> verdicts;
+  const auto admits = [&](std::uint32_t weight) {
+    for (Key& key : keys) key.weight = weight;
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    return std::count(verdicts.begin(), verdicts.end(), Verdict::admit);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(admits(5), 0);  // more than there is left of it
+  EXPECT_EQ(admits(1), 4);
+  EXPECT_EQ(admits(1), 0);
 }
 
 TEST(Grant, ABurstOfKeysUsesItWithTheirRulesWeight) {

@@ -190,15 +190,24 @@ TEST_P(LaneSearches, TakeWhatIsReadyOfTheGeneration) {
       hash_of(0, lines_[0].tags[1]), hash_of(3, lines_[3].tags[0]), hash_of(1, 8),
       hash_of(0, lines_[1].tags[6]), hash_of(0, lines_[0].tags[1]), hash_of(3, lines_[3].tags[0])};
   lines_[0].words[1] = 10;
-  lines_[1].words[6] = 0xffffffff;
+  lines_[1].words[6] = 0x7fffffff;
   lines_[3].words[0] = 100;
   lines_[3].tags[7] = generation + 1;
   EXPECT_EQ(others_of_ready(keys, 6), (Numbers{1, 2, 4, 5}));
   EXPECT_EQ(lines_[0].words[1], 4U);
-  EXPECT_EQ(lines_[1].words[6], 0xffffffff - 6);
+  EXPECT_EQ(lines_[1].words[6], 0x7fffffffU - 6);
   EXPECT_EQ(lines_[3].words[0], 100U);
   EXPECT_EQ(others_of_ready(std::span(keys).first(1), 4), Numbers{});
   EXPECT_EQ(others_of_ready(std::span(keys).first(1), 1), Numbers{0});
+}
+
+TEST_P(LaneSearches, TakeNothingWhereTheWordSaysThatNothingIsReadyWhateverElseItSays) {
+  const std::array keys{hash_of(0, lines_[0].tags[1]), hash_of(0, lines_[0].tags[2]),
+                        hash_of(0, lines_[0].tags[3])};
+  lines_[0].words = {0, TableLines::nothing_ready, TableLines::nothing_ready | 1000, 0xffffffff};
+  for (const std::uint32_t weight : {1U, 1000U, TableLines::nothing_ready - 1})
+    EXPECT_EQ(others_of_ready(keys, weight), (Numbers{0, 1, 2})) << weight;
+  EXPECT_EQ(lines_[0].words[2], TableLines::nothing_ready | 1000);
 }
 
 template <std::size_t stride>

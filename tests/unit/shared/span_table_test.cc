@@ -177,6 +177,106 @@ TEST(SpanTable, ALineIsBroughtUpToANewPublicationAsAWholeAndTellsWhoseTermsMayHa
   EXPECT_FALSE(takes_stale(table, closed));
 }
 
+constexpr std::uint32_t most_in_a_line = (std::uint32_t{1} << 31) - 1;
+
+/// Refused by its line under publication 7, with 20 of credit aside.
+SpanTable::Place refused_at_a_glance(SpanTable& table, std::uint64_t key) {
+  const SpanTable::Place place = meet(table, key);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_TRUE(takes_stale(table, place));
+  table.add_credit(place, 20);
+  table.refuse_from_now_on(place);
+  return place;
+}
+
+/// By its line alone. @return whether it has been, and is counted
+bool refuses(SpanTable& table, std::uint64_t key, std::uint64_t weight, std::uint32_t generation = 7) {
+  std::uint32_t nothing = 0;
+  std::uint32_t& word = table.lines().ready_at(table.locate(key), key, generation, nothing);
+  return SpanTable::Lines::refuses(word) && SpanTable::Lines::refuse(word, weight);
+}
+
+TEST(RefusedAtAGlance, AKeyHasNothingReadyAndIsCountedAsOffered) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_at_a_glance(table, 42);
+  table.count_refused(table.entry(place), 3);
+  EXPECT_TRUE(refuses(table, 42, 1));
+  EXPECT_TRUE(refuses(table, 42, 1000));
+  EXPECT_FALSE(refuses(table, 42, 1, 8)) << "of another publication";
+  for (const std::uint64_t weight : {0U, 1U, 1000U, most_in_a_line}) {
+    EXPECT_FALSE(table.has_ready(place, 42, weight, 7)) << weight;
+    std::uint32_t nothing = 0;
+    EXPECT_FALSE(SpanTable::Lines::take(table.lines().ready_at(place, 42, 7, nothing), weight)) << weight;
+  }
+  EXPECT_EQ(table.ready(place), 0U);
+  EXPECT_EQ(table.credit(place), 20U);
+  EXPECT_EQ(table.admitted(place), 0U);
+  const CountedKey counted = *table.find(42);
+  EXPECT_EQ(counted.offered, 1004U);
+  EXPECT_EQ(counted.admitted, 0U);
+  EXPECT_EQ(counted.credit, 20U);
+}
+
+TEST(RefusedAtAGlance, ACloserLookEndsItAndCountsWithTheEntry) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_at_a_glance(table, 42);
+  EXPECT_TRUE(refuses(table, 42, 1000));
+  EXPECT_EQ(table.refused(table.entry(place)), 0U);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_FALSE(refuses(table, 42, 1));
+  EXPECT_EQ(table.refused(table.entry(place)), 1000U);
+  EXPECT_EQ(table.credit(place), 20U);
+  EXPECT_EQ(table.find(42)->offered, 1000U);
+  table.make_ready(place);
+  EXPECT_TRUE(table.has_ready(place, 42, 20, 7));
+}
+
+TEST(RefusedAtAGlance, ANewPublicationEndsItWhereTheKeysTermsMayHaveChanged) {
+  SpanTable table(64, 1);
+  const SpanTable::Place other = meet(table, neighbour(0));
+  refused_at_a_glance(table, neighbour(1));
+  const SpanTable::Place changes = refused_at_a_glance(table, neighbour(2));
+  EXPECT_TRUE(refuses(table, neighbour(1), 5));
+  EXPECT_TRUE(refuses(table, neighbour(2), 6));
+  table.set_aside(other, 8, [](std::uint32_t, std::uint32_t key) { return key != neighbour(2); });
+  EXPECT_TRUE(refuses(table, neighbour(1), 10, 8));
+  EXPECT_FALSE(refuses(table, neighbour(2), 10, 8));
+  EXPECT_TRUE(table.is_stale(changes));
+  EXPECT_EQ(table.find(neighbour(1))->offered, 15U);
+  EXPECT_EQ(table.find(neighbour(2))->offered, 6U);
+}
+
+TEST(RefusedAtAGlance, WhatIsMoreThanTheLineHasRoomForIsLeftToWhoLooksCloser) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_at_a_glance(table, 42);
+  EXPECT_FALSE(refuses(table, 42, 0));
+  EXPECT_TRUE(refuses(table, 42, most_in_a_line - 1));
+  for (const std::uint64_t weight :
+       {std::uint64_t{0}, std::uint64_t{2}, std::uint64_t{most_in_a_line}, std::uint64_t{1} << 40})
+    EXPECT_FALSE(refuses(table, 42, weight)) << weight;
+  EXPECT_TRUE(refuses(table, 42, 1));
+  EXPECT_FALSE(refuses(table, 42, 1));
+  EXPECT_EQ(table.find(42)->offered, most_in_a_line);
+  table.count_refused(table.entry(place), 5);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_EQ(table.refused(table.entry(place)), std::uint64_t{most_in_a_line} + 5);
+}
+
+TEST(RefusedAtAGlance, ADrainCountsItAndEndsIt) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_at_a_glance(table, 42);
+  EXPECT_TRUE(refuses(table, 42, 1000));
+  std::uint64_t offered = 0;
+  table.drain({}, [&](std::span<const CountedKey> keys) {
+    for (const CountedKey& key : keys) offered += key.offered;
+  });
+  table.renew();
+  EXPECT_EQ(offered, 1000U);
+  EXPECT_EQ(meet(table, 42), place);
+  EXPECT_FALSE(refuses(table, 42, 1));
+  EXPECT_EQ(table.find(42)->offered, 0U);
+}
+
 TEST(SpanTable, TellsAKeyFromAnotherOneWithTheSameTag) {
   SpanTable table(64, 1);
   const SpanTable::Place place = meet(table, 42);
