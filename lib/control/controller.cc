@@ -17,10 +17,6 @@ namespace {
 
 // How soon to look again whether the workers have passed: a burst takes microseconds.
 constexpr Duration drain_poll = std::chrono::microseconds{50};
-// Tables are drained at least this often, also where spans last for minutes: so that a block shows, a refusal
-// is judged, and what a worker drew and did not use goes back to the others. The store still hears at the
-// spans' ends only.
-constexpr Duration longest_between_flips = std::chrono::seconds{1};
 constexpr std::size_t harvested_together = 64;
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;

@@ -63,8 +63,7 @@ bool ends_with_window(Algorithm algorithm) noexcept {
 WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
                        GrantTable& grants)
     : plane_(plane),
-      shortest_span_(plane.terms.empty() ? Duration{}
-                                         : std::ranges::min(plane.terms, {}, &RuleTerms::span).span),
+      shortest_span_(longest_between_flips),
       index_(index),
       tables_(tables),
       table_(&tables[0]),
@@ -76,6 +75,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
   grant_clocks_.resize(windows);
+  for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, terms.span);
   rule_grants_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_grants_[rule].weight = plane.terms[rule].weight;
@@ -482,7 +482,7 @@ void WorkerCore::finish(Run& run) noexcept {
   if (run.left == 0) return;
   const RuleTerms& terms = plane_.terms[run.rule];
   const bool draws = draws_for_each(terms);
-  const bool refused = may_refuse(terms) && rule_grants_[run.rule].refuses;
+  const bool refused = may_refuse(terms) && rule_grants_[run.rule].flood > 0;
   const Settled settled = draws || refused ? take_settled(run) : Settled();
   if (run.left > 0) prefetch_beyond_lines(run);
   for (const std::uint8_t at : settled.keys()) table_->prefetch_entry(run.place[at]);
@@ -491,11 +491,13 @@ void WorkerCore::finish(Run& run) noexcept {
     draw_from_buckets(run, settled, now);
   else if (settled.count > 0)
     refuse_known(run, settled, now);
-  bool& refuses = rule_grants_[run.rule].refuses = !draws && run.refused > 0;
-  if (run.left == 0) return;
-  look_closely(run, now);
-  refuses = refuses || std::any_of(run.at.begin(), run.at.begin() + run.left,
-                                   [&](std::uint8_t key) { return run.verdicts[key] == Verdict::block; });
+  if (run.left > 0) look_closely(run, now);
+  std::uint8_t& flood = rule_grants_[run.rule].flood;
+  const auto is_refused = [&](std::uint8_t key) { return run.verdicts[key] == Verdict::block; };
+  if ((!draws && run.refused > 0) || std::any_of(run.at.begin(), run.at.begin() + run.left, is_refused))
+    flood = flood_lasts;
+  else if (!may_refuse_at_a_glance(terms))
+    flood = 0;
 }
 
 // They are not left then. (A weight of 0 only looks.)
@@ -673,7 +675,7 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
   const bool lends = stage == Stage::second && rule_grants_[run.rule].most >= least_lent;
   const Hashes next = take_next(run);
   serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
-    if (rule_grants_[run.rule].refuses && may_refuse_at_a_glance(plane_.terms[run.rule]) &&
+    if (rule_grants_[run.rule].flood > 0 && may_refuse_at_a_glance(plane_.terms[run.rule]) &&
         run.now() < glances_end_) [[unlikely]] {
       for (std::size_t i = 0; i < next.count; ++i) table_->prefetch(next[i]);
       return take_or_refuse<stage>(run, keys, lends, left);
@@ -796,8 +798,9 @@ std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
       });
   if (refused > 0) count_refused(run.rule, refused);
   run.refused += refused;
-  // Who comes after the flood reads no clock for it.
-  if (others == 0) rule_grants_[run.rule].refuses = refused > 0;
+  // Who comes when it is over reads no clock for it.
+  std::uint8_t& flood = rule_grants_[run.rule].flood;
+  flood = refused > 0 ? flood_lasts : static_cast<std::uint8_t>(flood - 1);
   return others;
 }
 
@@ -1409,8 +1412,8 @@ bool WorkerCore::end_look(const Touched& touched, const PlannedKey& planned, Mon
   return serves;
 }
 
-// Whether the key's line alone may refuse its next requests. Not where the block of another worker has left a
-// grant open, which would still be used.
+// Whether the key's line alone may refuse its next requests. Not where the block of another worker has just
+// left a grant open, which would still be used.
 bool WorkerCore::refuses_for_long(const Touched& touched, const PlannedKey& planned) const noexcept {
   return touched.entry != nullptr && touched.blocked_until >= glances_end_ &&
          may_refuse_at_a_glance(plane_.terms[planned.rule]) &&

@@ -126,6 +126,8 @@ class alignas(64) WorkerCore {
   /// every key is asked for once, if always as many are told of. No more than so many: three bursts take as
   /// long as a line from memory does, and more would only push others out of the nearest cache.
   static constexpr std::size_t furthest_asked = 3 * burst_size;
+  /// Bursts after one in which keys have been refused, in which they are looked for in that way first.
+  static constexpr std::uint8_t flood_lasts = 16;
 
   /// One rule that applies to a request.
   struct PlannedKey {
@@ -158,7 +160,7 @@ class alignas(64) WorkerCore {
     std::uint32_t most = 0;
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
     bool plain = true;           // nearly all could be used at a glance (Lines::use of a burst), likewise
-    bool refuses = false;        // some have been refused, likewise, of those that needed a look
+    std::uint8_t flood = 0;  // bursts in which some may still be refused as some have been, see flood_lasts
     GrantWindow window;
   };
   static bool may_refuse_at_a_glance(const RuleTerms& terms) noexcept {
@@ -404,7 +406,7 @@ class alignas(64) WorkerCore {
   BucketCell bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept;
 
   DataPlane plane_;
-  Duration shortest_span_;  // of any rule
+  Duration shortest_span_;  // that a table may be counted in, if all are in time
   // Keys that are blocked until then at least are refused by their lines alone as long as it is not then:
   // whose block ends when is nobody's question. The table is another one by then, as a rule, since every
   // span's end has it drained; where it is not, the entries are asked again.

@@ -22,6 +22,11 @@
 
 namespace weir {
 
+/// Workers are given other tables, and theirs are drained, at least this often, also where spans last for
+/// minutes: so that a block shows, a refusal is judged, and what a worker drew and did not use goes back to
+/// the others. The store still hears at the spans' ends only.
+inline constexpr Duration longest_between_flips = std::chrono::seconds{1};
+
 /// What workers may admit of a key on this node, all together.
 struct KeyTerms {
   /// Weight in the running window; 0: nothing at all.

@@ -837,8 +837,8 @@ MUTANTS = [
     worker(
         "a rule that observes refuses what it knows to be blocked",
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
-        "may_refuse(terms) && rule_grants_[run.rule].refuses;",
-        "rule_grants_[run.rule].refuses;",
+        "may_refuse(terms) && rule_grants_[run.rule].flood > 0;",
+        "rule_grants_[run.rule].flood > 0;",
     ),
     # What is handed over to the store.
     engine_writes(
@@ -2845,8 +2845,20 @@ MUTANTS = [
     worker(
         "whoever comes after a flood reads the clock",
         "BlockedKey.IsTheOnlyReasonToReadTheClock",
-        "  if (others == 0) rule_grants_[run.rule].refuses = refused > 0;\n",
-        "",
+        "static_cast<std::uint8_t>(flood - 1);",
+        "flood;",
+    ),
+    worker(
+        "a burst of others ends a flood",
+        "BlockedKey.IsRefusedByItsLineBetweenBurstsOfOthers",
+        "static_cast<std::uint8_t>(flood - 1);",
+        "std::uint8_t{0};",
+    ),
+    worker(
+        "who is blocked is not known by his line for as long as the span of a slow rule, though tables are drained before",
+        "BlockedKey.IsRefusedByItsLineWhereSpansLastForMinutes",
+        "      shortest_span_(longest_between_flips),",
+        "      shortest_span_(std::chrono::hours{1}),",
     ),
     worker(
         "after a span that ended late the next one is taken for late, too, by who is blocked",
@@ -2869,7 +2881,7 @@ MUTANTS = [
     worker(
         "who is blocked for long is looked at each time",
         "BlockedKey.IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver",
-        "    if (rule_grants_[run.rule].refuses && may_refuse_at_a_glance",
+        "    if (rule_grants_[run.rule].flood > 0 && may_refuse_at_a_glance",
         "    if (false && may_refuse_at_a_glance",
     ),
     shared(
