@@ -32,9 +32,9 @@
 /// that; what other nodes know of such a key does. The lines of the rules' own keys lie behind all that there
 /// will ever be and stay there.
 ///
-/// Two keys of one line that share 32 bits of their hash would be taken for one by the common decision: among
-/// a million keys there is one such pair in a thousand runs, and nobody who does not know the hash's key can
-/// make one. Nor does who is refused by his line alone; whatever looks further tells them apart.
+/// Two keys of one line that share 32 bits of their hash would be taken for one by what looks at the line
+/// alone, the common decision and Lines::refuse(): among a million keys there is one such pair in a thousand
+/// runs, and nobody who does not know the hash's key can make one. Whatever looks further tells them apart.
 ///
 /// Keys stay from span to span, so that a key that comes back costs no insertion and its name is not built
 /// again: a drain takes the counts and closes the entries, and keeps the keys. When places or names run short

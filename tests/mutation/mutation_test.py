@@ -5,8 +5,8 @@ test that is named for it fail, by an assertion; and that test must pass without
 
 Only the sources that the change reaches are compiled again, without optimisation, and linked ahead of the libraries
 with the test program's own objects; the mutants of one test program, as far as possible, once for all of them
-(combined.py). Nothing is written below the sources or the build folder. One test runs in several
-processes at once: those named here write no files of a fixed name and bind no ports.
+(combined.py). Nothing is written below the sources or the build folder. One test runs in several processes at once:
+those that mutants name write no files of a fixed name and bind no ports.
 
 Clang compiles these in half to three quarters of GCC's time, and LLD links in less than half of GNU ld's: where the
 machine has them, they are taken.
