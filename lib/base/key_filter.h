@@ -46,6 +46,8 @@ class KeyFilter {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
 
+  std::size_t memory() const noexcept { return words_.capacity() * sizeof(words_[0]); }
+
   /// Never false of a key that was assigned.
   bool may_hold(std::uint32_t key) const noexcept { return (words_[word(key)] & bits(key)) == bits(key); }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// Makes, publishes and reclaims publications: built whole, one release store of the pointer, a grace period
-/// started, reused on a later round, never waited for.
+/// started, reused on a later round, never waited for. While a worker does not come round, all that is kept
+/// for it is what it has taken up, and of all others what is small.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,11 @@ class Publisher {
 
   /// A publication to fill: reused memory where there is some.
   std::unique_ptr<Publication> blank() {
-    if (spare_.empty()) return std::make_unique<Publication>();
+    if (spare_.empty()) {
+      auto made = std::make_unique<Publication>();
+      take_memory_back(*made);
+      return made;
+    }
     auto reused = std::move(spare_.back());
     spare_.pop_back();
     return reused;
@@ -41,7 +46,7 @@ class Publisher {
     next->generation = ++generation_;
     slot_.publish(next.get());
     const std::uint64_t token = quiescence_.start();
-    if (current_) retired_.push_back({std::move(current_), token});
+    if (current_) retired_.push_back({std::move(current_), token, true});
     current_ = std::move(next);
     return token;
   }
@@ -49,18 +54,38 @@ class Publisher {
   const Publication* current() const noexcept { return current_.get(); }
   std::uint64_t generation() const noexcept { return generation_; }
   std::size_t waiting() const noexcept { return retired_.size(); }
+  /// Bytes that all of them have for what they say of keys.
+  std::size_t memory() const noexcept {
+    std::size_t bytes = current_ ? current_->memory() : 0;
+    for (const Retired& retired : retired_) bytes += retired.publication->memory();
+    for (const auto& spare : spare_) bytes += spare->memory();
+    return bytes;
+  }
 
  private:
+  static constexpr std::size_t most_spare = 4;
+
   void reclaim() {
     while (!retired_.empty() && quiescence_.all_passed(retired_.front().token)) {
-      if (spare_.size() < 4) spare_.push_back(std::move(retired_.front().publication));
+      Retired& passed = retired_.front();
+      if (passed.is_whole && spare_.size() < most_spare) spare_.push_back(std::move(passed.publication));
       retired_.pop_front();
+    }
+  }
+
+  // From the latest one that may be had, as nearly always the only one.
+  void take_memory_back(Publication& taker) {
+    for (auto retired = retired_.rbegin(); retired != retired_.rend(); ++retired) {
+      if (!retired->is_whole || slot_.is_held(*retired->publication)) continue;
+      retired->is_whole = false;
+      return taker.take_memory_of(*retired->publication);
     }
   }
 
   struct Retired {
     std::unique_ptr<Publication> publication;
     std::uint64_t token;
+    bool is_whole;  // its memory has not been taken back
   };
   PublicationSlot& slot_;
   Quiescence& quiescence_;

@@ -92,17 +92,19 @@ void WorkerCore::online() noexcept {
     grants_.touch_pages();
   }
   plane_.quiescence.online(index_);
-  take_up(plane_.publication.load());
+  take_up();
 }
 
 void WorkerCore::offline() noexcept {
   if (!online_) return;
   online_ = false;
   publication_ = nullptr;
+  plane_.publication.let_go(index_);
   plane_.quiescence.offline(index_);
 }
 
-void WorkerCore::take_up(const Publication* published) noexcept {
+void WorkerCore::take_up() noexcept {
+  const Publication* const published = plane_.publication.take_up(index_);
   publication_ = published;
   taken_up_ = published->generation;
   generation_ = published->mark();

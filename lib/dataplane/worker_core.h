@@ -51,7 +51,7 @@ struct alignas(64) RuleCounters {
 struct DataPlane {
   const Classifier& classifier;
   std::span<const RuleTerms> terms;
-  const PublicationSlot& publication;
+  PublicationSlot& publication;
   Quiescence& quiescence;
   HashKey hash_key;
 };
@@ -93,7 +93,7 @@ class alignas(64) WorkerCore {
     // the report for the very one that it finds now.
     const Publication* const published = plane_.publication.load();
     if (published != publication_ || published->generation != taken_up_) [[unlikely]]
-      take_up(published);
+      take_up();
   }
 
   Decision admit(const Request& request, MonotonicTime now) noexcept;
@@ -188,7 +188,7 @@ class alignas(64) WorkerCore {
   struct RuleLook;
   struct RefusalLook;
 
-  void take_up(const Publication* published) noexcept;
+  void take_up() noexcept;
   void take_up_grants() noexcept;
   void begin_glances(MonotonicTime began, MonotonicTime before) noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {

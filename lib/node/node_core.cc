@@ -46,6 +46,7 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
       classifier_(config_.rules),
       plan_(config_, options.workers),
       quiescence_(options.workers),
+      publication_(options.workers),
       // Keys of two intervals are alive at once.
       engine_(config_.rules, 2 * config_.node.keys),
       store_(std::move(store)),

@@ -2,6 +2,7 @@
 #include "shared/publication.h"
 
 #include <bit>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -10,6 +11,27 @@ namespace {
 constexpr std::size_t indexed_ahead = 16;
 
 }  // namespace
+
+void Publication::take_memory_of(Publication& other) {
+  // What this one had goes, and the other one finds nothing in what it has now.
+  const auto take = [](auto& mine, auto& its, auto nothing) {
+    mine = std::exchange(its, std::move(nothing));
+  };
+  take(states_, other.states_, HugeVector<KeyState>());
+  take(index_, other.index_, HugeVector<Word>(1));
+  take(mask_, other.mask_, std::size_t{0});
+  take(changed_, other.changed_, KeyFilter());
+  take(ungranted_, other.ungranted_, KeyFilter());
+  take(ungranted_keys_, other.ungranted_keys_, std::size_t{0});
+  take(light_keys, other.light_keys, std::vector<KeyFilter>());
+}
+
+std::size_t Publication::memory() const noexcept {
+  std::size_t bytes = states_.capacity() * sizeof(KeyState) + index_.capacity() * sizeof(Word) +
+                      changed_.memory() + ungranted_.memory();
+  for (const KeyFilter& filter : light_keys) bytes += filter.memory();
+  return bytes;
+}
 
 void Publication::reset_keys(std::size_t likely) {
   states_.clear();

@@ -3,6 +3,11 @@
 /// What the controller tells the workers: an immutable snapshot, read through RCU. A worker loads it once per
 /// burst; the controller builds the next one beside it, swaps the pointer, and reuses the old one after a
 /// grace period.
+///
+/// A grace period lasts as long as a worker does not come round, which may be for ever, and what is published
+/// of a million blocked keys takes 80 MB. So workers also say which publication they have taken up. Of all
+/// others the controller takes back, without waiting for anyone, what they say of keys; what is left of them,
+/// which a worker may still look at between two bursts, is small.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/huge_allocator.h"
@@ -156,6 +162,12 @@ class Publication {
     return reserve > 0 && reserve <= allowance / 2;
   }
 
+  /// Has the other's memory for what is said of keys, in place of its own. The other one tells of no keys
+  /// any more. @pre nobody has taken the other one up
+  void take_memory_of(Publication& other);
+  /// Bytes that what is said of keys has room in.
+  std::size_t memory() const noexcept;
+
   /// Keys that differ from their rules' defaults.
   std::size_t keys() const noexcept { return states_.size(); }
   /// By place: in the order in which they were appended and added.
@@ -219,16 +231,55 @@ class Publication {
   std::size_t ungranted_keys_ = 0;
 };
 
-/// The pointer between the planes. Written by the controller, read by workers that are online.
+/// The pointer between the planes, written by the controller, read by workers that are online; and which
+/// publication each worker has taken up.
+///
+/// Protocol of the latter. A worker says what it takes up, then looks whether that is still current; between
+/// the two there is a fence, as there is one between the controller's publish() and its is_held()
+/// (Quiescence::start()). So either the controller sees that the publication is held, or the worker sees that
+/// there is a later one, and takes up that. The pointer cannot have come back to the same one meanwhile: none
+/// that has been current since the worker's last report is published again before its next one.
 class PublicationSlot {
  public:
+  explicit PublicationSlot(unsigned workers) : held_(workers) {}
+
   /// Release: whoever sees the pointer sees what it points to.
   void publish(const Publication* next) noexcept { current_.store(next, std::memory_order_release); }
-  /// Acquire: pairs with publish(). nullptr before the first publication.
+  /// Acquire: pairs with publish(). nullptr before the first publication. What it says of keys is only to be
+  /// read of one that has been taken up.
   const Publication* load() const noexcept { return current_.load(std::memory_order_acquire); }
 
+  /// The current one, which stays whole until the worker takes up another one or lets go. A worker that is
+  /// online.
+  const Publication* take_up(unsigned worker) noexcept {
+    for (const Publication* current = load();;) {
+      // Release: what was read of the one before has been read.
+      held_[worker].generation.store(current != nullptr ? current->generation : none,
+                                     std::memory_order_release);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      if (const Publication* const now = std::exchange(current, load()); now == current) return current;
+    }
+  }
+  void let_go(unsigned worker) noexcept {
+    held_[worker].generation.store(none, std::memory_order_release);  // as in take_up()
+  }
+  /// Whether a worker has taken up this publication. The controller.
+  /// @pre another one has been published since, and a grace period begun
+  bool is_held(const Publication& publication) const noexcept {
+    // Acquire: pairs with take_up().
+    return std::ranges::any_of(held_, [&](const Held& held) {
+      return held.generation.load(std::memory_order_acquire) == publication.generation;
+    });
+  }
+
  private:
+  static constexpr std::uint64_t none = 0;  // no publication's generation
+  struct alignas(64) Held {
+    std::atomic<std::uint64_t> generation{none};
+  };
+
   alignas(64) std::atomic<const Publication*> current_{nullptr};
+  std::vector<Held> held_;  // by worker
 };
 
 }  // namespace weir

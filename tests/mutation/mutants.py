@@ -83,6 +83,7 @@ def control_header(name, test, old, new, header):
 
 
 engine_writes = functools.partial(control_header, header="engine_writes")
+publisher = functools.partial(control_header, header="publisher")
 keys_before = functools.partial(control_header, header="keys_before")
 new_key_limit = functools.partial(control_header, header="new_key_limit")
 window_pools = functools.partial(control_header, header="window_pools")
@@ -634,6 +635,24 @@ MUTANTS = [
         "this->mark() - mark > generation - holds_since",
         file="lib/shared/publication.h",
         units=["tests/unit/node/publications_test.cc"],
+    ),
+    publisher(
+        "memory of a publication is not taken back before all workers have come round",
+        "Publishing.TakesNoMoreMemoryTheLongerAWorkerDoesNotComeRound",
+        "      take_memory_back(*made);\n",
+        "",
+    ),
+    publisher(
+        "memory of a publication that a worker has taken up is taken back",
+        "Publishing.LeavesWhatAWorkerHasTakenUpWholeHoweverLongItKeepsIt",
+        "if (!retired->is_whole || slot_.is_held(*retired->publication)) continue;",
+        "if (!retired->is_whole) continue;",
+    ),
+    worker(
+        "a worker that goes offline keeps what it had taken up",
+        "Worker.HoldsWhatItHasTakenUpUntilItComesRoundOrGoesOffline",
+        "  plane_.publication.let_go(index_);\n",
+        "",
     ),
     shared(
         "keys that share half of their hash are told the same terms",

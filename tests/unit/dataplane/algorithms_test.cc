@@ -48,7 +48,7 @@ bool is_bucket(Algorithm algorithm) {
 struct Plane {
   explicit Plane(std::vector<Rule> with, unsigned workers = 1, std::uint64_t chunk = 0,
                  std::uint32_t keys = 64)
-      : rules(std::move(with)), classifier(rules), quiescence(workers) {
+      : rules(std::move(with)), classifier(rules), quiescence(workers), slot(workers) {
     for (auto& pool : pools) pool = std::make_unique<AllowancePool>(keys, workers);
     for (const Rule& rule : rules) {
       logs.push_back(rule.algorithm == Algorithm::sliding_log

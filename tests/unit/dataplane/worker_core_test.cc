@@ -45,6 +45,7 @@ struct Plane {
       : rules(std::move(with)),
         classifier(rules),
         quiescence(workers),
+        slot(workers),
         running(keys, workers),
         ended(keys, workers),
         later(keys, workers) {
@@ -285,6 +286,23 @@ TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->offered, 1U);
   EXPECT_EQ(plane.tables[1].find(plane.key(0, get()))->offered, 1U);
   EXPECT_EQ(plane.tables[1].began.wall, WallTime(1000s));
+}
+
+TEST(Worker, HoldsWhatItHasTakenUpUntilItComesRoundOrGoesOffline) {
+  Plane plane({window_of(1)});
+  WorkerCore& worker = *plane.cores[0];
+  const Publication& first = *plane.published.back();
+  plane.begin_window(1);
+  const Publication& second = *plane.published.back();
+  EXPECT_TRUE(plane.slot.is_held(first));
+  EXPECT_FALSE(plane.slot.is_held(second));
+  worker.quiescent();
+  EXPECT_FALSE(plane.slot.is_held(first));
+  EXPECT_TRUE(plane.slot.is_held(second));
+  worker.offline();
+  EXPECT_FALSE(plane.slot.is_held(second));
+  worker.online();
+  EXPECT_TRUE(plane.slot.is_held(second));
 }
 
 TEST(Worker, ThatReportsThoughItIsOfflineIsNotWaitedFor) {

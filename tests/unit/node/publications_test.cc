@@ -118,7 +118,7 @@ class Node {
   Classifier classifier_;
   RulePlan plan_;
   Quiescence quiescence_{1};
-  PublicationSlot slot_;
+  PublicationSlot slot_{1};
   std::vector<SpanTable> tables_;
   std::vector<std::unique_ptr<GrantTable>> grants_ = [] {
     std::vector<std::unique_ptr<GrantTable>> grants;
