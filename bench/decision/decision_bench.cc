@@ -112,7 +112,10 @@ void measure(const Turn& turn, Contender& contender, Contender& floor, Duration 
     for (int patience = 60; patience > 0 && !has_met_all; --patience) {
       for (const Drawn drawn : turn.kind->streams) walk(contender, drawn).around();
       walk(contender, turn.kind->streams.front()).steady(2 * contender.settles_in());
+      // Who asks may wait for the controller, and nobody shall wait for a worker that does.
+      contender.pause();
       has_met_all = contender.has_met_all();
+      contender.begin();
     }
     contender.pause();
     if (!has_met_all) throw Worthless("not all keys have been met");

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/fair_mutex.h"
 #include "classify/classifier.h"
 #include "control/controller.h"
 #include "control/controller_thread.h"
@@ -65,8 +65,10 @@ class NodeCore {
   Controller controller_;
   std::vector<std::unique_ptr<WorkerCore>> cores_;
   std::vector<Worker> workers_;
-  mutable std::mutex control_mutex_;  // engine, store and controller: the control plane may lock
-  MonotonicTime advanced_{};          // under control_mutex_: the latest moment advance() was given
+  // Engine, store and controller: the control plane may lock. Fair: a controller that is always late shall
+  // not keep out who asks for figures.
+  mutable FairMutex control_mutex_;
+  MonotonicTime advanced_{};  // under control_mutex_: the latest moment advance() was given
   std::unique_ptr<ControllerThread> thread_;
 };
 
