@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -32,7 +33,8 @@ namespace {
 
 struct Options {
   std::vector<std::size_t> keys{1000, 100'000, 1'000'000};
-  unsigned workers = 0;
+  std::vector<std::string> contenders;
+  std::vector<unsigned> workers;
 };
 
 /// Decisions made so far. Writer: one worker. Reader: the main thread, while it goes on and after its end.
@@ -55,6 +57,8 @@ class Decider {
   virtual bool has_met_all() { return true; }
   /// After all workers have ended. @return what has been counted
   virtual std::uint64_t counted() = 0;
+  /// After counted(): what else there is to tell of the turn.
+  virtual void tell(Result& /*of_turn*/) const {}
 };
 
 /// Where a worker's requests begin: each elsewhere in the stream.
@@ -99,6 +103,11 @@ class Weir final : public Decider {
   std::uint64_t counted() override {
     throttle_->stop(std::chrono::seconds{1});
     return throttle_->figures().rules.front().admitted;
+  }
+  void tell(Result& of_turn) const override {
+    const Figures figures = throttle_->figures();
+    of_turn["spans"] = figures.spans;
+    of_turn["overruns"] = figures.span_overruns;
   }
 
  private:
@@ -244,9 +253,17 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
       {"workers", workers}, {"per_second_wall", by_wall}, {"per_second_cpu", by_cpu}, {"switches", switches}};
 }
 
+/// Twice as many and again, as far as each has a processor; and as many as leave the controller one.
+std::vector<unsigned> usual_workers(unsigned cpus) {
+  std::vector<unsigned> workers;
+  for (unsigned count = 1; count <= cpus; count *= 2) workers.push_back(count);
+  if (cpus > 1 && !std::has_single_bit(cpus - 1)) workers.push_back(cpus - 1);
+  return workers;
+}
+
 Result run_all(const Options& options, const Effort& effort) {
   const auto cpus = static_cast<unsigned>(processors().size());
-  const unsigned most = options.workers == 0 ? cpus : options.workers;
+  const std::vector<unsigned> counts = options.workers.empty() ? usual_workers(cpus) : options.workers;
   struct Turn {
     const Kind* kind;
     unsigned workers;
@@ -257,14 +274,18 @@ Result run_all(const Options& options, const Effort& effort) {
   std::vector<Turn> turns;
   for (const std::size_t keys : options.keys) {
     Workload& workload = workloads.emplace_back(keys);
-    for (unsigned workers = 1; workers <= most; workers *= 2)
-      for (const Kind& kind : kinds) turns.push_back({&kind, workers, &workload});
+    for (const unsigned workers : counts)
+      for (const Kind& kind : kinds)
+        if (options.contenders.empty() ||
+            std::ranges::find(options.contenders, kind.name) != options.contenders.end())
+          turns.push_back({&kind, workers, &workload});
   }
   Result runs = Result::array();
   in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
     const Stream& stream = turn.workload->stream(Drawn::uniform);
     const std::unique_ptr<Decider> decider = turn.kind->make(turn.workers, turn.workload->keys(), stream);
     Result result = run(*decider, stream, turn.workers, effort.time());
+    decider->tell(result);
     result["contender"] = turn.kind->name;
     result["keys"] = turn.workload->keys();
     result["round"] = round;
@@ -287,8 +308,15 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1, 16'000'000));
   program.options()
-      .add_option("--workers", options.workers, "at most; 0: one per processor")
-      ->check(CLI::Range(0, 255))
-      ->capture_default_str();
+      .add_option("--workers", options.workers,
+                  "numbers of workers, such as 1,2,4; else twice as many and again, up to one per processor")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 255));
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) names.emplace_back(kind.name);
+  program.options()
+      .add_option("--contenders", options.contenders, "all when none is named")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
   return program.run(argc, argv, [&] { return run_all(options, program.effort()); });
 }

@@ -49,6 +49,11 @@ class Turns:
         rates = [each[f"per_second_{clock}"] / 1e6 for each in self._runs.get((contender, keys, workers), {}).values()]
         return median(rates) if rates else None
 
+    def late(self, contender, keys, workers):
+        """Spans that ended too late and all, of all rounds; nothing of who has no spans."""
+        runs = [each for each in self._runs.get((contender, keys, workers), {}).values() if "spans" in each]
+        return f"{sum(each['overruns'] for each in runs)} of {sum(each['spans'] for each in runs)}" if runs else ""
+
     def times(self, one, other, clock):
         """How many times the other's rate, in the same round. one, other: (contender, keys, workers)."""
         mine, others = self._runs.get(one, {}), self._runs.get(other, {})
@@ -66,7 +71,7 @@ def report(figures, context, aims):
                 if not turns.has(*these):
                     continue
                 rows.append((WORDS[contender], f"{size:,}", count, *(number(turns.rate(*these, clock)) for clock in ("cpu", "wall")),
-                             *(number(turns.times(these, one, clock)) for clock in ("cpu", "wall"))))
+                             *(number(turns.times(these, one, clock)) for clock in ("cpu", "wall")), turns.late(*these)))
     for size in turns.sizes:
         where = f"{size:,} keys"
         aims.at_least("2 workers / 1, by processor time", where, turns.times(("weir_key", size, 2), ("weir_key", size, 1), "cpu"), AIM)
@@ -83,6 +88,6 @@ def report(figures, context, aims):
         "in it, so the mutex's figures are those of the wall clock. Of the floor's threads each has lines of its own, as a worker has: "
         "where two of them get less than twice as much out of one memory, so may workers that wait for it. Ratios are medians over the rounds. Every contender's counters "
         "were added up and compared with the decisions (a turn that does not add up, as where a worker lost its processor for so long that it refused, is not in the figures).",
-        table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock"), rows),
+        table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock", "spans that ended late"), rows),
         context.plot("scaling", svg),
     ]
