@@ -57,8 +57,12 @@ class Decider {
   virtual bool has_met_all() { return true; }
   /// After all workers have ended. @return what has been counted
   virtual std::uint64_t counted() = 0;
-  /// After counted(): what else there is to tell of the turn.
-  virtual void tell(Result& /*of_turn*/) const {}
+  /// Of who has them: how many have ended so far, and how many of these too late.
+  struct Spans {
+    std::uint64_t ended = 0;
+    std::uint64_t late = 0;
+  };
+  virtual Spans spans() const { return {}; }
 };
 
 /// Where a worker's requests begin: each elsewhere in the stream.
@@ -104,10 +108,9 @@ class Weir final : public Decider {
     throttle_->stop(std::chrono::seconds{1});
     return throttle_->figures().rules.front().admitted;
   }
-  void tell(Result& of_turn) const override {
+  Spans spans() const override {
     const Figures figures = throttle_->figures();
-    of_turn["spans"] = figures.spans;
-    of_turn["overruns"] = figures.span_overruns;
+    return {.ended = figures.spans, .late = figures.span_overruns};
   }
 
  private:
@@ -220,6 +223,7 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
   for (int patience = 300; patience > 0 && !decider.has_met_all(); --patience)
     std::this_thread::sleep_for(std::chrono::milliseconds{200});
 
+  const Decider::Spans spans_before = decider.spans();
   std::vector<std::uint64_t> before;
   std::vector<Duration> cpu_before;
   for (unsigned i = 0; i < workers; ++i) {
@@ -236,6 +240,7 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     by_wall += decisions / wall.count();
     by_cpu += decisions / Seconds(threads[i]->cpu() - cpu_before[i]).count();
   }
+  const Decider::Spans spans = decider.spans();
   stop.store(true, std::memory_order_relaxed);  // orders nothing: the threads are joined
   long switches = 0;
   std::uint64_t decided = 0;
@@ -249,8 +254,12 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     return {
         {"workers", workers},
         {"wrong", "counted " + std::to_string(counted) + " of " + std::to_string(decided) + " decisions"}};
-  return {
-      {"workers", workers}, {"per_second_wall", by_wall}, {"per_second_cpu", by_cpu}, {"switches", switches}};
+  return {{"workers", workers},
+          {"per_second_wall", by_wall},
+          {"per_second_cpu", by_cpu},
+          {"switches", switches},
+          {"spans", spans.ended - spans_before.ended},
+          {"overruns", spans.late - spans_before.late}};
 }
 
 /// Twice as many and again, as far as each has a processor; and as many as leave the controller one.
@@ -285,7 +294,6 @@ Result run_all(const Options& options, const Effort& effort) {
     const Stream& stream = turn.workload->stream(Drawn::uniform);
     const std::unique_ptr<Decider> decider = turn.kind->make(turn.workers, turn.workload->keys(), stream);
     Result result = run(*decider, stream, turn.workers, effort.time());
-    decider->tell(result);
     result["contender"] = turn.kind->name;
     result["keys"] = turn.workload->keys();
     result["round"] = round;
