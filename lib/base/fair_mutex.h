@@ -11,8 +11,8 @@ namespace weir {
 
 /// The problem: a thread that unlocks a std::mutex and locks it again at once has it before one that waits
 /// for it has been woken, every time. Where it always has work, the others wait for ever. Here it waits until
-/// those who asked before have had their turn. For what is asked for a thousand times a second, not a
-/// million.
+/// those who asked before have had their turn: also where they come back at once. Who waits must not be
+/// cancelled (pthread_cancel): his turn would never end.
 class FairMutex {
  public:
   void lock() {

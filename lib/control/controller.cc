@@ -486,8 +486,8 @@ void Controller::decide(Instant now, bool end_all) {
 }
 
 void Controller::publish(Instant now, bool judged) {
-  dirty_ = false;
   if (!publisher_.ready()) return;
+  dirty_ = false;
   auto next = publisher_.blank();
   next->began = flipped_;
   next->judged = judged;

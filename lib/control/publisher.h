@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// Makes, publishes and reclaims publications: built whole, one release store of the pointer, a grace period
-/// started, reused on a later round, never waited for. While a worker does not come round, all that is kept
-/// for it is what it has taken up, and of all others what is small.
+/// started, reused on a later round, never waited for. While a worker does not come round, what it has taken
+/// up is kept for it, and of all others the windows.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ namespace weir {
 /// The controller's alone.
 class Publisher {
  public:
-  /// Publications that may wait for a stalled worker; beyond, none is published until it reports again.
-  static constexpr std::size_t max_retired = 4096;
+  /// Publications that may wait for a stalled worker; beyond, none is published until it reports again. Where
+  /// spans take 100 ms, that is after an hour or two; and what has been kept of so many then takes 100 MB.
+  static constexpr std::size_t max_retired = std::size_t{1} << 17;
 
   Publisher(PublicationSlot& slot, Quiescence& quiescence) : slot_(slot), quiescence_(quiescence) {}
 
@@ -43,10 +44,12 @@ class Publisher {
 
   /// Numbers and publishes. @return the token of the grace period after which all workers have it
   std::uint64_t publish(std::unique_ptr<Publication> next) {
+    // That there is no memory for this shows before anyone sees the publication.
+    if (current_) retired_.emplace_back();
     next->generation = ++generation_;
     slot_.publish(next.get());
     const std::uint64_t token = quiescence_.start();
-    if (current_) retired_.push_back({std::move(current_), token, true});
+    if (current_) retired_.back() = {std::move(current_), token, true};
     current_ = std::move(next);
     return token;
   }
@@ -54,7 +57,7 @@ class Publisher {
   const Publication* current() const noexcept { return current_.get(); }
   std::uint64_t generation() const noexcept { return generation_; }
   std::size_t waiting() const noexcept { return retired_.size(); }
-  /// Bytes that all of them have for what they say of keys.
+  /// Publication::memory() of all.
   std::size_t memory() const noexcept {
     std::size_t bytes = current_ ? current_->memory() : 0;
     for (const Retired& retired : retired_) bytes += retired.publication->memory();
@@ -64,6 +67,7 @@ class Publisher {
 
  private:
   static constexpr std::size_t most_spare = 4;
+  static constexpr std::size_t usual_spare = 2;
 
   void reclaim() {
     while (!retired_.empty() && quiescence_.all_passed(retired_.front().token)) {
@@ -71,6 +75,8 @@ class Publisher {
       if (passed.is_whole && spare_.size() < most_spare) spare_.push_back(std::move(passed.publication));
       retired_.pop_front();
     }
+    // What was needed while workers held several is not kept for ever.
+    if (retired_.empty() && spare_.size() > usual_spare) spare_.pop_back();
   }
 
   // From the latest one that may be had, as nearly always the only one.
@@ -84,8 +90,8 @@ class Publisher {
 
   struct Retired {
     std::unique_ptr<Publication> publication;
-    std::uint64_t token;
-    bool is_whole;  // its memory has not been taken back
+    std::uint64_t token = 0;
+    bool is_whole = false;  // its memory has not been taken back
   };
   PublicationSlot& slot_;
   Quiescence& quiescence_;

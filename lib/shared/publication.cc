@@ -24,11 +24,23 @@ void Publication::take_memory_of(Publication& other) {
   take(ungranted_, other.ungranted_, KeyFilter());
   take(ungranted_keys_, other.ungranted_keys_, std::size_t{0});
   take(light_keys, other.light_keys, std::vector<KeyFilter>());
+  take(defaults, other.defaults, std::vector<KeyTerms>());
+  for (const auto words : {&Publication::light_allowances, &Publication::unknown_allowances,
+                           &Publication::reserves, &Publication::reserves_before})
+    take(this->*words, other.*words, std::vector<std::uint64_t>());
+  for (const auto words : {&Publication::grants, &Publication::grant_turn_of_worker})
+    take(this->*words, other.*words, std::vector<std::uint32_t>());
+  take(table_of_worker, other.table_of_worker, std::vector<std::uint8_t>());
 }
 
 std::size_t Publication::memory() const noexcept {
   std::size_t bytes = states_.capacity() * sizeof(KeyState) + index_.capacity() * sizeof(Word) +
-                      changed_.memory() + ungranted_.memory();
+                      changed_.memory() + ungranted_.memory() + defaults.capacity() * sizeof(KeyTerms) +
+                      table_of_worker.capacity();
+  for (const auto words : {&light_allowances, &unknown_allowances, &reserves, &reserves_before})
+    bytes += words->capacity() * sizeof(std::uint64_t);
+  for (const auto words : {&grants, &grant_turn_of_worker})
+    bytes += words->capacity() * sizeof(std::uint32_t);
   for (const KeyFilter& filter : light_keys) bytes += filter.memory();
   return bytes;
 }

@@ -6,8 +6,8 @@
 ///
 /// A grace period lasts as long as a worker does not come round, which may be for ever, and what is published
 /// of a million blocked keys takes 80 MB. So workers also say which publication they have taken up. Of all
-/// others the controller takes back, without waiting for anyone, what they say of keys; what is left of them,
-/// which a worker may still look at between two bursts, is small.
+/// others the controller takes back, without waiting for anyone, everything but their windows and what they
+/// are called: a worker looks at no more of those.
 #pragma once
 
 #include <algorithm>
@@ -162,10 +162,10 @@ class Publication {
     return reserve > 0 && reserve <= allowance / 2;
   }
 
-  /// Has the other's memory for what is said of keys, in place of its own. The other one tells of no keys
-  /// any more. @pre nobody has taken the other one up
+  /// Has the other's memory in place of its own, but for that of its windows, which it goes on to tell of;
+  /// it tells of no keys and no rules any more. @pre nobody has taken the other one up
   void take_memory_of(Publication& other);
-  /// Bytes that what is said of keys has room in.
+  /// Bytes of that.
   std::size_t memory() const noexcept;
 
   /// Keys that differ from their rules' defaults.
@@ -245,8 +245,8 @@ class PublicationSlot {
 
   /// Release: whoever sees the pointer sees what it points to.
   void publish(const Publication* next) noexcept { current_.store(next, std::memory_order_release); }
-  /// Acquire: pairs with publish(). nullptr before the first publication. What it says of keys is only to be
-  /// read of one that has been taken up.
+  /// Acquire: pairs with publish(). nullptr before the first publication. Of one that has not been taken up
+  /// no more is to be read than its windows and its generation.
   const Publication* load() const noexcept { return current_.load(std::memory_order_acquire); }
 
   /// The current one, which stays whole until the worker takes up another one or lets go. A worker that is
@@ -257,14 +257,15 @@ class PublicationSlot {
       held_[worker].generation.store(current != nullptr ? current->generation : none,
                                      std::memory_order_release);
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      if (const Publication* const now = std::exchange(current, load()); now == current) return current;
+      const Publication* const announced = std::exchange(current, load());
+      if (announced == current) return current;
     }
   }
   void let_go(unsigned worker) noexcept {
     held_[worker].generation.store(none, std::memory_order_release);  // as in take_up()
   }
-  /// Whether a worker has taken up this publication. The controller.
-  /// @pre another one has been published since, and a grace period begun
+  /// Whether a worker has taken up this publication. Once another one has been published, and a grace period
+  /// has begun: that none has means that none will. The controller.
   bool is_held(const Publication& publication) const noexcept {
     // Acquire: pairs with take_up().
     return std::ranges::any_of(held_, [&](const Held& held) {

@@ -3,6 +3,7 @@
 // controller goes on publishing in memory that it takes back meanwhile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -65,8 +66,12 @@ TEST(Publications, AreWholeForWhoHasTakenThemUpWhileOthersAreTakenBack) {
             quiescence.online(worker);
             held = slot.take_up(worker);
             break;
-          case 1:
-            break;  // does not come round
+          case 1: {  // does not come round for some time
+            const std::uint64_t until = held->generation + random() % 100;
+            while (!over.load(std::memory_order_relaxed) && slot.load()->generation < until)
+              std::this_thread::yield();
+            break;
+          }
           default:
             quiescence.quiescent(worker);
             held = slot.take_up(worker);
@@ -76,14 +81,16 @@ TEST(Publications, AreWholeForWhoHasTakenThemUpWhileOthersAreTakenBack) {
       quiescence.offline(worker);
       torn.fetch_add(wrong, std::memory_order_relaxed);
     });
-  while (publisher.generation() < publications)
-    if (publisher.ready())
-      publish();
-    else
-      std::this_thread::yield();
+  std::size_t most_waiting = 0;
+  while (publisher.generation() < publications) {
+    ASSERT_TRUE(publisher.ready());
+    publish();
+    most_waiting = std::max(most_waiting, publisher.waiting());
+  }
   over.store(true, std::memory_order_relaxed);  // orders nothing: the threads are joined
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(torn.load(), 0U);
+  EXPECT_GT(most_waiting, 3 * workers) << "nothing had to be taken back";
   // The current one, those of all workers, and what may be spare.
   EXPECT_LE(publisher.memory(), (workers + 8) * publisher.current()->memory() + publisher.waiting() * 64);
 }

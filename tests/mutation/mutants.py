@@ -648,6 +648,12 @@ MUTANTS = [
         "if (!retired->is_whole || slot_.is_held(*retired->publication)) continue;",
         "if (!retired->is_whole) continue;",
     ),
+    publisher(
+        "what was needed while workers held several publications is kept for ever",
+        "Publishing.KeepsNoMoreThanUsualOnceAllHaveComeRoundWhoHeldOneEach",
+        "if (retired_.empty() && spare_.size() > usual_spare) spare_.pop_back();",
+        "",
+    ),
     worker(
         "a worker that goes offline keeps what it had taken up",
         "Worker.HoldsWhatItHasTakenUpUntilItComesRoundOrGoesOffline",

@@ -239,9 +239,9 @@ class WEIR_API Throttle {
   /// @return when to call again, unless something else happens before
   Instant advance(Instant now);
 
-  /// Any thread but those of workers that are online: waits until the controller has done what it is at,
-  /// which takes as long as half a second where there are millions of keys; then whoever asked first has his
-  /// turn, however much there is to do. So do top() and memory().
+  /// Any thread; where start() drives, not that of a worker that is online: all would wait for it. Waits until
+  /// the controller has done what it is at, which takes as long as half a second where there are millions of
+  /// keys; then whoever asked first has his turn, however much there is to do. So do top() and memory().
   Figures figures() const;
   /// Up to `count` keys, the most offered first.
   std::vector<KeyFigures> top(std::size_t count) const;

@@ -13,6 +13,7 @@
 namespace weir {
 namespace {
 
+constexpr unsigned workers = 6;
 constexpr std::uint64_t keys = 1000;
 /// What is left of one whose memory has been taken back.
 constexpr std::size_t small = 64;
@@ -43,8 +44,8 @@ struct Publishing : ::testing::Test {
     }
   }
 
-  Quiescence quiescence{2};
-  PublicationSlot slot{2};
+  Quiescence quiescence{workers};
+  PublicationSlot slot{workers};
   Publisher publisher{slot, quiescence};
 };
 
@@ -106,6 +107,21 @@ TEST_F(Publishing, TakesBackWhatWasHeldOnceItsWorkerTakesUpAnother) {
   quiescence.offline(0);
   for (int i = 0; i < 100; ++i) publish();
   EXPECT_LE(publisher.memory(), memory + publisher.current()->memory() + 200 * small);
+}
+
+TEST_F(Publishing, KeepsNoMoreThanUsualOnceAllHaveComeRoundWhoHeldOneEach) {
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    quiescence.online(worker);
+    publish();
+    slot.take_up(worker);
+  }
+  publish();
+  EXPECT_GE(publisher.memory(), workers * publisher.current()->memory());
+  for (int i = 0; i < 10; ++i) {
+    for (unsigned worker = 0; worker < workers; ++worker) come_round(worker);
+    publish();
+  }
+  EXPECT_LE(publisher.memory(), 4 * publisher.current()->memory());
 }
 
 TEST_F(Publishing, GoesOnAsBeforeOnceTheWorkerHasComeRound) {
