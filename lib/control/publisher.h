@@ -66,8 +66,8 @@ class Publisher {
   }
 
  private:
+  // In a span there may be three before a worker comes round that sleeps meanwhile.
   static constexpr std::size_t most_spare = 4;
-  static constexpr std::size_t usual_spare = 2;
 
   void reclaim() {
     while (!retired_.empty() && quiescence_.all_passed(retired_.front().token)) {
@@ -75,8 +75,6 @@ class Publisher {
       if (passed.is_whole && spare_.size() < most_spare) spare_.push_back(std::move(passed.publication));
       retired_.pop_front();
     }
-    // What was needed while workers held several is not kept for ever.
-    if (retired_.empty() && spare_.size() > usual_spare) spare_.pop_back();
   }
 
   // From the latest one that may be had, as nearly always the only one.

@@ -649,10 +649,10 @@ MUTANTS = [
         "if (!retired->is_whole) continue;",
     ),
     publisher(
-        "what was needed while workers held several publications is kept for ever",
-        "Publishing.KeepsNoMoreThanUsualOnceAllHaveComeRoundWhoHeldOneEach",
-        "if (retired_.empty() && spare_.size() > usual_spare) spare_.pop_back();",
-        "",
+        "all that was needed while workers held several publications is kept for ever",
+        "Publishing.KeepsFourSpareAtMostOnceAllHaveComeRoundWhoHeldOneEach",
+        "if (passed.is_whole && spare_.size() < most_spare)",
+        "if (passed.is_whole)",
     ),
     worker(
         "a worker that goes offline keeps what it had taken up",

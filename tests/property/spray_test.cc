@@ -238,7 +238,9 @@ TEST(SprayedGrants, WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne) {
     // She is known before anybody sprays.
     if (now >= steps_per_interval && now % steps_per_span == 0)
       for (int key = 0; key < 1200; ++key, ++sprayed)
-        for (int again = 0; again < 40; ++again) cluster.admit(0, 0, "sprayed" + std::to_string(sprayed));
+        for (int again = 0; again < 2; ++again)
+          cluster.nodes[0]->worker(0).admit_key(0, "sprayed" + std::to_string(sprayed), 20,
+                                                cluster.now.monotonic);
     if (now % steps_per_span != 0) refused += !cluster.admit(0, 0, "ann");
     cluster.advance(step);
   }

@@ -109,7 +109,7 @@ TEST_F(Publishing, TakesBackWhatWasHeldOnceItsWorkerTakesUpAnother) {
   EXPECT_LE(publisher.memory(), memory + publisher.current()->memory() + 200 * small);
 }
 
-TEST_F(Publishing, KeepsNoMoreThanUsualOnceAllHaveComeRoundWhoHeldOneEach) {
+TEST_F(Publishing, KeepsFourSpareAtMostOnceAllHaveComeRoundWhoHeldOneEach) {
   for (unsigned worker = 0; worker < workers; ++worker) {
     quiescence.online(worker);
     publish();
@@ -121,7 +121,7 @@ TEST_F(Publishing, KeepsNoMoreThanUsualOnceAllHaveComeRoundWhoHeldOneEach) {
     for (unsigned worker = 0; worker < workers; ++worker) come_round(worker);
     publish();
   }
-  EXPECT_LE(publisher.memory(), 4 * publisher.current()->memory());
+  EXPECT_LE(publisher.memory(), 6 * publisher.current()->memory());
 }
 
 TEST_F(Publishing, GoesOnAsBeforeOnceTheWorkerHasComeRound) {
