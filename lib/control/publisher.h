@@ -19,7 +19,8 @@ namespace weir {
 class Publisher {
  public:
   /// Publications that may wait for a stalled worker; beyond, none is published until it reports again. Where
-  /// spans take 100 ms, that is after an hour or two; and what has been kept of so many then takes 100 MB.
+  /// spans take 100 ms, that is after an hour or two; and what has been kept of so many then takes 100 MB, or
+  /// 250 where rules have twenty different windows.
   static constexpr std::size_t max_retired = std::size_t{1} << 17;
 
   Publisher(PublicationSlot& slot, Quiescence& quiescence) : slot_(slot), quiescence_(quiescence) {}

@@ -229,6 +229,13 @@ class DecisionsOfSeveralWorkers(unittest.TestCase):
         self.assertNotIn("| **weir**, a key at hand | 1,000 | 2 |", text)
         self.assertIn("| 2 workers / 1, by processor time | 1,000 keys |  | ≥ 1.9 | not measured |", aims.table())
 
+    def test_tell_of_all_rounds_how_many_spans_ended_late_where_there_are_any(self):
+        runs = [{"contender": "weir_key", "keys": 1000, "workers": 1, "round": turn, "per_second_cpu": 1e6, "per_second_wall": 1e6, "spans": 3, "overruns": turn}
+                for turn in (0, 1)]
+        runs.append({"contender": "floor", "keys": 1000, "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6})
+        text = "\n".join(scaling.report({"processors": 2, "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), common.Aims("scaling")))
+        self.assertIn("| **weir**, a key at hand | 1,000 | 1 | 1.00 | 1.00 | 1.00 | 1.00 | 1 of 6 |", text)
+        self.assertIn("prefetched | 1,000 | 1 | 1.00 | 1.00 | 1.00 | 1.00 |  |", text)
 
     def test_of_one_processor_are_not_measured(self):
         runs = [{"contender": "weir_key", "keys": 1000, "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6}]

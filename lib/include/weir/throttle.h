@@ -239,8 +239,8 @@ class WEIR_API Throttle {
   /// @return when to call again, unless something else happens before
   Instant advance(Instant now);
 
-  /// Any thread; where start() drives, not that of a worker that is online: all would wait for it. Waits until
-  /// the controller has done what it is at, which takes as long as half a second where there are millions of
+  /// Any thread; where start() drives, not that of a worker that is online: all would wait for it. Waits
+  /// until the controller has done what it is at, which may take longer than a span where there are many
   /// keys; then whoever asked first has his turn, however much there is to do. So do top() and memory().
   Figures figures() const;
   /// Up to `count` keys, the most offered first.
@@ -253,7 +253,7 @@ class WEIR_API Throttle {
   /// What the tables take, in bytes, all workers together. Any thread, not a worker's path. Grows, as keys
   /// come, by their names, by entries of those of which much is asked, and by what is known of some from
   /// other nodes; see README. Of a worker that has not been online: what it may ever take. Without what waits
-  /// for the store or, with memory://, the counters that are kept there.
+  /// for the store or, with memory://, the counters that are kept there; and without what workers are told.
   std::size_t memory() const;
 
  private:

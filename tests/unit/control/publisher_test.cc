@@ -124,6 +124,21 @@ TEST_F(Publishing, KeepsFourSpareAtMostOnceAllHaveComeRoundWhoHeldOneEach) {
   EXPECT_LE(publisher.memory(), 6 * publisher.current()->memory());
 }
 
+TEST_F(Publishing, EndsWhereTooManyWaitAndGoesOnOnceTheWorkerHasComeRound) {
+  const auto publish_small = [&] { publisher.publish(publisher.blank()); };
+  quiescence.online(0);
+  publish_small();
+  slot.take_up(0);
+  for (std::size_t waiting = 0; waiting < Publisher::max_retired; ++waiting) {
+    ASSERT_TRUE(publisher.ready());
+    publish_small();
+  }
+  EXPECT_FALSE(publisher.ready());
+  come_round(0);
+  EXPECT_TRUE(publisher.ready());
+  EXPECT_EQ(publisher.waiting(), 0U);
+}
+
 TEST_F(Publishing, GoesOnAsBeforeOnceTheWorkerHasComeRound) {
   quiescence.online(0);
   publish();
