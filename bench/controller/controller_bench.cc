@@ -13,6 +13,9 @@
 // other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
 // on either side of an interval's end; in ns per key.
 //
+// With several workers each of them counts every key, and limits are as many times higher: so that of each
+// worker's every request the same is asked as of one alone. `worker` is the median in ns per key and worker.
+//
 // With several nodes all of them count every key, over one store. One is measured; the others end each span
 // before it. It knows then of every written key what they count, and has a share of it. Hot keys have as much
 // on all nodes together as is nearly their limit: each node's share of them is worked out, and told its
@@ -32,6 +35,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,7 +59,7 @@ constexpr Duration span_length = 100ms;
 /// Weight of a hot key in a span. In an interval it is a tenth of the limit; what may be kept back is a
 /// hundredth.
 constexpr std::uint32_t hot_weight = 41;
-constexpr std::uint64_t limit = 4000;
+constexpr std::uint64_t limit = 4000;  // for each worker
 /// Of several nodes together, in an interval.
 constexpr std::uint32_t near_limit = limit * 19 / 20;
 /// By then the node has forgotten what it had to learn of all keys in its first second, when it did not know
@@ -72,18 +76,22 @@ struct Workload {
   std::size_t hot;  // of a hundred
   Algorithm algorithm;
   std::uint32_t nodes;
+  std::uint32_t workers;
 
   explicit Workload(const benchmark::State& state)
       : keys(static_cast<std::size_t>(state.range(0))),
         hot(static_cast<std::size_t>(state.range(1))),
         algorithm(static_cast<Algorithm>(state.range(2))),
-        nodes(static_cast<std::uint32_t>(state.range(3))) {}
+        nodes(static_cast<std::uint32_t>(state.range(3))),
+        workers(static_cast<std::uint32_t>(state.range(4))) {}
   bool is_hot(std::size_t key) const noexcept { return key % 100 < hot; }
   std::size_t hot_keys() const noexcept { return keys / 100 * hot + std::min(keys % 100, hot); }
+  /// Of a key's request on one worker.
   std::uint32_t weight(std::size_t key) const noexcept {
     if (!is_hot(key)) return 1;
     return nodes == 1 ? hot_weight : near_limit / spans / nodes;
   }
+  /// Of one worker's requests.
   std::uint64_t weight() const noexcept {
     std::uint64_t sum = 0;
     for (std::size_t key = 0; key < keys; ++key) sum += weight(key);
@@ -134,20 +142,21 @@ void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expecte
   check(state, counted == expected, "counters and requests differ");
 }
 
-/// A node with one worker, whose controller is driven by hand.
+/// A node whose workers and controller are driven by hand.
 class Node {
  public:
   Node(const Workload& load, std::shared_ptr<MemoryCounters> counters) : load_(load) {
     const std::string rules =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
-        std::to_string(limit) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) + "\"\n";
+        std::to_string(limit * load.workers) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) +
+        "\"\n";
     ConfigResult parsed = parse_config(rules, "bench");
     parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
     node_ = std::make_unique<NodeCore>(
-        parsed.config, ThrottleOptions{.workers = 1, .hash_seed = 1, .log = {}},
+        parsed.config, ThrottleOptions{.workers = load.workers, .hash_seed = 1, .log = {}},
         std::make_unique<TimedStore>(make_memory_store(std::move(counters)), in_store_));
     node_->advance(at(0ms));
-    node_->worker(0).online();
+    for (unsigned worker = 0; worker < load.workers; ++worker) node_->worker(worker).online();
     names_.reserve(load.keys);
     requests_.reserve(load.keys);
     for (std::size_t key = 0; key < load.keys; ++key) {
@@ -158,20 +167,7 @@ class Node {
   }
 
   void count() {
-    std::array<Verdict, burst> verdicts;
-    for (std::size_t i = 0; i < requests_.size(); i += burst) {
-      const auto some = std::span(requests_).subspan(i, std::min(burst, requests_.size() - i));
-      node_->worker(0).admit_keys(some, at(now_).monotonic, verdicts);
-      for (std::size_t j = 0; j < some.size(); ++j) {
-        if (verdicts[j] != Verdict::admit) {
-          refused_of_hot_ += load_.is_hot(i + j);
-          continue;
-        }
-        ++admitted_;
-        weight_admitted_ += some[j].weight;
-      }
-    }
-    offered_ += requests_.size();
+    for (unsigned worker = 0; worker < load_.workers; ++worker) count(node_->worker(worker));
   }
 
   /// What has been refused so far is not told.
@@ -185,12 +181,12 @@ class Node {
     Nanoseconds controller{}, store{};
   };
 
-  /// What is done for one span. The worker passes as soon as it is asked to.
+  /// What is done for one span. The workers pass as soon as they are asked to.
   Cost end_span() {
     now_ += span_length;
     const Nanoseconds in_store_before = in_store_;
     Nanoseconds all = time([&] { node_->advance(at(now_)); });
-    node_->worker(0).quiescent();
+    for (unsigned worker = 0; worker < load_.workers; ++worker) node_->worker(worker).quiescent();
     all += time([&] { node_->advance(at(now_)); });
     const Nanoseconds in_store = in_store_ - in_store_before;
     return {all - in_store, in_store};
@@ -205,7 +201,7 @@ class Node {
   }
 
   void finish(benchmark::State& state) {
-    node_->worker(0).offline();
+    for (unsigned worker = 0; worker < load_.workers; ++worker) node_->worker(worker).offline();
     node_->stop(1s);
     const Figures figures = node_->figures();
     check(state, figures.rules[0].offered, offered_);
@@ -221,6 +217,23 @@ class Node {
   }
 
  private:
+  void count(Worker& worker) {
+    std::array<Verdict, burst> verdicts;
+    for (std::size_t i = 0; i < requests_.size(); i += burst) {
+      const auto some = std::span(requests_).subspan(i, std::min(burst, requests_.size() - i));
+      worker.admit_keys(some, at(now_).monotonic, verdicts);
+      for (std::size_t j = 0; j < some.size(); ++j) {
+        if (verdicts[j] != Verdict::admit) {
+          refused_of_hot_ += load_.is_hot(i + j);
+          continue;
+        }
+        ++admitted_;
+        weight_admitted_ += some[j].weight;
+      }
+    }
+    offered_ += requests_.size();
+  }
+
   const Workload load_;
   Nanoseconds in_store_{};
   std::unique_ptr<NodeCore> node_;
@@ -281,6 +294,7 @@ void tell_spread(benchmark::State& state, const Workload& load, std::vector<Nano
     borders.push_back(std::max(costs[last], costs[(last + 1) % costs.size()]));
   state.counters["border"] = middle(borders) / keys;
   state.counters["median"] = middle(costs) / keys;
+  state.counters["worker"] = state.counters["median"] / load.workers;
   state.counters["worst"] = costs.back().count() / keys;
 }
 
@@ -457,22 +471,27 @@ void engine(benchmark::State& state) {
   round.finish(state, warm_up + state.iterations());
 }
 
-/// @param most_nodes  of so many, and of one
-void each_load(benchmark::internal::Benchmark* bench, std::int64_t most_nodes) {
-  bench->ArgNames({"keys", "hot", "algorithm", "nodes"});
+struct Setting {
+  std::int64_t nodes;
+  std::int64_t workers;
+};
+void each_load(benchmark::internal::Benchmark* bench, std::initializer_list<Setting> settings) {
+  bench->ArgNames({"keys", "hot", "algorithm", "nodes", "workers"});
   for (const Algorithm algorithm :
        {Algorithm::fixed_window, Algorithm::token_bucket, Algorithm::cooldown, Algorithm::sliding_window})
     for (const std::size_t keys :
          {std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}, most_keys})
       for (const int hot : {1, 10, 100})
-        for (std::int64_t nodes = 1; nodes <= most_nodes; ++nodes)
-          bench->Args({static_cast<std::int64_t>(keys), hot, static_cast<int>(algorithm), nodes});
+        for (const auto& [nodes, workers] : settings)
+          bench->Args({static_cast<std::int64_t>(keys), hot, static_cast<int>(algorithm), nodes, workers});
   bench->UseManualTime()->Iterations(measured)->Unit(benchmark::kMillisecond);
 }
-void each_load_of_one(benchmark::internal::Benchmark* bench) { each_load(bench, 1); }
-void each_load_of_two(benchmark::internal::Benchmark* bench) { each_load(bench, 2); }
-BENCHMARK(turn)->Apply(each_load_of_two);
-BENCHMARK(meet)->Apply(each_load_of_two)->Iterations(spans);
+void each_load_of_one(benchmark::internal::Benchmark* bench) { each_load(bench, {{1, 1}}); }
+void each_load_of_several(benchmark::internal::Benchmark* bench) {
+  each_load(bench, {{1, 1}, {2, 1}, {1, 4}, {1, 15}});
+}
+BENCHMARK(turn)->Apply(each_load_of_several);
+BENCHMARK(meet)->Apply(each_load_of_several)->Iterations(spans);
 BENCHMARK(engine)->Apply(each_load_of_one);
 
 }  // namespace

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fixed piece of work for an instruction counter: bench-controller-counted HOT
-// What the engine does for a key in a span: takes in its count, ends the span, and tells what is to be
+// A fixed piece of work for an instruction counter: bench-controller-counted HOT | workers NUMBER
+// HOT: what the engine does for a key in a span: takes in its count, ends the span, and tells what is to be
 // published; over one interval. All keys are counted in every span; of a hundred, HOT have more than may be
 // kept back from the store, the others one request each. What the store does and answers is not counted.
 // Everything to be counted happens inside counted_work(), in virtual time; prints "items N", of keys and
 // spans. See tests/instructions.
+// workers: what the controller does for each worker's each key: so many workers count all keys in every span,
+// one request each, within their grants. Engine and memory store are in it, the latter with a tenth of the
+// keys in each span. Of keys, workers and spans.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +20,7 @@
 #include "base/key_bytes.h"
 #include "control/engine_writes.h"
 #include "engine/engine.h"
+#include "node/node_core.h"
 #include "store/memory/memory_store.h"
 
 namespace {
@@ -93,34 +97,90 @@ std::uint64_t end_span(Engine& engine, std::vector<SpanCount>& counts, Duration&
   return overrides;
 }
 
+/// What is counted. Either.
+struct Work {
+  Engine* engine = nullptr;
+  std::vector<SpanCount>* counts = nullptr;
+  NodeCore* node = nullptr;
+  Duration now{};
+};
+
 }  // namespace
 
 // Called by name from outside: see tests/instructions.
-extern "C" [[gnu::noinline]] std::uint64_t counted_work(Engine& engine, std::vector<SpanCount>& counts,
-                                                        Duration& now) {
-  return end_span(engine, counts, now);
+extern "C" [[gnu::noinline]] std::uint64_t counted_work(Work& work) {
+  if (work.node == nullptr) return end_span(*work.engine, *work.counts, work.now);
+  work.node->advance(at(work.now));
+  return 0;
 }
 
-int main(int arguments, char** argument) {
-  if (arguments != 2) {
-    std::fputs("usage: bench-controller-counted HOT (of a hundred keys: 0 to 100)\n", stderr);
-    return 2;
-  }
+namespace {
+
+int count_engine(std::size_t hot) {
   const std::vector<KeyBytes> all_names = names();
-  std::vector<SpanCount> all_counts = counts(all_names, std::strtoul(argument[1], nullptr, 10));
+  std::vector<SpanCount> all_counts = counts(all_names, hot);
   const Rule user = rule();
   Engine engine(std::span(&user, 1), 2 * keys);
   const std::unique_ptr<Store> store = make_memory_store(std::make_shared<MemoryCounters>());
-  Duration now{};
-  engine.step(at(now));
+  Work work{.engine = &engine, .counts = &all_counts};
+  engine.step(at(work.now));
   std::uint64_t overrides = 0;
   for (std::uint32_t span = 0; span < warm_up + spans; ++span) {
-    overrides += span < warm_up ? end_span(engine, all_counts, now) : counted_work(engine, all_counts, now);
-    synchronize(engine, *store, at(now));
+    overrides += span < warm_up ? end_span(engine, all_counts, work.now) : counted_work(work);
+    synchronize(engine, *store, at(work.now));
   }
   if (overrides > 0) {
     std::fputs("a key is limited: that is not what is to be counted\n", stderr);
     return 1;
   }
   std::printf("items %zu\n", keys * spans);
+  return 0;
+}
+
+int count_workers(unsigned workers) {
+  Config config;
+  config.node.keys = keys;
+  Rule user = rule();
+  user.key = {{.kind = Dimension::Kind::header, .name = "x-user"}};
+  user.limit = limit * workers;
+  config.rules.push_back(user);
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Work work{.node = &node};
+  node.advance(at(work.now));
+  for (unsigned i = 0; i < workers; ++i) node.worker(i).online();
+  std::uint64_t admitted = 0;
+  for (std::uint32_t span = 0; span < warm_up + spans; ++span) {
+    for (unsigned i = 0; i < workers; ++i)
+      for (std::size_t key = 0; key < keys; ++key)
+        admitted +=
+            node.worker(i).admit_key(0, "user-" + std::to_string(key), 1, at(work.now).monotonic).verdict ==
+            Verdict::admit;
+    work.now += span_length;
+    node.advance(at(work.now));
+    for (unsigned i = 0; i < workers; ++i) node.worker(i).quiescent();
+    // What they have counted is taken, decided on and published; the flip before takes no time to speak of.
+    if (span < warm_up)
+      node.advance(at(work.now));
+    else
+      counted_work(work);
+  }
+  for (unsigned i = 0; i < workers; ++i) node.worker(i).offline();
+  if (!node.finish(at(work.now), std::chrono::seconds{1}) || node.figures().counts_synced != admitted ||
+      admitted != std::uint64_t{keys} * workers * (warm_up + spans)) {
+    std::fputs("requests were refused, or not counted: that is not what is to be counted\n", stderr);
+    return 1;
+  }
+  std::printf("items %zu\n", keys * workers * spans);
+  return 0;
+}
+
+}  // namespace
+
+int main(int arguments, char** argument) {
+  if (arguments == 2) return count_engine(std::strtoul(argument[1], nullptr, 10));
+  if (arguments == 3 && argument[1] == std::string("workers"))
+    return count_workers(static_cast<unsigned>(std::strtoul(argument[2], nullptr, 10)));
+  std::fputs("usage: bench-controller-counted HOT (of a hundred keys: 0 to 100) | workers NUMBER\n", stderr);
+  return 2;
 }

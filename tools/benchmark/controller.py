@@ -12,16 +12,17 @@ KEYS = 1_000_000
 SPAN_MS = 100
 # As the program numbers them: the default, the one to take when in doubt, and one without grants.
 ALGORITHMS = {0: "cooldown", 2: "sliding-window", 3: "token-bucket"}
-# By number of nodes. Of a hundred keys, those that are written to the store in every span; the others once in an interval.
-# Of several nodes these keys' demand is nearly their limit.
-HOT = {1: (1, 10, 100), 2: (1, 10)}
+# By number of nodes and of each one's workers. Of a hundred keys, those that are written to the store in every span; the others
+# once in an interval. Of several nodes these keys' demand is nearly their limit.
+HOT = {(1, 1): (1, 10, 100), (2, 1): (1, 10), (1, 4): (1,)}
 
 
 def measure(context):
-    """What bench-controller counts, in ns per key, by kind of run, number of keys, hot ones in a hundred, algorithm and nodes."""
+    """What bench-controller counts, in ns per key, by kind of run, number of keys, hot ones in a hundred, algorithm, nodes and workers."""
     keys = 1000 if context.quick else KEYS
     raw = context.output / "controller-runs.json"
-    loads = "|".join(f"hot:({'|'.join(map(str, hot))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/nodes:{nodes}" for nodes, hot in HOT.items())
+    loads = "|".join(f"hot:({'|'.join(map(str, hot))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/nodes:{nodes}/workers:{workers}"
+                     for (nodes, workers), hot in HOT.items())
     run(context.build / TARGETS[0], "--benchmark_out_format=json", f"--benchmark_out={raw}",
         f"--benchmark_filter=^(turn|meet)/keys:{keys}/({loads})/")
     figures = []
@@ -31,7 +32,7 @@ def measure(context):
         if entry.get("error_occurred"):
             context.remark(f"**{entry['run_name']}: not in the figures: {entry['error_message']}**")
             continue
-        figures.append({"kind": kind, **{name: int(of[name]) for name in ("keys", "hot", "algorithm", "nodes")},
+        figures.append({"kind": kind, **{name: int(of[name]) for name in ("keys", "hot", "algorithm", "nodes", "workers")},
                         **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "overflowed", "refused") if name in entry}})
     if not figures:
         raise Failed(f"{raw}: no run that adds up")
@@ -39,20 +40,22 @@ def measure(context):
 
 
 def report(figures, context, aims):
-    of = {(each["kind"], each["nodes"], each["algorithm"], each["hot"]): each for each in figures}
+    of = {(each["kind"], each["nodes"], each["workers"], each["algorithm"], each["hot"]): each for each in figures}
     keys = figures[0]["keys"]
     ms = keys / 1e6  # of ns per key
-    rows, groups, values = {nodes: [] for nodes in HOT}, [], []
-    for nodes, algorithm, name in [(nodes, *algorithm) for nodes in HOT for algorithm in ALGORITHMS.items()]:
-        for hot in HOT[nodes]:
-            turn, meet = of.get(("turn", nodes, algorithm, hot)), of.get(("meet", nodes, algorithm, hot))
-            where = f"{name}, {hot} % written in every span" if nodes == 1 else f"{name}, {nodes} nodes, {hot} % near their limits"
+    rows, groups, values = {several: [] for several in HOT}, [], []
+    for several, algorithm, name in [(several, *algorithm) for several in HOT for algorithm in ALGORITHMS.items()]:
+        nodes, workers = several
+        for hot in HOT[several]:
+            turn, meet = of.get(("turn", *several, algorithm, hot)), of.get(("meet", *several, algorithm, hot))
+            where = f"{name}, {nodes} nodes, {hot} % near their limits" if nodes > 1 else f"{name}, {hot} % written in every span"
+            where += f", {workers} workers" if workers > 1 else ""
             aims.at_most("ms for a span", where, turn and turn["median"] * ms, SPAN_MS)
             aims.at_most("ms for a span at an interval's end", where, turn and turn["border"] * ms, SPAN_MS)
             aims.at_most("ms for a span, the memory store's work included", where, turn and (turn["median"] + turn["store"]) * ms, SPAN_MS)
             if not turn:
                 continue
-            rows[nodes].append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
+            rows[several].append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
                                 number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
             groups.append(where.replace(" written in every span", ""))
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
@@ -72,11 +75,15 @@ def report(figures, context, aims):
         "All keys come in one span, and lie in memory in the order in which they are added up; where keys come and go they lie anywhere, and a span "
         "has been measured to take 1.2 times as long, an interval's end 1.4 times. "
         "What all this costs the workers is in the section on decisions, with and without a controller.",
-        table(("algorithm", "written in every span", *columns), rows[1]),
+        table(("algorithm", "written in every span", *columns), rows[1, 1]),
         "The same of one of two nodes over one store, all of whose keys are counted on both in every span. Of every key that is written each "
         "knows then what the other one counts. Keys of the second column have, on both together, 95 % of their limit as demand: in every span the "
         "node's share of each is estimated, and told the worker, and it has little to spare. The other one ends each span first; in "
         "the first one of its life, too.",
-        table(("algorithm", "near their limits", *columns), rows[2]),
+        table(("algorithm", "near their limits", *columns), rows[2, 1]),
+        "The same of a node with four workers, each of which is asked for all keys in every span, under limits four times as high. What they "
+        "admit out of their grants is added up by key before anything else is done with it; where a rule has no grants, each worker's count of a "
+        "key is taken by itself.",
+        table(("algorithm", "written in every span", *columns), rows[1, 4]),
         context.plot("controller", svg),
     ]
