@@ -17,7 +17,7 @@ namespace {
 
 // How soon to look again whether the workers have passed: a burst takes microseconds.
 constexpr Duration drain_poll = std::chrono::microseconds{50};
-constexpr std::size_t harvested_together = 64;
+constexpr std::size_t counted_together = 64;
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
@@ -45,7 +45,6 @@ Controller::Controller(ControllerParts parts)
       heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
       workers_(parts_.quiescence.workers()),
       grants_(parts_.rules.size()),
-      grant_windows_(parts_.rules.size()),
       heavy_(parts_.pools.size()),
       heavy_next_(parts_.pools.size()),
       begun_(parts_.pools.size()),
@@ -101,7 +100,7 @@ Instant Controller::advance(Instant own) {
   collect_replies(own);
   const Instant now = clock_.at(own);
   watch_store(now);
-  drain_passed(now);
+  drain_passed();
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -113,7 +112,8 @@ Instant Controller::advance(Instant own) {
   bool decided = waited && !awaiting_drain_;
   if (!awaiting_drain_ && flip_due(now)) {
     flip(now);
-    drain_passed(now);
+    // Else at the next look: so that as many as can be are drained together.
+    if (all_have_passed()) drain_passed();
     if (!draining()) decide(now, false);
     decided = decided || !awaiting_drain_;
   }
@@ -229,24 +229,45 @@ void Controller::reserve_cells(std::size_t window) {
   pools.reserve_for_known();
 }
 
-void Controller::drain_passed(Instant) {
+bool Controller::all_have_passed() const noexcept {
   for (std::size_t i = 0; i < workers_.size(); ++i)
-    if (workers_[i].draining && parts_.quiescence.passed(static_cast<unsigned>(i), workers_[i].flip_token))
-      drain(i);
+    if (workers_[i].draining && !has_passed(i)) return false;
+  return true;
 }
 
-void Controller::drain(std::size_t index) {
+bool Controller::has_passed(std::size_t worker) const noexcept {
+  return parts_.quiescence.passed(static_cast<unsigned>(worker), workers_[worker].flip_token);
+}
+
+void Controller::drain_passed() {
+  passed_.clear();
+  for (std::size_t i = 0; i < workers_.size(); ++i)
+    if (workers_[i].draining && has_passed(i)) passed_.push_back(i);
+  for (const std::size_t worker : passed_) drain_entries(worker);
+  harvest_passed();
+  for (const std::size_t worker : passed_) end_drain(worker);
+}
+
+void Controller::drain_entries(std::size_t index) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   worker.drained_flip = worker.flip;
   SpanTable& table = drained_table(index);
-  if (!table.grant_turns.empty())
-    for (std::size_t rule = 0; rule < grant_windows_.size(); ++rule)
-      grant_windows_[rule] = GrantWindow(table.grant_turns[parts_.window_of_rule[rule]]);
+  worker.grant_windows.clear();
+  worker.granted = 0;
+  if (!table.grant_turns.empty()) {
+    worker.turns_used = table.grant_turns;
+    for (const std::uint16_t window : parts_.window_of_rule)
+      worker.grant_windows.emplace_back(table.grant_turns[window]);
+  }
   runs_.clear();
   for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
   table.drain(limits_, [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
-  harvest(index);
+}
+
+void Controller::end_drain(std::size_t index) {
+  SpanTable& table = drained_table(index);
+  forget_idle_grants(workers_[index], *parts_.grants[index]);
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
@@ -266,8 +287,9 @@ void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys
   std::array<SpanCount, SpanTable::drained_together> counts;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const CountedKey& key = keys[i];
-    const std::uint32_t used =
-        key.lent > 0 ? parts_.grants[index]->take_lent(key.key, key.lent, grant_windows_[key.rule]) : 0;
+    const std::uint32_t used = key.lent > 0 ? parts_.grants[index]->take_lent(
+                                                  key.key, key.lent, workers_[index].grant_windows[key.rule])
+                                            : 0;
     counts[i] = {.rule = key.rule,
                  .key = key.key,
                  .key_bytes = key.name,
@@ -298,41 +320,70 @@ SpanTable& Controller::drained_table(std::size_t index) noexcept {
   return parts_.tables[index * tables_per_worker + (workers_[index].table ^ 1)];
 }
 
-// What the worker admitted out of its grants in the windows that its span lay in. What it has admitted since
-// in the same windows is of the next span, but comes to the same sums.
-void Controller::harvest(std::size_t index) {
-  const SpanTable& table = drained_table(index);
-  GrantTable& grants = *parts_.grants[index];
-  std::uint32_t active = 0;
-  if (!table.grant_turns.empty()) {
-    workers_[index].turns_used = table.grant_turns;
-    NameLog& ended = grants.names(workers_[index].table ^ 1);
-    NameLog& running = grants.names(workers_[index].table);
+// What workers admitted out of their grants in the windows that their spans lay in. What they have admitted
+// since in the same windows is of the next span, but comes to the same sums.
+void Controller::harvest_passed() {
+  auto first = std::partition(passed_.begin(), passed_.end(),
+                              [&](std::size_t worker) { return workers_[worker].grant_windows.empty(); });
+  // Of spans that began at the same time a key's uses are one count. As a rule all did.
+  while (first != passed_.end()) {
+    const WallTime began = drained_table(*first).began.wall;
+    const auto last = std::partition(
+        first, passed_.end(), [&](std::size_t worker) { return drained_table(worker).began.wall == began; });
+    harvest(std::span(first, last));
+    first = last;
+  }
+}
+
+// @param workers  whose spans began at the same time
+void Controller::harvest(std::span<const std::size_t> workers) {
+  const WallTime began = drained_table(workers.front()).began.wall;
+  for (const std::size_t worker : workers) {
+    NameLog& ended = parts_.grants[worker]->names(workers_[worker].table ^ 1);
     learn_new(ended);
     ended.empty();
-    std::array<SpanCount, harvested_together> counts;
-    std::size_t count = 0;
-    const auto take_some = [&] {
-      // Keys that have come since the flip are among them.
-      learn_new(running);
-      parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
-    };
-    active = grants.harvest(grant_windows_, [&](const GrantUse& use) {
-      counts[count++] = {.rule = use.rule,
-                         .key = use.key,
-                         .learned = true,
-                         .began = table.began.wall,
-                         .offered = use.admitted,
-                         .admitted = use.admitted};
-      if (count == counts.size()) take_some();
-    });
-    take_some();
   }
-  forget_idle_grants(workers_[index], grants, active);
+  std::array<SpanCount, counted_together> counts;
+  std::size_t count = 0;
+  const auto take_some = [&] {
+    // Keys that have come since the flip are among them.
+    for (const std::size_t worker : workers) learn_new(parts_.grants[worker]->names(workers_[worker].table));
+    parts_.engine.count(std::span(counts).first(std::exchange(count, 0)));
+  };
+  const auto add = [&](const GrantUse& use) {
+    counts[count++] = {.rule = use.rule,
+                       .key = use.key,
+                       .learned = true,
+                       .began = began,
+                       .offered = use.admitted,
+                       .admitted = use.admitted};
+    if (count == counts.size()) take_some();
+  };
+  if (workers.size() == 1) {
+    WorkerState& worker = workers_[workers.front()];
+    worker.granted = parts_.grants[workers.front()]->harvest(worker.grant_windows, add);
+  } else {
+    harvest_side_by_side(workers, add);
+  }
+  take_some();
+}
+
+// All tables have as many lines, and keys their homes in the same ones.
+template <typename Visitor>
+void Controller::harvest_side_by_side(std::span<const std::size_t> workers, Visitor&& visit) {
+  const std::size_t groups = parts_.grants[workers.front()]->groups();
+  for (std::size_t group = 0; group < groups; ++group) {
+    for (const std::size_t worker : workers)
+      workers_[worker].granted += parts_.grants[worker]->harvest_group(
+          group, workers_[worker].grant_windows,
+          [&](std::size_t line, const GrantUse& use) { grant_sums_.add(line, use); });
+    grant_sums_.take(visit);
+  }
 }
 
 void Controller::learn_new(NameLog& names) {
-  std::array<LearnedKey, harvested_together> keys;
+  if (!names.has_new()) return;
+  std::array<LearnedKey, counted_together> keys;
   std::size_t count = 0;
   const auto learn_some = [&] { parts_.engine.learn(std::span(keys).first(std::exchange(count, 0))); };
   names.read_new([&](const NewName& name) {
@@ -342,7 +393,7 @@ void Controller::learn_new(NameLog& names) {
   learn_some();
 }
 
-void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active) {
+void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants) {
   ++worker.drains_since_forgetting;
   if (worker.grant_turn % 2 != 0) {
     // Told at the drain before this one: by now the worker knows.
@@ -354,7 +405,7 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants, std
     ++worker.grant_turn;
     worker.drains_since_forgetting = 0;
     worker.forgot_in_interval = slowest_interval();
-  } else if ((grants.crowded() || parts_.engine.learned_crowded()) && active < grants.held() / 2 &&
+  } else if ((grants.crowded() || parts_.engine.learned_crowded()) && worker.granted < grants.held() / 2 &&
              worker.drains_since_forgetting >= drains_between_forgetting &&
              slowest_interval() >= worker.forgot_in_interval + intervals_between_forgetting) {
     ++worker.grant_turn;
@@ -744,12 +795,12 @@ void Controller::finish(Instant own) {
   advance(own);
   const Instant now = clock_.at(own);
   if (!awaiting_drain_) flip(now);
-  drain_passed(now);
+  drain_passed();
   // What a flip handed over belongs to the engine now; what has been counted since is in the other table.
   decide(now, true);
   collect_replies(own);
   flip(now);
-  drain_passed(now);
+  drain_passed();
   decide(now, true);
   collect_replies(own);
 }

@@ -25,6 +25,7 @@
 #include "control/store_log.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
+#include "shared/grant_sums.h"
 #include "shared/grant_table.h"
 #include "shared/heaviness.h"
 #include "shared/publication.h"
@@ -98,6 +99,8 @@ class Controller {
     std::uint64_t drained_flip = 0;         // the latest of those after which its other table was drained
     std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
+    std::vector<GrantWindow> grant_windows;  // by rule; while draining
+    std::uint32_t granted = 0;               // keys that used their grants in the span that ended last
     std::uint32_t drains_since_forgetting = 0;
     std::uint64_t forgot_in_interval = 0;
   };
@@ -114,14 +117,20 @@ class Controller {
   bool flip_due(Instant now) const noexcept;
   void flip(Instant now);
   void note_lateness(Instant now);
-  void drain_passed(Instant now);
-  void drain(std::size_t worker);
+  bool has_passed(std::size_t worker) const noexcept;
+  bool all_have_passed() const noexcept;
+  void drain_passed();
+  void drain_entries(std::size_t worker);
   SpanTable& drained_table(std::size_t worker) noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
-  void harvest(std::size_t worker);
+  void harvest_passed();
+  void harvest(std::span<const std::size_t> workers);
+  template <typename Visitor>
+  void harvest_side_by_side(std::span<const std::size_t> workers, Visitor&& visit);
+  void end_drain(std::size_t worker);
   void learn_new(NameLog& names);
-  void forget_idle_grants(WorkerState& worker, GrantTable& grants, std::uint32_t active);
+  void forget_idle_grants(WorkerState& worker, GrantTable& grants);
   bool grow_a_spare_table();
   std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
@@ -154,8 +163,9 @@ class Controller {
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
   std::vector<WorkerState> workers_;
-  std::vector<RuleGrant> grants_;           // by rule
-  std::vector<GrantWindow> grant_windows_;  // by rule; while draining
+  std::vector<std::size_t> passed_;  // workers whose spans are being drained
+  GrantSums grant_sums_;
+  std::vector<RuleGrant> grants_;  // by rule
   std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had
   std::vector<std::uint32_t> turns_of_rules_;   // while idle keys' grants are forgotten
   std::vector<Keys> heavy_;                     // by window: not granted in the one that runs, …

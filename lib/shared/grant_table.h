@@ -205,11 +205,23 @@ class alignas(64) GrantTable {
     prefetch_to_write(&seen_[line * keys_per_line]);
   }
   /// Calls visit(const GrantUse&) for each key of which more has been used than the harvest before saw, in
-  /// the windows that the worker's span lay in. In the order of places.
+  /// the windows that the worker's span lay in. In the order of places. That visit() throws ends the program.
   /// @param windows  by rule
   /// @return keys it was called for
   template <typename Visitor>
-  std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept;
+  std::uint32_t harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept {
+    std::uint32_t visited = 0;
+    for (std::size_t group = 0; group < groups(); ++group)
+      visited += harvest_group(group, windows, [&](std::size_t, const GrantUse& use) { visit(use); });
+    return visited;
+  }
+  /// The same for some lines, so that those of several tables can be looked at side by side. Calls
+  /// visit(line, const GrantUse&), with the line's number in the group.
+  template <typename Visitor>
+  std::uint32_t harvest_group(std::size_t group, std::span<const GrantWindow> windows,
+                              Visitor&& visit) noexcept;
+  static constexpr std::size_t lines_per_group = 64;
+  std::size_t groups() const noexcept { return in_use_.size(); }
   /// Whether new keys may soon find no room.
   bool crowded() const noexcept { return held_.load(std::memory_order_relaxed) > places() / 4 * 3; }
   /// Places taken. Any thread.
@@ -286,15 +298,22 @@ class alignas(64) GrantTable {
     for (std::uint16_t& half : halves) half &= static_cast<std::uint16_t>(~closed);
     return halves;
   }
-  /// The lanes in which something else is used than has been seen: a bit for each. Without a branch for each,
-  /// for nobody can foresee which lanes of a line are taken.
+  /// The lanes in which something else is used than has been seen: a bit for each. Two lanes at a time, and
+  /// without a branch for each, for nobody can foresee which lanes of a line are taken.
   std::uint32_t changed(std::size_t line) const noexcept {
+    // Relaxed, and four halves in one: only where to look. What is found there is read by itself.
+    using TwoLanes [[gnu::may_alias]] = std::uint64_t;
+    static_assert(sizeof(TwoLanes) == 2 * sizeof(lines_[0].used[0]) && offsetof(Line, used) % 8 == 0);
+    constexpr TwoLanes counts = ~(TwoLanes{closed} * 0x0001'0001'0001'0001);
+    const auto* const now = reinterpret_cast<const TwoLanes*>(lines_[line].used);
+    const auto* const seen = reinterpret_cast<const TwoLanes*>(&seen_[line * keys_per_line]);
+    static_assert(std::endian::native == std::endian::little);
     std::uint32_t lanes = 0;
-    for (std::size_t lane = 0; lane < keys_per_line; ++lane) {
-      const Halves now = counted(lines_[line], lane);
-      const Halves& seen = seen_[line * keys_per_line + lane];
-      const int differs = (now[0] ^ seen[0]) | (now[1] ^ seen[1]);
-      lanes |= std::uint32_t{differs != 0} << lane;
+    for (std::size_t two = 0; two < keys_per_line / 2; ++two) {
+      const TwoLanes differs = (__atomic_load_n(now + two, __ATOMIC_RELAXED) & counts) ^ seen[two];
+      const std::uint32_t low = static_cast<std::uint32_t>(differs) != 0;
+      const std::uint32_t high = (differs >> 32) != 0;
+      lanes |= (low | high << 1) << 2 * two;
     }
     return lanes;
   }
@@ -433,34 +452,35 @@ void GrantTable::forget_idle(std::span<const std::uint32_t> turns, Forgotten&& f
 }
 
 template <typename Visitor>
-std::uint32_t GrantTable::harvest(std::span<const GrantWindow> windows, Visitor&& visit) noexcept {
+std::uint32_t GrantTable::harvest_group(std::size_t group, std::span<const GrantWindow> windows,
+                                        Visitor&& visit) noexcept {
   std::uint32_t visited = 0;
   if (held() == 0) return visited;  // its worker may not have touched it yet
-  for (std::size_t group = 0; group < in_use_.size(); ++group) {
-    for (std::uint64_t used = in_use_[group].load(std::memory_order_relaxed); used != 0; used &= used - 1) {
-      const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(used));
-      const Line& line = lines_[at];
-      for (std::uint32_t lanes = changed(at); lanes != 0; lanes &= lanes - 1) {
-        const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-        const std::size_t index = at * keys_per_line + lane;
-        Halves& seen = seen_[index];
-        // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
-        const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
-        if (tag == 0) continue;
-        const RuleIndex rule = rules_[index];
-        const GrantWindow& window = windows[rule];
-        const std::uint16_t half = line.used[lane][window.half].load(std::memory_order_relaxed) &
-                                   static_cast<std::uint16_t>(~closed);
-        if (!window.runs(half)) continue;
-        const std::uint32_t count = used_in(half, window);
-        const std::uint32_t before = used_in(seen[window.half], window);
-        if (count < before) continue;  // it has been lent to since: take_lent() will know
-        seen[window.half] = half;
-        if (count == before) continue;
-        ++visited;
-        visit(GrantUse{
-            .key = std::uint64_t{key_highs_[index]} << 32 | tag, .rule = rule, .admitted = count - before});
-      }
+  for (std::uint64_t used = in_use_[group].load(std::memory_order_relaxed); used != 0; used &= used - 1) {
+    const auto line_of_group = static_cast<unsigned>(std::countr_zero(used));
+    const std::size_t at = group * lines_per_group + line_of_group;
+    const Line& line = lines_[at];
+    for (std::uint32_t lanes = changed(at); lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
+      const std::size_t index = at * keys_per_line + lane;
+      Halves& seen = seen_[index];
+      // Acquire: pairs with insert(). What is used may show before the tag does: then another time.
+      const std::uint32_t tag = line.tags[lane].load(std::memory_order_acquire);
+      if (tag == 0) continue;
+      const RuleIndex rule = rules_[index];
+      const GrantWindow& window = windows[rule];
+      const std::uint16_t half =
+          line.used[lane][window.half].load(std::memory_order_relaxed) & static_cast<std::uint16_t>(~closed);
+      if (!window.runs(half)) continue;
+      const std::uint32_t count = used_in(half, window);
+      const std::uint32_t before = used_in(seen[window.half], window);
+      if (count < before) continue;  // it has been lent to since: take_lent() will know
+      seen[window.half] = half;
+      if (count == before) continue;
+      ++visited;
+      visit(line_of_group, GrantUse{.key = std::uint64_t{key_highs_[index]} << 32 | tag,
+                                    .rule = rule,
+                                    .admitted = count - before});
     }
   }
   return visited;

@@ -127,6 +127,20 @@ TEST(GrantTable, AHarvestTellsWhatHasBeenUsedSinceTheOneBefore) {
   EXPECT_EQ(harvest(table, 2), (Found{{7, 3}, {9, 4}}));
 }
 
+TEST(GrantTable, OfEachKeyOfALineIsHarvestedWhatHasBeenUsedOfItAlone) {
+  GrantTable table(8);
+  std::vector<GrantTable::Place> places;
+  for (std::uint64_t key = 1; key <= 8; ++key)  // so much alike that all have one home
+    places.push_back(table.insert(key, 0, bytes("a")));
+  for (std::uint32_t turn = 0; turn < 4; ++turn) {
+    for (std::uint64_t key = 1; key <= 8; ++key) {
+      ASSERT_EQ(places[key - 1], places[0] + key - 1);
+      table.use(places[key - 1], 1, GrantWindow(turn));
+      EXPECT_EQ(harvest(table, turn), (Found{{key, 1}}));
+    }
+  }
+}
+
 TEST(GrantTable, WhatHasBeenLentIsCountedAsUsed) {
   GrantTable table(8);
   const GrantTable::Place place = table.insert(7, 0, bytes("a"));
