@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fixed piece of work for an instruction counter: bench-controller-counted HOT | workers NUMBER
-// HOT: what the engine does for a key in a span: takes in its count, ends the span, and tells what is to be
-// published; over one interval. All keys are counted in every span; of a hundred, HOT have more than may be
-// kept back from the store, the others one request each. What the store does and answers is not counted.
-// Everything to be counted happens inside counted_work(), in virtual time; prints "items N", of keys and
-// spans. See tests/instructions.
-// workers: what the controller does for each worker's each key: so many workers count all keys in every span,
-// one request each, within their grants. Engine and memory store are in it, the latter with a tenth of the
-// keys in each span. Of keys, workers and spans.
+// With HOT, what the engine does for a key in a span: takes in its count, ends the span, and tells what is to
+// be published. All keys are counted in every span; of a hundred, HOT have more than may be kept back from
+// the store, the others one request each. What the store does and answers is not counted. Items are keys and
+// spans.
+// With NUMBER workers, what the controller does for each worker's each key: each of them counts all keys in
+// every span, one request each, within its grants. Engine and memory store are in it, the latter with a tenth
+// of the keys in each span. Items are keys, workers and spans.
+// Everything to be counted happens inside counted_work(), over one interval in virtual time; prints
+// "items N". See tests/instructions.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -49,6 +49,7 @@ Controller::Controller(ControllerParts parts)
       heavy_next_(parts_.pools.size()),
       begun_(parts_.pools.size()),
       interval_began_(parts_.pools.size()),
+      blocked_keys_(parts_.rules.size()),
       shortest_span_(Duration::max()) {
   for (const Rule& rule : parts_.rules) {
     shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
@@ -636,9 +637,11 @@ void Controller::publish_keys(Publication& next, Instant now) {
   next.reset_keys(before != nullptr ? before->keys() : 0);
   keys_before_.begin(before);
   ungranted_keys_.clear();
+  blocked_keys_.assign(parts_.rules.size(), 0);
   const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
+    if (override.blocked_until != never) ++blocked_keys_[rule];
     const GrantInterval& interval = grant_intervals_[window(rule)];
     // Keys that cannot have grants are met, too: else the order would be lost at each of them.
     const KeyState* const known = keys_before_.meet(override.key);

@@ -53,7 +53,7 @@ struct ControllerParts {
   std::span<const std::uint16_t> window_of_rule;  ///< index into `pools`, by rule
   std::span<const BucketTerms> bucket_of_rule;    ///< by rule; of other algorithms without meaning
   std::span<SpanTable> tables;                    ///< tables_per_worker of each worker, one after the other
-  std::span<const std::unique_ptr<GrantTable>> grants;  ///< one of each worker
+  std::span<const std::unique_ptr<GrantTable>> grants;  ///< one of each worker, all for as many keys
   Quiescence& quiescence;
   PublicationSlot& publication;
   std::span<WindowPools> pools;
@@ -89,6 +89,8 @@ class Controller {
   Instant time(Instant own) const noexcept { return clock_.at(own); }
 
   ControllerFigures figures() const noexcept { return figures_; }
+  /// Keys that are blocked, by the latest publication. By rule.
+  std::span<const std::uint64_t> blocked_keys() const noexcept { return blocked_keys_; }
 
  private:
   struct WorkerState {
@@ -99,7 +101,7 @@ class Controller {
     std::uint64_t drained_flip = 0;         // the latest of those after which its other table was drained
     std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
-    std::vector<GrantWindow> grant_windows;  // by rule; while draining
+    std::vector<GrantWindow> grant_windows;  // by rule; of the span that is drained
     std::uint32_t granted = 0;               // keys that used their grants in the span that ended last
     std::uint32_t drains_since_forgetting = 0;
     std::uint64_t forgot_in_interval = 0;
@@ -184,6 +186,7 @@ class Controller {
   std::vector<CounterWrite> writes_;
   std::vector<CounterReply> replies_;
   ControllerFigures figures_;
+  std::vector<std::uint64_t> blocked_keys_;  // by rule
   bool started_ = false;
   bool awaits_first_answer_ = false;
   bool awaiting_drain_ = false;  // between flip and decide

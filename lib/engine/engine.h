@@ -233,6 +233,8 @@ class Engine {
     for (SlotIndex i = 0; i < ledger_.end(); ++i)
       if (ledger_[i].key != 0) visit(ledger_.view(ledger_[i]));
   }
+  /// The same key again. @pre the ledger has not been changed since it was visited
+  KeyView key_in(const KeySlot& slot) const noexcept { return ledger_.view(slot); }
 
   /// Nodes that are alive, by their heartbeats in the store; 1 where no rule asks for it.
   std::uint32_t nodes() const noexcept { return cluster_.nodes; }

@@ -183,9 +183,8 @@ Figures NodeCore::figures() const {
   for (const auto& core : cores_) figures.overflowed += core->overflowed();
 
   const std::lock_guard lock(control_mutex_);
-  engine_.for_each_key([&](const KeyView& key) {
-    if (key.detail.block.active(advanced_)) ++figures.rules[key.slot.rule].blocked_keys;
-  });
+  const std::span<const std::uint64_t> blocked_keys = controller_.blocked_keys();
+  for (std::size_t i = 0; i < blocked_keys.size(); ++i) figures.rules[i].blocked_keys = blocked_keys[i];
   figures.keys = engine_.keys();
   figures.overflowed += engine_.strays();
   const ControllerFigures controller = controller_.figures();
@@ -210,9 +209,28 @@ Figures NodeCore::figures() const {
 
 std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   std::vector<KeyFigures> keys;
+  if (count == 0) return keys;
+  // What is copied of a key takes the controller's time: only of those that are told.
+  struct Candidate {
+    std::uint64_t offered;
+    const KeySlot* slot;
+  };
+  std::vector<Candidate> most;  // a heap: the least of them is its front
+  const auto more = [](const Candidate& a, const Candidate& b) { return a.offered > b.offered; };
   {
     const std::lock_guard lock(control_mutex_);
     engine_.for_each_key([&](const KeyView& key) {
+      const Candidate one{.offered = key.slot.current.offered, .slot = &key.slot};
+      if (most.size() == count) {
+        if (!more(one, most.front())) return;
+        std::ranges::pop_heap(most, more);
+        most.pop_back();
+      }
+      most.push_back(one);
+      std::ranges::push_heap(most, more);
+    });
+    for (const Candidate& one : most) {
+      const KeyView key = engine_.key_in(*one.slot);
       const Block& block = key.detail.block;
       keys.push_back({.name = std::string(key.name()),
                       .rule = key.slot.rule,
@@ -221,12 +239,11 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
                       .nodes = engine_.nodes_of(key),
                       .blocked = block.active(advanced_),
                       .blocked_for = block.active(advanced_) ? block.until() - advanced_ : Duration{}});
-    });
+    }
   }
   std::sort(keys.begin(), keys.end(), [](const KeyFigures& a, const KeyFigures& b) {
     return a.offered != b.offered ? a.offered > b.offered : a.name < b.name;
   });
-  if (keys.size() > count) keys.resize(count);
   return keys;
 }
 

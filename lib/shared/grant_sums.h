@@ -26,7 +26,8 @@ namespace weir {
 /// Of one group of lines at a time. Not thread-safe.
 class GrantSums {
  public:
-  /// @param line  of the group, in which the key lies. Weights of a key add up to 2^32 at most
+  /// (A key's sum is far from 2^32: no worker tells of more than GrantTable::most.)
+  /// @param line  of the group, in which the key lies
   void add(std::size_t line, const GrantUse& use) {
     Line& sums = lines_[line];
     const auto tag = static_cast<std::uint32_t>(use.key);
@@ -49,9 +50,9 @@ class GrantSums {
     }
   }
 
-  /// Calls visit(const GrantUse&) for each sum, and forgets them all.
+  /// Calls visit(const GrantUse&) for each sum, and forgets them all. That visit() throws ends the program.
   template <typename Visitor>
-  void take(Visitor&& visit) {
+  void take(Visitor&& visit) noexcept {
     for (; in_use_ != 0; in_use_ &= in_use_ - 1) {
       Line& sums = lines_[static_cast<unsigned>(std::countr_zero(in_use_))];
       for (std::size_t lane = 0; lane < sums.taken; ++lane)
@@ -74,6 +75,7 @@ class GrantSums {
     std::uint32_t taken;
   };
 
+  static_assert(GrantTable::lines_per_group == 64);
   std::array<Line, GrantTable::lines_per_group> lines_{};
   std::uint64_t in_use_ = 0;  // a bit for each line
   // Whose line has no lane for them: of workers that hold different keys there, or of keys that look alike.

@@ -16,7 +16,7 @@ GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)
       lines_(homes_ + probed_lines - 1),
       key_highs_(lines_.size() * keys_per_line),
       rules_(key_highs_.size()),
-      in_use_((lines_.size() + 63) / 64),
+      in_use_((lines_.size() + lines_per_group - 1) / lines_per_group),
       seen_(key_highs_.size()),
       names_{NameLog(keys), NameLog(keys)} {}
 
@@ -53,8 +53,8 @@ GrantTable::Place GrantTable::insert_into(std::size_t at, std::uint64_t key, Rul
 
 void GrantTable::note_held(std::size_t line) noexcept {
   held_.store(held() + 1, std::memory_order_relaxed);
-  std::atomic<std::uint64_t>& group = in_use_[line / 64];
-  group.store(group.load(std::memory_order_relaxed) | std::uint64_t{1} << line % 64,
+  std::atomic<std::uint64_t>& group = in_use_[line / lines_per_group];
+  group.store(group.load(std::memory_order_relaxed) | std::uint64_t{1} << line % lines_per_group,
               std::memory_order_relaxed);
 }
 

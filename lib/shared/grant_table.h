@@ -440,7 +440,7 @@ void GrantTable::forget_idle(std::span<const std::uint32_t> turns, Forgotten&& f
     std::uint64_t lines = in_use_[group].load(std::memory_order_relaxed);
     in_use_[group].store(0, std::memory_order_relaxed);
     for (; lines != 0; lines &= lines - 1) {
-      const std::size_t at = group * 64 + static_cast<unsigned>(std::countr_zero(lines));
+      const std::size_t at = group * lines_per_group + static_cast<unsigned>(std::countr_zero(lines));
       std::array<Moving, keys_per_line> held;
       for (const Moving& key : std::span(held).first(empty_line(at, held)))
         if (is_idle(key, turns[key.rule]))

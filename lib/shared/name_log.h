@@ -63,7 +63,8 @@ class alignas(64) NameLog {
 
   // The controller:
 
-  /// Whether any has been added since read_new() was last called.
+  /// Whether any has been added since read_new() was last called. Relaxed: of a key that the caller has seen
+  /// in the grants it tells so, for that was an acquire; of others another time will do.
   bool has_new() const noexcept { return read_ < end_.load(std::memory_order_relaxed); }
   /// Calls visit(const NewName&) for each that has been added since it was last called.
   template <typename Visitor>

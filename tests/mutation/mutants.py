@@ -1566,6 +1566,26 @@ MUTANTS = [
         units=["tests/unit/shared/grant_sums_test.cc"],
     ),
     node(
+        "of the keys that are asked for most those are named that come first",
+        "Top.NamesTheMostOfferedInOrderHoweverManyKeysThereAre",
+        "if (!more(one, most.front())) return;",
+        "return;",
+        file="lib/node/node_core.cc",
+    ),
+    node(
+        "keys that are asked for more take the place of any, not of those asked for least",
+        "Top.NamesTheMostOfferedInOrderHoweverManyKeysThereAre",
+        "        std::ranges::pop_heap(most, more);\n",
+        "",
+        file="lib/node/node_core.cc",
+    ),
+    node(
+        "keys that were blocked once are told to be blocked",
+        "Throttle.ShowsAKeyAsBlockedUntilItsBlockHasEnded",
+        "  blocked_keys_.assign(parts_.rules.size(), 0);",
+        "",
+    ),
+    node(
         "who comes round late is counted with the others' span",
         "SeveralWorkers.WhoComesRoundLateIsCountedWhereHeCountedNotWhereTheOthersDid",
         "return drained_table(worker).began.wall == began;",

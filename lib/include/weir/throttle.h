@@ -150,7 +150,7 @@ struct RuleFigures {
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
   std::uint64_t blocked = 0;       ///< refused by this rule, would-be refusals of an observing rule included
-  std::uint64_t blocked_keys = 0;  ///< keys blocked now
+  std::uint64_t blocked_keys = 0;  ///< by what was published last: some blocks may have ended since
 };
 
 /// Figures of one node. A moment's view: counters are read while workers go on.
@@ -243,7 +243,9 @@ class WEIR_API Throttle {
   /// until the controller has done what it is at, which may take longer than a span where there are many
   /// keys; then whoever asked first has his turn, however much there is to do. So do top() and memory().
   Figures figures() const;
-  /// Up to `count` keys, the most offered first.
+  /// Up to `count` keys, the most offered first; which ones of those that are offered alike is not said. The
+  /// controller waits meanwhile: some milliseconds for a million keys that there are, and for each one that
+  /// is told as long as a copy of its name takes.
   std::vector<KeyFigures> top(std::size_t count) const;
   /// The rules that apply to a request, in order of the configuration. Any thread, not a worker's path.
   std::vector<RuleIndex> rules_for(const Request& request) const;

@@ -115,6 +115,19 @@ TEST(Throttle, ShowsWhatItDoesInFiguresAndTop) {
   EXPECT_EQ(top[0].offered, 5U);
 }
 
+TEST(Throttle, ShowsAKeyAsBlockedUntilItsBlockHasEnded) {
+  VirtualNode node(one_rule);
+  const auto blocked_keys = [&] { return node.made.throttle->figures().rules[0].blocked_keys; };
+  EXPECT_EQ(blocked_keys(), 0U);
+  for (int i = 0; i < 5; ++i) node.get("/login");
+  node.run_to(150ms);
+  EXPECT_EQ(blocked_keys(), 1U);
+  node.run_to(1950ms);
+  EXPECT_EQ(blocked_keys(), 1U);
+  node.run_to(2250ms);
+  EXPECT_EQ(blocked_keys(), 0U);
+}
+
 TEST(Throttle, ShowsABlockSoonAlsoWhereSpansAreLong) {
   VirtualNode node(R"(
 [[rule]]
