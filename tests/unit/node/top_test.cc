@@ -43,12 +43,16 @@ class Node {
 
  private:
   static Config config() {
-    ConfigResult parsed = parse_config(
-        "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 64000\n"
-        "interval = \"1s\"\nspans = 10\n",
-        "test");
-    for (const ConfigError& error : parsed.errors) ADD_FAILURE() << error.to_string();
-    return parsed.config;
+    Rule rule;
+    rule.name = "r";
+    rule.key = {{.kind = Dimension::Kind::header, .name = "x-user"}};
+    rule.limit = 64'000;
+    rule.interval = 1s;
+    rule.spans = 10;
+    Config config;
+    config.node.keys = 400'000;
+    config.rules.push_back(rule);
+    return config;
   }
 
   Instant now_{WallTime(1000s), MonotonicTime(10s)};
