@@ -56,7 +56,7 @@ def report(figures, context, aims):
             if not turn:
                 continue
             rows[several].append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
-                                number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
+                                  number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
             groups.append(where.replace(" written in every span", ""))
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
     svg = bars("A span's end", "ms of the controller's core, logarithmic", groups,
