@@ -189,10 +189,11 @@ class Controller {
   std::vector<std::uint64_t> blocked_keys_;  // by rule
   bool started_ = false;
   bool awaits_first_answer_ = false;
-  bool awaiting_drain_ = false;  // between flip and decide
-  bool dirty_ = false;           // replies have changed what should be published
-  Instant flipped_{};            // when the running span began
-  WallTime quotas_at_;           // what keys may be admitted is published as of then
+  bool awaiting_drain_ = false;                      // between flip and decide
+  bool dirty_ = false;                               // replies have changed what should be published
+  Instant flipped_{};                                // when the running span began
+  MonotonicTime keep_until_ = SpanTable::keep_none;  // as SpanTable::drain() has it, of the span before
+  WallTime quotas_at_;                               // what keys may be admitted is published as of then
   WallTime next_flip_{};
   Duration shortest_span_{};
   MonotonicTime drain_deadline_{};

@@ -172,14 +172,17 @@ std::uint32_t WorkerCore::refuse_at_a_glance(RefusalLook& look, std::uint32_t re
   for_each(look.requests & requests, [&](std::size_t at) {
     const PlannedKey planned = look.planned(at);
     if (planned.place == SpanTable::nowhere) return;
-    std::uint32_t& word = lines.ready_at(planned.place, planned.key, generation_, nothing);
-    if (!SpanTable::Lines::refuses(word) || !SpanTable::Lines::refuse(word, weight)) return;
+    std::uint32_t* word = &lines.ready_at(planned.place, planned.key, generation_, nothing);
+    if (!SpanTable::Lines::refuses(*word)) word = refusal_that_lasts(planned.place, planned.key);
+    if (word == nullptr || !SpanTable::Lines::refuse(*word, weight)) return;
     refused |= std::uint32_t{1} << at;
     decisions.rules[at] = look.rule();
     decisions.retry_after[at] = Duration{};
   });
   look.requests &= ~refused;
-  if (refused != 0) count_refused(look.rule(), static_cast<std::uint64_t>(std::popcount(refused)));
+  if (refused == 0) return 0;
+  count_refused(look.rule(), static_cast<std::uint64_t>(std::popcount(refused)));
+  table_->met_again = true;
   return refused;
 }
 

@@ -120,7 +120,7 @@ void WorkerCore::take_up() noexcept {
   if (published->judged && judgement_due_) refused_before_ = 0;
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
-    begin_glances(published->began.monotonic, table_->began.monotonic);
+    begin_glances(*assigned, published->began.monotonic, table_->began.monotonic);
     // Drained meanwhile, the same table is another one.
     const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
     new_keys_left_ = published->new_keys;
@@ -142,11 +142,12 @@ void WorkerCore::take_up() noexcept {
 
 // Half a span more than a span takes, or than the last one took: an attack may make them late. (Of a worker
 // that has been away nobody knows how long it was.)
+// @param table   that it takes up
 // @param before  when it began to count in the table that it has had until now
-void WorkerCore::begin_glances(MonotonicTime began, MonotonicTime before) noexcept {
+void WorkerCore::begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept {
   constexpr int most_spans = 8;
   const Duration lasted = std::clamp(began - before, shortest_span_, most_spans * shortest_span_);
-  glances_end_ = began + lasted + lasted / 2;
+  glances_end_ = std::min(began + lasted + lasted / 2, table.kept_until());
 }
 
 void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) noexcept {
@@ -793,12 +794,18 @@ std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
   std::size_t refused = 0;
   const std::size_t others =
       take_from_each_entry(run.rule, keys, weight, lends, left, [&](std::uint32_t& word, std::size_t i) {
-        if (!SpanTable::Lines::refuses(word) || !SpanTable::Lines::refuse(word, weight(i))) return false;
+        std::uint32_t* says = &word;
+        if (!SpanTable::Lines::refuses(word)) {
+          says = refusal_that_lasts(table_->locate(keys[i]), keys[i]);
+          if (says == nullptr) return false;
+        }
+        if (!SpanTable::Lines::refuse(*says, weight(i))) return false;
         run.verdicts[at(i)] = Verdict::block;
         ++refused;
         return true;
       });
   if (refused > 0) count_refused(run.rule, refused);
+  table_->met_again = table_->met_again || refused > 0;
   run.refused += refused;
   // Who comes when it is over reads no clock for it.
   std::uint8_t& flood = rule_grants_[run.rule].flood;
@@ -971,12 +978,14 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
-  MonotonicTime blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
-  // One that has ended is none, and needs no memory.
+  // One that has been judged needs no guess; and one that has ended is none, and needs no memory.
+  const bool block_is_published = blocked_by(state) > now;
+  MonotonicTime blocked_until =
+      block_is_published ? blocked_by(state) : early_block(pooled, planned.key, terms, window);
   if (blocked_until <= now) blocked_until = never;
   const MonotonicTime kept =
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
-  if (!table_->set_terms(place, {cell, key_terms.allowance, kept})) [[unlikely]]
+  if (!table_->set_terms(place, {cell, key_terms.allowance, kept, block_is_published})) [[unlikely]]
     return touch_without_entry(planned, pooled, now);
   if (publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);
@@ -984,7 +993,8 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
           .entry = &entry,
           .cell = pooled.cell,
           .terms = key_terms,
-          .blocked_until = blocked_until};
+          .blocked_until = blocked_until,
+          .block_is_published = block_is_published};
 }
 
 // What is at hand of a key, for a request or beyond it, and what is left of a grant beside it.
@@ -1037,7 +1047,8 @@ WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTer
           .entry = &entry,
           .cell = table_->cells[entry.rule] + kept.cell,
           .terms = {.allowance = kept.allowance, .factor = sheds ? kept.fraction() : kept.allowance},
-          .blocked_until = sheds ? never : kept.blocked_until};
+          .blocked_until = sheds ? never : kept.blocked_until,
+          .block_is_published = kept.block_is_published};
 }
 
 // Whether this worker or the controller knows the key; see control/new_key_limit.h.
@@ -1130,6 +1141,14 @@ WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& 
     table_->open(place);
   }
   return look_closely(place, planned, now);
+}
+
+// Of a key whose line has not been looked at under this publication: what it says all the same, if it says
+// that the key is refused. Else nullptr. (A block that has been published is never taken back.)
+std::uint32_t* WorkerCore::refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept {
+  return table_->refusal_that_lasts(place, key, generation_, [&](std::uint32_t since, std::uint32_t other) {
+    return publication_->still_holds(since, other);
+  });
 }
 
 WorkerCore::Touched WorkerCore::look_closely(SpanTable::Place place, const PlannedKey& planned,
@@ -1410,7 +1429,7 @@ bool WorkerCore::end_look(const Touched& touched, const PlannedKey& planned, Mon
   if (serves)
     table_->make_ready(touched.place);
   else if (refuses_for_long(touched, planned))
-    table_->refuse_from_now_on(touched.place);
+    table_->refuse_from_now_on(touched.place, touched.block_is_published);
   return serves;
 }
 

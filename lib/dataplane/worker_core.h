@@ -151,6 +151,7 @@ class alignas(64) WorkerCore {
     bool direct = false;      // what was drawn is this request's weight, and never was credit
     GrantTable::Place grant = GrantTable::nowhere;  // admitted out of it; then nothing is drawn
     MonotonicTime blocked_until = never;
+    bool block_is_published = false;  // EntryTerms::block_is_published
   };
 
   /// What the common decision needs of a rule: its weight, what a worker may admit of each of its keys
@@ -190,7 +191,8 @@ class alignas(64) WorkerCore {
 
   void take_up() noexcept;
   void take_up_grants() noexcept;
-  void begin_glances(MonotonicTime began, MonotonicTime before) noexcept;
+  void begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept;
+  std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {
     const auto low = static_cast<std::uint32_t>(key);
     const KeyFilter::Bits bits = KeyFilter::bits(low);
@@ -409,7 +411,8 @@ class alignas(64) WorkerCore {
   Duration shortest_span_;  // that a table may be counted in, if all are in time
   // Keys that are blocked until then at least are refused by their lines alone as long as it is not then:
   // whose block ends when is nobody's question. The table is another one by then, as a rule, since every
-  // span's end has it drained; where it is not, the entries are asked again.
+  // span's end has it drained; where it is not, the entries are asked again. What a drain has left in the
+  // table's lines holds until then, too.
   MonotonicTime glances_end_ = never;
   unsigned index_;
   std::span<SpanTable> tables_;

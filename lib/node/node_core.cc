@@ -152,7 +152,7 @@ bool NodeCore::finish(Instant now, Duration patience) {
   const bool flushed = store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun));
   controller_.collect_replies(now);
   const bool drained =
-      std::all_of(tables_.begin(), tables_.end(), [](const SpanTable& table) { return table.size() == 0; });
+      std::all_of(tables_.begin(), tables_.end(), [](const SpanTable& table) { return table.empty(); });
   return flushed && drained;
 }
 

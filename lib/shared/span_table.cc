@@ -12,6 +12,14 @@ std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
   return std::max<std::size_t>((keys * 8 / 5 + keys_per_line - 1) / keys_per_line, 8);
 }
 
+/// Of an entry that a drain has left open: until when its key is blocked, in ticks that go round in two
+/// years, so that it has room for it.
+using Ticks = std::uint32_t;
+constexpr Duration tick{std::int64_t{1} << 24};
+constexpr std::int64_t most_ticks_ahead = std::int64_t{1} << 30;
+
+Ticks ticks_of(MonotonicTime time) { return static_cast<Ticks>(time.time_since_epoch() / tick); }
+
 }  // namespace
 
 SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_keys, InstructionSet set)
@@ -131,7 +139,7 @@ std::uint32_t SpanTable::keep_name(std::uint32_t offset) noexcept {
 }
 
 bool SpanTable::empty() const noexcept {
-  return opened_ == 0 && !counted_beside &&
+  return opened_ == left_open_ && !met_again && !counted_beside &&
          std::all_of(overflow_.begin(), overflow_.end(),
                      [](const OverflowCount& count) { return count.offered == 0; });
 }
@@ -153,6 +161,7 @@ bool SpanTable::take_rest(SpanEntry& entry) noexcept {
                     .allowance = entry.numbers.allowance,
                     .refused_at = never,
                     .refused_high = 0,
+                    .block_is_published = false,
                     .cell = entry.cell_or_refused};
   entry.cell_or_refused = entry.refused_or_rest;
   entry.refused_or_rest = SpanEntry::rested | number;
@@ -164,6 +173,7 @@ bool SpanTable::set_terms_of_rest(SpanEntry& entry, const EntryTerms& terms) noe
   if (!take_rest(entry)) return false;
   rest(entry).cell = terms.cell;
   rest(entry).allowance = terms.allowance;
+  rest(entry).block_is_published = terms.block_is_published;
   entry.blocked_until = terms.blocked_until;
   return true;
 }
@@ -185,7 +195,7 @@ void SpanTable::carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
     return;
   }
   const std::uint64_t refused = this->refused(entry) + weight;
-  rest(entry).refused_high = static_cast<std::uint32_t>(refused >> 32);
+  rest(entry).refused_high = static_cast<std::uint32_t>(refused >> 32) & ~SpanEntry::rested;
   entry.cell_or_refused = static_cast<std::uint32_t>(refused);
 }
 
@@ -313,10 +323,10 @@ bool SpanTable::provide_lines(std::size_t homes) noexcept {
   return true;
 }
 
-// All entries are closed, so what only the lines know of their keys they keep meanwhile: `aside` the tag,
-// `refused_or_rest` whether it is heavy. A key that finds its lines full of others, though there are more
-// lines, is forgotten or takes the place of a light one, as when it comes for the first time: nothing is
-// counted of either.
+// Nothing has been counted, so what only the lines know of entries' keys they keep meanwhile: `aside` the
+// tag, `refused_or_rest` whether it is heavy. (What was left open is closed: it will be looked at once more.)
+// A key that finds its lines full of others, though there are more lines, is forgotten or takes the place of
+// a light one, as when it comes for the first time: nothing is counted of either.
 void SpanTable::place_anew(std::size_t homes) noexcept {
   const std::uint32_t count = held();
   for (std::uint32_t number = 0; number < count; ++number) {
@@ -327,6 +337,7 @@ void SpanTable::place_anew(std::size_t homes) noexcept {
     entries_[number].refused_or_rest = line_of(place).heavy & bit(place);
   }
   empty_lines();
+  forget_open();
   const std::size_t more = homes - this->homes();
   homes_.add(more);
   lines_.take(more);
@@ -358,11 +369,15 @@ void SpanTable::empty_lines() noexcept {
               (lines_.size() - rules_line_) * sizeof(Line));
 }
 
-// Its line is closed with the first of its keys: nothing is asked of it any more but what each has ready.
 void SpanTable::close_entry(std::uint32_t number) noexcept {
-  Line& line = line_of(places_[number]);
-  line.ready[lane_of(places_[number])] = 0;
-  line.open = line.stale = 0;
+  const Place place = places_[number];
+  Line& line = line_of(place);
+  const auto others = static_cast<std::uint8_t>(~bit(place));
+  line.ready[lane_of(place)] = 0;
+  line.open &= others;
+  line.stale &= others;
+  line.lasting &= others;
+  open_[number / OpenNumbers::word_bits] &= ~(OpenBits{1} << number % OpenNumbers::word_bits);
   SpanEntry closed;
   SpanEntry& entry = entries_[number];
   closed.key_high = entry.key_high;
@@ -371,14 +386,46 @@ void SpanTable::close_entry(std::uint32_t number) noexcept {
   entry = closed;
 }
 
-void SpanTable::forget_counts() noexcept {
+// @pre its key's line says what lasts
+bool SpanTable::is_blocked_until(const SpanEntry& entry, MonotonicTime then) const noexcept {
+  if (then == keep_none) return false;
+  if (entry.has_rest()) return rest(entry).block_is_published != 0 && entry.blocked_until >= then;
+  // Not looked at since a drain has left it open.
+  return static_cast<std::int32_t>(entry.numbers.allowance - ticks_of(then)) > 0;
+}
+
+// Its counts have been taken. What its line says goes on; for all else it is as one that has just been met.
+void SpanTable::keep_refused(std::uint32_t number, MonotonicTime keep_until) noexcept {
+  const Place place = places_[number];
+  Line& line = line_of(place);
+  SpanEntry& entry = entries_[number];
+  const Ticks until = entry.has_rest()
+                          ? ticks_of(std::min(entry.blocked_until, keep_until + most_ticks_ahead * tick))
+                          : entry.numbers.allowance;
+  close_entry(number);
+  open_[number / OpenNumbers::word_bits] |= OpenBits{1} << number % OpenNumbers::word_bits;
+  entry.numbers.allowance = until;
+  line.ready[lane_of(place)] = refused_here;
+  for (std::uint8_t* const bits : {&line.open, &line.stale, &line.lasting})
+    *bits |= static_cast<std::uint8_t>(bit(place));
+  ++left_open_;
+}
+
+// Of no entry anything is known any more, nor whether it is open. @pre the lines are emptied
+void SpanTable::forget_open() noexcept {
   const std::size_t words = (held() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits;
   std::memset(open_.data(), 0, words * sizeof(OpenBits));
-  opened_ = 0;
+  opened_ = left_open_ = 0;
+  kept_until_ = keep_none;
+}
+
+void SpanTable::forget_counts() noexcept {
+  opened_ = left_open_;
   rests_.keep(0);
   without_place_ = 0;
   grant_turns.clear();
   counted_beside = false;
+  met_again = false;
   std::fill(overflow_.begin(), overflow_.end(), OverflowCount{});
 }
 
@@ -399,6 +446,7 @@ void SpanTable::provide_for(std::size_t new_keys, std::size_t rests) noexcept {
 
 void SpanTable::clear() noexcept {
   empty_lines();
+  forget_open();
   forget_counts();
   entries_.keep(0);
   places_.keep(0);

@@ -13,7 +13,11 @@
 ///
 /// But a flood of what is refused is what an attack is made of. Who is blocked has nothing ready; so that
 /// half of his line has room for saying so, and for counting what is refused until he is looked at more
-/// closely or the span is drained: to refuse him touches one line, too (Lines::refuse()).
+/// closely or the span is drained: to refuse him touches one line, too (Lines::refuse()). Where his block has
+/// been published, and so does not end before its time, what his line says lasts: it holds under whatever is
+/// published next (refusal_that_lasts()), and a drain may leave it in place, and his entry open, for the
+/// span that will be counted here next. So who goes on sending though he is blocked is looked up once in each
+/// of a worker's tables and not in every span.
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
@@ -111,7 +115,8 @@ struct alignas(32) EntryRest {
   std::uint64_t drawn = 0;
   std::uint64_t allowance = 0;
   MonotonicTime refused_at = never;
-  std::uint32_t refused_high = 0;
+  std::uint32_t refused_high : 31 = 0;
+  std::uint32_t block_is_published : 1 = false;
   std::uint32_t cell = 0;
 };
 static_assert(sizeof(EntryRest) == 32);
@@ -122,6 +127,7 @@ struct EntryTerms {
   std::uint64_t allowance = 0;  ///< KeyTerms::allowance; of a bucket its price, 0 when closed
   /// Or never. Of a rule that sheds, which never blocks, what it admits stands in its place: block_of().
   MonotonicTime blocked_until = never;
+  bool block_is_published = false;  ///< then it does not end before its time
 
   AdmitFraction fraction() const noexcept { return std::bit_cast<AdmitFraction>(blocked_until); }
   static MonotonicTime block_of(AdmitFraction fraction) noexcept {
@@ -161,6 +167,8 @@ class alignas(64) SpanTable {
   static constexpr std::uint64_t most_ready = AllowanceCell::usual_chunk;
   /// Keys that a drain hands over at once, at most.
   static constexpr std::size_t drained_together = 64;
+  /// For a drain that leaves nothing open.
+  static constexpr MonotonicTime keep_none = MonotonicTime::max();
 
   /// Keys to have lines for at first, of so many, where most are expected to need none.
   static constexpr std::uint32_t few_of(std::uint32_t keys) noexcept {
@@ -183,6 +191,8 @@ class alignas(64) SpanTable {
   std::vector<AllowanceCell*> cells;
   /// Whether something has been counted since then beside the table, in the worker's grants.
   bool counted_beside = false;
+  /// Whether a key that a drain has left open may have come since then. Set by whoever refuses by lines alone.
+  bool met_again = false;
 
   /// Has the kernel provide the memory that the first keys need, on the NUMA node of the calling thread;
   /// further pages come with each drain. The worker, before it first counts here.
@@ -203,7 +213,7 @@ class alignas(64) SpanTable {
     prefetch_entry(place);
     const Line& line = line_of(place);
     if (line.generation == generation) return;
-    for (unsigned open = line.open & ~bit(place); open != 0; open &= open - 1) {
+    for (unsigned open = line.open & ~line.lasting & ~bit(place); open != 0; open &= open - 1) {
       const auto lane = static_cast<std::size_t>(std::countr_zero(open));
       if (line.ready[lane] != 0) prefetch_entry(static_cast<Place>(place - lane_of(place) + lane));
     }
@@ -248,9 +258,30 @@ class alignas(64) SpanTable {
     line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(weight);
   }
 
-  /// From now on the key's line says that it is refused, under this publication and until it is looked at
-  /// more closely. @pre it is open, nothing of it is ready
-  void refuse_from_now_on(Place place) noexcept { line_of(place).ready[lane_of(place)] = refused_here; }
+  /// From now on the key's line says that it is refused, until it is looked at more closely.
+  /// @param lasts  under whatever is published next, too; else under this publication
+  /// @pre it is open, nothing of it is ready
+  void refuse_from_now_on(Place place, bool lasts) noexcept {
+    Line& line = line_of(place);
+    line.ready[lane_of(place)] = refused_here;
+    if (lasts) line.lasting |= static_cast<std::uint8_t>(bit(place));
+  }
+  /// Of a key that was not found under the publication: its word, if its line says for longer than a
+  /// publication that it is refused; the line holds for this one then. Else nullptr.
+  /// @param place        as locate() has it, or place_of_rule()
+  /// @param still_holds  as set_aside() has it
+  template <typename StillHolds>
+  std::uint32_t* refusal_that_lasts(Place place, std::uint64_t key, std::uint32_t generation,
+                                    StillHolds&& still_holds) noexcept {
+    if (place == nowhere || !lasts(place)) return nullptr;
+    Line& line = line_of(place);
+    if (line.tags[lane_of(place)] != tag_of(key)) return nullptr;
+    // Another key of the line may have come just before.
+    if (line.generation != generation) bring_up(place, generation, still_holds);
+    return &line.ready[lane_of(place)];
+  }
+  /// Until then what a drain has left in place holds: keys' lines that say that they are refused.
+  MonotonicTime kept_until() const noexcept { return kept_until_; }
 
   /// Whether the key is open, and what its entry says of it holds under the publication.
   bool is_settled(Place place, std::uint64_t key, std::uint32_t generation) const noexcept {
@@ -319,6 +350,7 @@ class alignas(64) SpanTable {
   bool block(SpanEntry& entry, MonotonicTime now, MonotonicTime until) noexcept {
     if (!take_rest(entry)) return false;
     if (rest(entry).refused_at == never) rest(entry).refused_at = now;
+    rest(entry).block_is_published = false;
     entry.blocked_until = until;
     return true;
   }
@@ -342,7 +374,8 @@ class alignas(64) SpanTable {
   }
   EntryTerms terms(const SpanEntry& entry) const noexcept {
     if (entry.has_rest()) [[unlikely]]
-      return {rest(entry).cell, rest(entry).allowance, entry.blocked_until};
+      return {rest(entry).cell, rest(entry).allowance, entry.blocked_until,
+              rest(entry).block_is_published != 0};
     return {entry.cell_or_refused, entry.numbers.allowance, never};
   }
   /// EntryTerms::blocked_until
@@ -386,16 +419,18 @@ class alignas(64) SpanTable {
     for_each_open([&](std::uint32_t number) { visit(counted(number)); });
   }
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
-  /// Open entries.
+  /// Open entries, those among them that a drain has left so.
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
   /// The drain, in three steps. First: calls take(std::span<const CountedKey>) with what was counted in open
-  /// entries, in the order in which their keys first came, few at once, and closes them.
+  /// entries, in the order in which their keys first came, few at once, and closes them; but for those whose
+  /// lines have refused something in this span and say what lasts.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
+  /// @param keep_until  those stay open whose blocks last until then at least
   /// @param take    that it throws ends the program: half of the table would be counted twice
   template <typename Take>
-  void drain(std::span<const std::uint64_t> limits, Take&& take) noexcept;
+  void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Take&& take) noexcept;
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
   /// provided what the keys to come are likely to need. @pre drain()
   void renew() noexcept;
@@ -407,7 +442,7 @@ class alignas(64) SpanTable {
   bool grow(std::uint32_t expected = 0) noexcept;
   /// All, where nobody asks what was counted.
   void close(std::span<const std::uint64_t> limits = {}) noexcept {
-    drain(limits, [](std::span<const CountedKey>) {});
+    drain(limits, keep_none, [](std::span<const CountedKey>) {});
     renew();
     grow();
   }
@@ -444,6 +479,7 @@ class alignas(64) SpanTable {
     std::uint8_t open;                   ///< a bit for each key met in this span
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
+    std::uint8_t lasting;                ///< …that is open and refused here, whatever is published next
   };
   static_assert(sizeof(Line) == TableLines::line_bytes && offsetof(Line, ready) == TableLines::words_at &&
                 offsetof(Line, generation) == TableLines::words_at - sizeof(std::uint32_t));
@@ -498,7 +534,14 @@ class alignas(64) SpanTable {
   void empty_lines() noexcept;
   void place_anew(std::size_t homes) noexcept;
   void provide_for(std::size_t new_keys, std::size_t rests) noexcept;
+  template <typename StillHolds>
+  void bring_up(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept;
+  void put_aside(Place place) noexcept;
+  bool lasts(Place place) const noexcept { return (line_of(place).lasting & bit(place)) != 0; }
+  bool is_blocked_until(const SpanEntry& entry, MonotonicTime then) const noexcept;
   void close_entry(std::uint32_t number) noexcept;
+  void keep_refused(std::uint32_t number, MonotonicTime keep_until) noexcept;
+  void forget_open() noexcept;
   void forget_counts() noexcept;
   EntryRest& rest(const SpanEntry& entry) noexcept {
     return rests_[entry.refused_or_rest & ~SpanEntry::rested];
@@ -547,6 +590,8 @@ class alignas(64) SpanTable {
   FillingArray<Place> places_;     // by number of their entry
   HugeArray<OpenBits> open_;       // a bit for each entry
   std::uint32_t opened_ = 0;
+  std::uint32_t left_open_ = 0;  // by the last drain
+  MonotonicTime kept_until_ = keep_none;
   std::uint32_t held_before_ = 0;     // at the last drain
   std::uint64_t without_place_ = 0;   // how often a key found no place in its lines since then
   bool may_grow_ = true;              // not where the kernel had no memory, until the next drain
@@ -653,27 +698,36 @@ inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
   }
 }
 
+inline void SpanTable::put_aside(Place place) noexcept {
+  Line& line = line_of(place);
+  met_again = met_again || lasts(place);
+  line.lasting &= static_cast<std::uint8_t>(~bit(place));
+  if (line.ready[lane_of(place)] == 0) return;
+  SpanEntry& own = entry(place);
+  const std::uint32_t word = std::exchange(line.ready[lane_of(place)], 0);
+  own.aside += ready_in(word);
+  if (const std::uint32_t refused = refused_in(word); refused > 0) [[unlikely]]
+    count_refused(own, refused);
+}
+
+// The place's line holds for this publication from now on. @pre it does not
+template <typename StillHolds>
+void SpanTable::bring_up(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept {
+  Line& line = line_of(place);
+  for (unsigned open = line.open; open != 0; open &= open - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(open));
+    if (still_holds(line.generation, line.tags[lane])) continue;
+    line.stale |= static_cast<std::uint8_t>(1U << lane);
+    const auto other = static_cast<Place>(place - lane_of(place) + lane);
+    if (!lasts(other)) put_aside(other);
+  }
+  line.generation = generation;
+}
+
 template <typename StillHolds>
 void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept {
-  Line& line = line_of(place);
-  const auto put_aside = [&](std::size_t lane) {
-    if (line.ready[lane] == 0) return;
-    SpanEntry& own = entry(static_cast<Place>(place - lane_of(place) + lane));
-    const std::uint32_t word = std::exchange(line.ready[lane], 0);
-    own.aside += ready_in(word);
-    if (const std::uint32_t refused = refused_in(word); refused > 0) [[unlikely]]
-      count_refused(own, refused);
-  };
-  if (line.generation != generation) {
-    for (unsigned open = line.open; open != 0; open &= open - 1) {
-      const auto lane = static_cast<std::size_t>(std::countr_zero(open));
-      if (still_holds(line.generation, line.tags[lane])) continue;
-      line.stale |= static_cast<std::uint8_t>(1U << lane);
-      put_aside(lane);
-    }
-    line.generation = generation;
-  }
-  put_aside(lane_of(place));
+  if (line_of(place).generation != generation) bring_up(place, generation, still_holds);
+  put_aside(place);
 }
 
 /// Goes through the numbers of open entries.
@@ -730,19 +784,28 @@ void SpanTable::for_each_open(Visitor&& visit) const {
 }
 
 template <typename Take>
-void SpanTable::drain(std::span<const std::uint64_t> limits, Take&& take) noexcept {
+void SpanTable::drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Take&& take) noexcept {
   const bool weighs = begin_weighing();
+  left_open_ = 0;
   std::array<CountedKey, drained_together> keys;
   std::size_t count = 0;
   // All that is to be done with an entry while it and its line are near.
   for_each_open([&](std::uint32_t number) {
     // Made where it is to be: what has just been written in pieces is slow to copy.
-    const CountedKey& key = *::new (&keys[count++]) CountedKey(counted(number));
-    if (weighs) weigh(number, key, limits);
-    close_entry(number);
+    const CountedKey& key = *::new (&keys[count]) CountedKey(counted(number));
+    const bool lasts = this->lasts(places_[number]);
+    // Of one that the last drain has left open nothing need have been seen since.
+    const bool has_come = !lasts || (key.offered | key.credit | key.lent) != 0;
+    if (has_come && weighs) weigh(number, key, limits);
+    if (lasts && key.offered != key.admitted && is_blocked_until(entries_[number], keep_until)) [[unlikely]]
+      keep_refused(number, keep_until);
+    else
+      close_entry(number);
+    count += has_come;
     if (count == keys.size()) take(std::span<const CountedKey>(keys).first(std::exchange(count, 0)));
   });
   take(std::span<const CountedKey>(keys).first(count));
+  kept_until_ = left_open_ > 0 ? keep_until : keep_none;
   mark_heaviest();
 }
 

@@ -812,12 +812,41 @@ TEST(BlockedKey, IsLookedAtAgainWhereTheSpanEndsLate) {
   EXPECT_EQ(bob.plane.tables[0].find(bob.hash)->offered, bob.offered);
 }
 
-TEST(BlockedKey, IsAdmittedAsSoonAsThePublicationSaysSo) {
-  BlockedKey ann(MonotonicTime(3s));
-  for (int burst = 0; burst < 3; ++burst) EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+TEST(BlockedKey, IsRefusedUntilItsBlockEndsWhateverIsPublishedNext) {
+  BlockedKey ann(MonotonicTime(160ms));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  // As no controller does.
   ann.block(never);
-  EXPECT_FALSE(ann.refuses(MonotonicTime(2ms)));
-  EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
+  EXPECT_TRUE(ann.refuses(MonotonicTime(2ms)));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(149ms)));
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U) << "but for the first look";
+  EXPECT_FALSE(ann.refuses(MonotonicTime(150ms))) << "by its line for a span and a half";
+  EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
+}
+
+// What a worker only guesses the next publication may take back.
+TEST(BlockedKey, OfARefusalThatHasNotBeenJudgedIsAdmittedAsSoonAsItIsPardoned) {
+  Plane plane({rule_of("user", 4, {by_header("user")})});
+  WorkerCore& worker = *plane.cores[0];
+  const std::vector<Key> keys(8, worker.key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  for (int burst = 0; burst < 3; ++burst) worker.admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(verdicts[0], Verdict::block);
+  plane.running.find(plane.key_of("ann"))->refused_at.store(AllowanceCell::no_refusal);
+  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {100, 0}}});
+  worker.admit_keys(keys, MonotonicTime(2ms), verdicts);
+  EXPECT_EQ(verdicts[0], Verdict::admit);
+}
+
+// Judged, it lasts as long as the judgement says, though other workers' marks say otherwise.
+TEST(BlockedKey, IsSoAsPublishedWhateverItsCellSays) {
+  BlockedKey ann(MonotonicTime(160ms));
+  AllowanceCell* const cell = ann.plane.running.claim(ann.hash, 0).cell;
+  cell->refused_at.store(Duration(50ms).count());
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  ann.plane.tables[0].drain({}, MonotonicTime(160ms), [](std::span<const CountedKey>) {});
+  EXPECT_EQ(ann.plane.tables[0].size(), 1U);
 }
 
 TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
@@ -846,6 +875,74 @@ TEST(BlockedKey, IsLookedAtOnceInEachTable) {
   ann.plane.tables[0].close();
   ann.plane.publish(0);
   EXPECT_FALSE(ann.refuses(MonotonicTime(4ms)));
+}
+
+/// The end of a span that the worker has counted in its first table: from now on it counts there again.
+void end_span(BlockedKey& ann, MonotonicTime now, MonotonicTime keep_until,
+              const std::vector<KeyState>& states) {
+  ann.plane.publish(1, states);
+  ann.offered = 0;
+  ann.plane.tables[0].drain({}, keep_until, [](std::span<const CountedKey>) {});
+  ann.plane.tables[0].renew();
+  ann.plane.began = now;
+  ann.plane.publish(0, states);
+}
+
+TEST(BlockedKey, IsNotLookedAtAgainInATableThatADrainHasLeftItIn) {
+  BlockedKey ann(MonotonicTime(1s));
+  const KeyState state{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(1s)};
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  for (const auto now : {100ms, 200ms, 300ms}) {
+    end_span(ann, MonotonicTime(now), MonotonicTime(now + 300ms), {state});
+    for (int burst = 0; burst < 3; ++burst) EXPECT_TRUE(ann.refuses(MonotonicTime(now + 1ms)));
+    // Another publication of the same span.
+    ann.plane.publish(0, {state});
+    EXPECT_TRUE(ann.refuses(MonotonicTime(now + 2ms)));
+    const SpanTable& table = ann.plane.tables[0];
+    EXPECT_EQ(table.refused(table.entry(table.locate(ann.hash))), 0U);
+    EXPECT_EQ(table.rests(), 0U);
+    EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
+    EXPECT_FALSE(table.empty());
+  }
+}
+
+TEST(BlockedKey, ThatWasLeftInATableIsLookedAtAgainWhereTheSpanEndsLate) {
+  BlockedKey ann(MonotonicTime(420ms));
+  const KeyState state{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(420ms)};
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  // It would be so by its line until 450 ms.
+  end_span(ann, MonotonicTime(300ms), MonotonicTime(400ms), {state});
+  EXPECT_TRUE(ann.refuses(MonotonicTime(399ms)));
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_EQ(table.refused(table.entry(table.locate(ann.hash))), 0U);
+  EXPECT_TRUE(ann.refuses(MonotonicTime(400ms)));
+  EXPECT_GT(table.refused(table.entry(table.locate(ann.hash))), 0U);
+  EXPECT_TRUE(ann.refuses(MonotonicTime(419ms)));
+  EXPECT_FALSE(ann.refuses(MonotonicTime(420ms)));
+  EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
+}
+
+TEST(BlockedKey, ThatWasLeftInATableIsRefusedByItsLineInAFloodOfItsNeighboursToo) {
+  BlockedKey ann(MonotonicTime(1s));
+  std::vector<KeyState> states;
+  std::vector<std::string> names;
+  std::vector<Key> keys;
+  for (int i = 0; i < 32; ++i) names.push_back("user-" + std::to_string(i));
+  // As in a burst each of them twice.
+  for (int i = 0; i < 64; ++i) keys.push_back(ann.worker.key(0, names[i % 32]));
+  for (const std::string& name : names)
+    states.push_back({.key = ann.plane.key_of(name), .terms = {100, 0}, .blocked_until = MonotonicTime(1s)});
+  ann.plane.publish(0, states);
+  std::array<Verdict, 64> verdicts;
+  for (int burst = 0; burst < 2; ++burst) ann.worker.admit_keys(keys, MonotonicTime(1ms), verdicts);
+  end_span(ann, MonotonicTime(100ms), MonotonicTime(400ms), states);
+  ann.worker.admit_keys(keys, MonotonicTime(101ms), verdicts);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::block), 64);
+  const SpanTable& table = ann.plane.tables[0];
+  for (const KeyState& state : states) {
+    EXPECT_EQ(table.refused(table.entry(table.locate(state.key))), 0U);
+    EXPECT_EQ(table.find(state.key)->offered, 2U);
+  }
 }
 
 TEST(BlockedKey, IsRefusedByItsLineForAsLongAsSpansHaveBecome) {

@@ -185,7 +185,7 @@ SpanTable::Place refused_at_a_glance(SpanTable& table, std::uint64_t key) {
   table.set_aside(place, 7, everything_holds);
   EXPECT_TRUE(takes_stale(table, place));
   table.add_credit(place, 20);
-  table.refuse_from_now_on(place);
+  table.refuse_from_now_on(place, false);
   return place;
 }
 
@@ -267,7 +267,7 @@ TEST(RefusedAtAGlance, ADrainCountsItAndEndsIt) {
   const SpanTable::Place place = refused_at_a_glance(table, 42);
   EXPECT_TRUE(refuses(table, 42, 1000));
   std::uint64_t offered = 0;
-  table.drain({}, [&](std::span<const CountedKey> keys) {
+  table.drain({}, SpanTable::keep_none, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) offered += key.offered;
   });
   table.renew();
@@ -275,6 +275,247 @@ TEST(RefusedAtAGlance, ADrainCountsItAndEndsIt) {
   EXPECT_EQ(meet(table, 42), place);
   EXPECT_FALSE(refuses(table, 42, 1));
   EXPECT_EQ(table.find(42)->offered, 0U);
+}
+
+/// Refused by its line for as long as its published block lasts. @return its place
+SpanTable::Place refused_for_long(SpanTable& table, std::uint64_t key, MonotonicTime until,
+                                  bool is_published = true) {
+  const SpanTable::Place place = meet(table, key);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_TRUE(table.is_stale(place));
+  EXPECT_TRUE(
+      table.set_terms(place, {.allowance = 1, .blocked_until = until, .block_is_published = is_published}));
+  table.refuse_from_now_on(place, is_published);
+  return place;
+}
+
+constexpr auto nothing_holds = [](std::uint32_t, std::uint32_t) { return false; };
+
+/// By its line, whatever has been published. @return whether it has been, and is counted
+bool goes_on_refusing(SpanTable& table, std::uint64_t key, std::uint64_t weight, std::uint32_t generation) {
+  std::uint32_t* const word = table.refusal_that_lasts(table.locate(key), key, generation, nothing_holds);
+  if (word == nullptr) return false;
+  table.met_again = true;
+  return SpanTable::Lines::refuse(*word, weight);
+}
+
+/// What a drain tells of, by key: what has been offered.
+std::map<std::uint64_t, std::uint64_t> offered_at_drain(SpanTable& table, MonotonicTime keep_until) {
+  std::map<std::uint64_t, std::uint64_t> offered;
+  table.drain({}, keep_until, [&](std::span<const CountedKey> keys) {
+    for (const CountedKey& key : keys) EXPECT_TRUE(offered.emplace(key.key, key.offered).second);
+  });
+  table.renew();
+  return offered;
+}
+using Offered = std::map<std::uint64_t, std::uint64_t>;
+
+TEST(RefusedForLong, AKeyIsSoUnderWhateverIsPublishedNext) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1s));
+  EXPECT_TRUE(refuses(table, 42, 3));
+  EXPECT_FALSE(refuses(table, 42, 1, 8));
+  for (const std::uint32_t generation : {8U, 8U, 9U}) {
+    EXPECT_TRUE(goes_on_refusing(table, 42, 10, generation));
+    EXPECT_TRUE(refuses(table, 42, 100, generation));
+  }
+  EXPECT_FALSE(refuses(table, 42, 1, 8));
+  EXPECT_EQ(table.find(42)->offered, 333U);
+  EXPECT_TRUE(table.is_stale(place)) << "of anything else the line knows nothing";
+  EXPECT_EQ(table.refusal_that_lasts(place, 43, 9, nothing_holds), nullptr) << "another key's place by now";
+  EXPECT_FALSE(goes_on_refusing(table, 43, 1, 9));
+}
+
+TEST(RefusedForLong, AKeysNeighboursAreLookedAtAgain) {
+  SpanTable table(64, 1);
+  const SpanTable::Place other = meet(table, neighbour(0));
+  table.set_aside(other, 7, everything_holds);
+  EXPECT_TRUE(takes_stale(table, other));
+  table.add_credit(other, 10);
+  table.make_ready(other);
+  refused_at_a_glance(table, neighbour(1));
+  refused_for_long(table, neighbour(2), MonotonicTime(1s));
+  refused_for_long(table, neighbour(3), MonotonicTime(1s));
+  EXPECT_TRUE(refuses(table, neighbour(1), 5));
+  EXPECT_TRUE(refuses(table, neighbour(3), 6));
+  EXPECT_TRUE(goes_on_refusing(table, neighbour(2), 7, 8));
+  EXPECT_TRUE(refuses(table, neighbour(3), 20, 8));
+  EXPECT_FALSE(refuses(table, neighbour(1), 1, 8));
+  EXPECT_FALSE(goes_on_refusing(table, neighbour(1), 1, 8));
+  EXPECT_FALSE(table.has_ready(other, neighbour(0), 1, 8));
+  EXPECT_EQ(table.credit(other), 10U);
+  EXPECT_TRUE(takes_stale(table, other));
+  EXPECT_EQ(table.find(neighbour(1))->offered, 5U);
+  EXPECT_EQ(table.find(neighbour(2))->offered, 7U);
+  EXPECT_EQ(table.find(neighbour(3))->offered, 26U);
+}
+
+TEST(RefusedForLong, AKeyIsNoLongerSoOnceItIsLookedAtMoreClosely) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1s));
+  EXPECT_TRUE(goes_on_refusing(table, 42, 10, 8));
+  table.set_aside(place, 8, everything_holds);
+  EXPECT_TRUE(table.is_stale(place));
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, 8));
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, 9));
+  EXPECT_EQ(table.find(42)->offered, 10U);
+}
+
+TEST(RefusedForLong, ADrainCountsWhatWasRefusedAndTheLineGoesOn) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1s));
+  EXPECT_TRUE(refuses(table, 42, 1000));
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(400ms)), (Offered{{42, 1000}}));
+  std::uint32_t generation = 8;
+  for (const auto keep_until : {500ms, 600ms, 900ms}) {
+    EXPECT_TRUE(table.empty());
+    EXPECT_EQ(table.rests(), 0U);
+    EXPECT_EQ(table.find(42)->offered, 0U);
+    EXPECT_TRUE(table.is_open(place));
+    EXPECT_TRUE(table.is_stale(place));
+    EXPECT_FALSE(refuses(table, 42, 1, generation));
+    EXPECT_TRUE(goes_on_refusing(table, 42, 10, generation++));
+    EXPECT_FALSE(table.empty());
+    EXPECT_EQ(offered_at_drain(table, MonotonicTime(keep_until)), (Offered{{42, 10}}));
+    EXPECT_EQ(table.kept_until(), MonotonicTime(keep_until));
+  }
+}
+
+TEST(RefusedForLong, OnlyWhoseBlockLastsLongEnoughIsLeftSo) {
+  for (const Duration more : {-1ns, 0ns, 1ns}) {
+    SpanTable table(64, 1);
+    refused_for_long(table, 42, MonotonicTime(400ms + more));
+    EXPECT_TRUE(refuses(table, 42, 1));
+    offered_at_drain(table, MonotonicTime(400ms));
+    EXPECT_EQ(goes_on_refusing(table, 42, 1, 8), more >= 0ns) << more.count();
+    EXPECT_EQ(table.size(), more >= 0ns ? 1U : 0U);
+    EXPECT_EQ(table.kept_until(), more >= 0ns ? MonotonicTime(400ms) : SpanTable::keep_none);
+  }
+}
+
+TEST(RefusedForLong, WhoWasLeftSoIsNotLeftSoBeyondHisBlock) {
+  constexpr Duration day = 24h;
+  for (const Duration up : {Duration{}, 365 * day, 40 * 365 * day}) {
+    SpanTable table(64, 1);
+    const MonotonicTime began = MonotonicTime(up);
+    refused_for_long(table, 42, began + 2s);
+    EXPECT_TRUE(refuses(table, 42, 1));
+    offered_at_drain(table, began + 400ms);
+    EXPECT_TRUE(goes_on_refusing(table, 42, 1, 8));
+    // How exactly the end is known by now.
+    offered_at_drain(table, began + 2s - 40ms);
+    EXPECT_TRUE(goes_on_refusing(table, 42, 1, 9));
+    EXPECT_EQ(offered_at_drain(table, began + 2s), (Offered{{42, 1}}));
+    EXPECT_FALSE(goes_on_refusing(table, 42, 1, 10));
+    EXPECT_EQ(table.size(), 0U);
+  }
+}
+
+TEST(RefusedForLong, WhoseBlockLastsForYearsIsLookedAtOnceInSomeMonths) {
+  constexpr Duration day = 24h;
+  SpanTable table(64, 1);
+  refused_for_long(table, 42, MonotonicTime(3650 * day));
+  EXPECT_TRUE(refuses(table, 42, 1));
+  std::uint32_t generation = 8;
+  for (const int days : {0, 1, 100, 200}) {
+    offered_at_drain(table, MonotonicTime(days * day));
+    EXPECT_TRUE(goes_on_refusing(table, 42, 1, generation++)) << days;
+  }
+  offered_at_drain(table, MonotonicTime(300 * day));
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, generation));
+}
+
+TEST(RefusedForLong, WhoDoesNotComeAgainIsForgottenAndToldNobody) {
+  SpanTable table(64, 1);
+  refused_for_long(table, 42, MonotonicTime(1h));
+  EXPECT_TRUE(refuses(table, 42, 1));
+  offered_at_drain(table, MonotonicTime(400ms));
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_TRUE(table.empty());
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(500ms)), Offered());
+  EXPECT_EQ(table.size(), 0U);
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, 8));
+}
+
+TEST(RefusedForLong, WhatHasBeenAGuessIsNotLeftSo) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1h), false);
+  table.count_refused(table.entry(place), 1);
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, 8));
+  // One that was published, and another one on the worker's own account after it.
+  const SpanTable::Place again = refused_for_long(table, 43, MonotonicTime(1s));
+  EXPECT_TRUE(table.block(table.entry(again), MonotonicTime(1s), MonotonicTime(1h)));
+  EXPECT_TRUE(refuses(table, 43, 1));
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(400ms)), (Offered{{42, 1}, {43, 1}}));
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(RefusedForLong, WhoWasLeftSoAndIsLookedAtMoreCloselyCountsInTheSpan) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1h));
+  EXPECT_TRUE(refuses(table, 42, 1));
+  offered_at_drain(table, MonotonicTime(400ms));
+  EXPECT_TRUE(table.empty());
+  // As for a key that the last drain has closed.
+  table.set_aside(place, 9, everything_holds);
+  EXPECT_FALSE(table.empty()) << "a worker that takes it for empty would count in another span";
+  EXPECT_TRUE(takes_stale(table, place));
+  EXPECT_EQ(table.credit(place), 0U);
+  admit(table, place, 5);
+  table.count_refused(table.entry(place), 2);
+  EXPECT_EQ(table.find(42)->admitted, 5U);
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(500ms)), (Offered{{42, 7}}));
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(RefusedForLong, CreditIsGivenBackByADrainThoughNothingWasRefused) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  table.set_aside(place, 7, everything_holds);
+  EXPECT_TRUE(table.set_terms(
+      place, {.allowance = 1, .blocked_until = MonotonicTime(1h), .block_is_published = true}));
+  table.add_credit(place, 20);
+  table.refuse_from_now_on(place, true);
+  std::uint64_t credit = 0;
+  table.drain({}, MonotonicTime(400ms), [&](std::span<const CountedKey> keys) {
+    for (const CountedKey& key : keys) credit += key.credit;
+  });
+  EXPECT_EQ(credit, 20U);
+}
+
+TEST(RefusedForLong, NoOtherKeyTakesThePlaceOfOneThatWasLeftSo) {
+  std::mt19937_64 random(31);
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1h));
+  EXPECT_TRUE(refuses(table, 42, 1));
+  offered_at_drain(table, MonotonicTime(400ms));
+  for (int i = 0; i < 10'000; ++i) meet(table, random() | 1, "");
+  EXPECT_EQ(table.locate(42), place);
+  EXPECT_TRUE(goes_on_refusing(table, 42, 1, 8));
+}
+
+TEST(RefusedForLong, ATableThatIsMadeAnewBeginsAnew) {
+  for (const bool grows : {false, true}) {
+    SpanTable table(10'000, 1, 16);
+    refused_for_long(table, 42, MonotonicTime(1h));
+    EXPECT_TRUE(refuses(table, 42, 1));
+    offered_at_drain(table, MonotonicTime(400ms));
+    EXPECT_EQ(table.size(), 1U);
+    if (grows) {
+      EXPECT_TRUE(table.grow(5000));
+    } else {
+      table.clear();
+    }
+    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.empty());
+    EXPECT_EQ(table.kept_until(), SpanTable::keep_none);
+    EXPECT_FALSE(goes_on_refusing(table, 42, 1, 8));
+    EXPECT_EQ(offered_at_drain(table, MonotonicTime(500ms)), Offered());
+    const SpanTable::Place place = meet(table, 42);
+    EXPECT_EQ(table.size(), 1U);
+    admit(table, place, 3);
+    EXPECT_EQ(offered_at_drain(table, MonotonicTime(500ms)), (Offered{{42, 3}}));
+  }
 }
 
 TEST(SpanTable, TellsAKeyFromAnotherOneWithTheSameTag) {
