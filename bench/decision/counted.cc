@@ -7,6 +7,7 @@
 //   first_touch  such a key's first request in a span, known from the spans before
 //   sprayed      the only request of a key that finds no room, among very many like it
 //   blocked      a request of a key that is blocked
+//   blocked_on   the first one in a span of a key that was blocked, and refused, in the spans before, too
 //   small_bucket a request of a key whose bucket is so small that each is drawn for
 //   dense        a key of a rule without dimensions
 //   mixed        keys of two rules in turns, as granted
@@ -115,6 +116,7 @@ int main(int argc, char** argv) {
   }
   Work work{made.throttle->worker(0), {}, {}};
   const bool sprays = what == "sprayed";
+  const bool blocks = what == "blocked" || what == "blocked_on";
   const std::size_t sprayed = sprays ? 64 * keys : 0;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < keys + sprayed; ++i) names.push_back("user-" + std::to_string(i));
@@ -128,11 +130,11 @@ int main(int argc, char** argv) {
       request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
       request.headers = std::span(&headers[i], 1);
     }
-  } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" ||
-             what == "blocked" || what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" ||
-             what == "renewed" || what == "small_bucket" || sprays) {
+  } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" || blocks ||
+             what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" || what == "renewed" ||
+             what == "small_bucket" || sprays) {
     const RuleIndex rule = what == "dense"          ? all
-                           : what == "blocked"      ? closed
+                           : blocks                 ? closed
                            : what == "small_bucket" ? small_bucket
                                                     : user;
     for (const std::string& name : names)
@@ -146,7 +148,8 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|small_bucket|dense|mixed|"
+        "usage: %s "
+        "granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|dense|mixed|"
         "prefetch|three_rules\n",
         argv[0]);
     return 2;
@@ -169,14 +172,14 @@ int main(int argc, char** argv) {
   }
   if (what == "renewed")
     while (now < 1s) end_span();
-  else if (what != "first_touch")
+  else if (what != "first_touch" && what != "blocked_on")
     decide(work, at(now).monotonic);
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
   work.only_prefetch = what == "prefetch";
   work.ahead = what == "ahead" ? 1 : what == "far" ? 3 : 0;
   const std::uint64_t admitted = counted_work(work, at(now).monotonic);
-  if (admitted != (what == "blocked" ? 0 : keys)) {
+  if (admitted != (blocks ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);
     return 1;
   }

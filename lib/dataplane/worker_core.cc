@@ -76,6 +76,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   windows_.reserve(windows);
   grant_clocks_.resize(windows);
   for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, terms.span);
+  lasted_ = shortest_span_;
   rule_grants_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_grants_[rule].weight = plane.terms[rule].weight;
@@ -146,8 +147,9 @@ void WorkerCore::take_up() noexcept {
 // @param before  when it began to count in the table that it has had until now
 void WorkerCore::begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept {
   constexpr int most_spans = 8;
-  const Duration lasted = std::clamp(began - before, shortest_span_, most_spans * shortest_span_);
-  glances_end_ = std::min(began + lasted + lasted / 2, table.kept_until());
+  // Else the span that it is in already is published anew.
+  if (began != before) lasted_ = std::clamp(began - before, shortest_span_, most_spans * shortest_span_);
+  glances_end_ = std::min(began + lasted_ + lasted_ / 2, table.kept_until());
 }
 
 void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) noexcept {
@@ -923,6 +925,13 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
              : MonotonicTime(Duration(refused_at)) + terms.block.length(key);
 }
 
+// Of one that has been judged nobody needs to guess.
+MonotonicTime WorkerCore::block_of(const KeyState* state, const AllowancePool::Place& place,
+                                   std::uint64_t key, const RuleTerms& terms,
+                                   MonotonicTime now) const noexcept {
+  return blocked_by(state) > now ? blocked_by(state) : early_block(place, key, terms, windows_[terms.window]);
+}
+
 // @param own_cell  that it is drawn from, in the running window
 KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
                               const WindowState& window, bool own_cell) const noexcept {
@@ -978,10 +987,9 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
-  // One that has been judged needs no guess; and one that has ended is none, and needs no memory.
   const bool block_is_published = blocked_by(state) > now;
-  MonotonicTime blocked_until =
-      block_is_published ? blocked_by(state) : early_block(pooled, planned.key, terms, window);
+  MonotonicTime blocked_until = block_of(state, pooled, planned.key, terms, now);
+  // One that has ended is none, and needs no memory.
   if (blocked_until <= now) blocked_until = never;
   const MonotonicTime kept =
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
@@ -1134,11 +1142,12 @@ WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& 
   AllowancePool& pool = *windows_[plane_.terms[planned.rule].window].running;
   if (!table_->holds(place, planned.key)) [[unlikely]]
     return touch_without_entry(planned, pool.claim(planned.key, index_), now);
-  if (!table_->is_open(place)) {
+  const bool is_open = table_->is_open(place);
+  if (!is_open || table_->lasts(place)) {
     // Kept from an earlier span; in this window its pool may have no cell left for it.
     if (const AllowancePool::Place pooled = pool.claim(planned.key, index_); !pooled.own) [[unlikely]]
       return touch_without_entry(planned, pooled, now);
-    table_->open(place);
+    if (!is_open) table_->open(place);
   }
   return look_closely(place, planned, now);
 }
@@ -1171,7 +1180,7 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
   touched.terms = terms_of(planned.key, planned.rule, state, window, pooled.own);
-  touched.blocked_until = std::max(blocked_by(state), early_block(pooled, planned.key, terms, window));
+  touched.blocked_until = block_of(state, pooled, planned.key, terms, now);
   return touched;
 }
 
@@ -1365,6 +1374,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   const Duration length = terms.block.length(planned.key);
   if (!table_->block(*touched.entry, now, now + length)) return;
   touched.blocked_until = now + length;
+  touched.block_is_published = false;
   const KeyFilter::Bits bits = KeyFilter::bits(static_cast<std::uint32_t>(planned.key));
   refused_ |= bits;
   any_ungranted_ = true;

@@ -371,6 +371,8 @@ class alignas(64) WorkerCore {
                     bool own_cell) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
                             const WindowState& window) const noexcept;
+  MonotonicTime block_of(const KeyState* state, const AllowancePool::Place& place, std::uint64_t key,
+                         const RuleTerms& terms, MonotonicTime now) const noexcept;
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 
   bool window_is_known(std::uint16_t window) const noexcept;
@@ -409,6 +411,7 @@ class alignas(64) WorkerCore {
 
   DataPlane plane_;
   Duration shortest_span_;  // that a table may be counted in, if all are in time
+  Duration lasted_{};       // the span before the one that runs; or that, if it is less
   // Keys that are blocked until then at least are refused by their lines alone as long as it is not then:
   // whose block ends when is nobody's question. The table is another one by then, as a rule, since every
   // span's end has it drained; where it is not, the entries are asked again. What a drain has left in the

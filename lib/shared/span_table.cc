@@ -12,11 +12,12 @@ std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
   return std::max<std::size_t>((keys * 8 / 5 + keys_per_line - 1) / keys_per_line, 8);
 }
 
-/// Of an entry that a drain has left open: until when its key is blocked, in ticks that go round in two
-/// years, so that it has room for it.
+/// Of an entry that a drain has left open: until when it may stay so, in ticks that go round in two years, so
+/// that it has room for it.
 using Ticks = std::uint32_t;
 constexpr Duration tick{std::int64_t{1} << 24};
-constexpr std::int64_t most_ticks_ahead = std::int64_t{1} << 30;
+/// For how long keys may be left open without a look: from half of it on, each as long as its hash says.
+constexpr Duration unseen = std::chrono::seconds{16};
 
 Ticks ticks_of(MonotonicTime time) { return static_cast<Ticks>(time.time_since_epoch() / tick); }
 
@@ -399,9 +400,9 @@ void SpanTable::keep_refused(std::uint32_t number, MonotonicTime keep_until) noe
   const Place place = places_[number];
   Line& line = line_of(place);
   SpanEntry& entry = entries_[number];
-  const Ticks until = entry.has_rest()
-                          ? ticks_of(std::min(entry.blocked_until, keep_until + most_ticks_ahead * tick))
-                          : entry.numbers.allowance;
+  const Duration unseen_here = unseen / 2 + unseen / 512 * (entry.key_high >> 24);
+  const Ticks until = entry.has_rest() ? ticks_of(std::min(entry.blocked_until, keep_until + unseen_here))
+                                       : entry.numbers.allowance;
   close_entry(number);
   open_[number / OpenNumbers::word_bits] |= OpenBits{1} << number % OpenNumbers::word_bits;
   entry.numbers.allowance = until;

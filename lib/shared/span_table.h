@@ -38,7 +38,9 @@
 ///
 /// Two keys of one line that share 32 bits of their hash would be taken for one by what looks at the line
 /// alone, the common decision and Lines::refuse(): among a million keys there is one such pair in a thousand
-/// runs, and nobody who does not know the hash's key can make one. Whatever looks further tells them apart.
+/// runs, and nobody who does not know the hash's key can make one. Whatever looks further tells them apart;
+/// and so that the one is not refused for as long as the other is blocked, however rarely that comes, each
+/// key that is left open is looked at once in some seconds.
 ///
 /// Keys stay from span to span, so that a key that comes back costs no insertion and its name is not built
 /// again: a drain takes the counts and closes the entries, and keeps the keys. When places or names run short
@@ -84,7 +86,7 @@ inline constexpr unsigned tables_per_worker = 2;
 struct alignas(32) SpanEntry {
   struct Numbers {
     std::uint32_t drawn = 0;
-    std::uint32_t allowance = 0;
+    std::uint32_t allowance = 0;  ///< while a drain has left it open: until when it may stay so
   };
   union {
     Numbers numbers;              ///< where it has no rest
@@ -191,7 +193,8 @@ class alignas(64) SpanTable {
   std::vector<AllowanceCell*> cells;
   /// Whether something has been counted since then beside the table, in the worker's grants.
   bool counted_beside = false;
-  /// Whether a key that a drain has left open may have come since then. Set by whoever refuses by lines alone.
+  /// Whether a key that a drain has left open may have come since then. Whoever refuses by lines alone sets
+  /// it, as the table does with a closer look.
   bool met_again = false;
 
   /// Has the kernel provide the memory that the first keys need, on the NUMA node of the calling thread;
@@ -276,10 +279,14 @@ class alignas(64) SpanTable {
     if (place == nowhere || !lasts(place)) return nullptr;
     Line& line = line_of(place);
     if (line.tags[lane_of(place)] != tag_of(key)) return nullptr;
-    // Another key of the line may have come just before.
-    if (line.generation != generation) bring_up(place, generation, still_holds);
+    // Another key of the line may have come just before. And where others have something ready their entries
+    // would be waited for: it is they who will be looked at.
+    if (line.generation != generation && !has_ready_but_lasting(line))
+      bring_up(place, generation, still_holds);
     return &line.ready[lane_of(place)];
   }
+  /// Whether the place's line says that it is refused whatever is published next.
+  bool lasts(Place place) const noexcept { return (line_of(place).lasting & bit(place)) != 0; }
   /// Until then what a drain has left in place holds: keys' lines that say that they are refused.
   MonotonicTime kept_until() const noexcept { return kept_until_; }
 
@@ -419,7 +426,7 @@ class alignas(64) SpanTable {
     for_each_open([&](std::uint32_t number) { visit(counted(number)); });
   }
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
-  /// Open entries, those among them that a drain has left so.
+  /// Open entries, including those that a drain has left so.
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
@@ -479,7 +486,9 @@ class alignas(64) SpanTable {
     std::uint8_t open;                   ///< a bit for each key met in this span
     std::uint8_t stale;                  ///< …whose terms are to be looked up again
     std::uint8_t heavy;                  ///< a bit for each key whose place no other may take
-    std::uint8_t lasting;                ///< …that is open and refused here, whatever is published next
+    /// …that is open and refused here, whatever is published next. Its entry says until when: in its rest,
+    /// or, where it has none, as what a drain has left open.
+    std::uint8_t lasting;
   };
   static_assert(sizeof(Line) == TableLines::line_bytes && offsetof(Line, ready) == TableLines::words_at &&
                 offsetof(Line, generation) == TableLines::words_at - sizeof(std::uint32_t));
@@ -537,7 +546,11 @@ class alignas(64) SpanTable {
   template <typename StillHolds>
   void bring_up(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept;
   void put_aside(Place place) noexcept;
-  bool lasts(Place place) const noexcept { return (line_of(place).lasting & bit(place)) != 0; }
+  static bool has_ready_but_lasting(const Line& line) noexcept {
+    for (unsigned others = line.open & ~line.lasting; others != 0; others &= others - 1)
+      if (line.ready[std::countr_zero(others)] != 0) return true;
+    return false;
+  }
   bool is_blocked_until(const SpanEntry& entry, MonotonicTime then) const noexcept;
   void close_entry(std::uint32_t number) noexcept;
   void keep_refused(std::uint32_t number, MonotonicTime keep_until) noexcept;

@@ -215,6 +215,8 @@ TEST(PlainDecisions, RefuseWhoIsBlockedJustAsLongAsHeIs) {
     if (run % 3 == 2) rules.push_back(rule_of("all", 1'000'000, {by_path}, "/items/1"));
     if (run % 6 == 2) rules.back().match.path.clear();  // then two apply
     rules[0].dephase = run % 4 == 0 ? Duration(20ms) : Duration{};
+    // Also such as last for several spans.
+    if (run % 5 > 1) rules[0].cooldown = run % 5 * 70ms;
     for (Rule& rule : rules) rule.action = random() % 2 == 0 ? Action::drop : Action::reply_429;
     Compared compared(rules, rules, 1);
     for (int round = 0; round < 300; ++round) {
@@ -229,6 +231,27 @@ TEST(PlainDecisions, RefuseWhoIsBlockedJustAsLongAsHeIs) {
   }
   if (!has_vectors()) return;
   EXPECT_GT(refused, 10'000U);
+}
+
+TEST(PlainDecisions, RefuseWhoIsBlockedByHisLineInTheSpansAfterToo) {
+  SCOPED_TRACE(::testing::Message() << "seed " << seed());
+  constexpr int users = 16;
+  std::mt19937_64 random(seed());
+  Rule attacked = rule_of("user", 100, {by_user});
+  attacked.cooldown = 10s;
+  attacked.action = Action::drop;
+  Compared compared({attacked});
+  for (int span = 0; span < 100; ++span) {
+    for (int burst = 0; burst < 10; ++burst) compared.decide(Frames(random, 32, users, 1), true);
+    ASSERT_FALSE(HasFailure()) << "span " << span;
+    compared.pass(20ms);
+  }
+  const std::uint64_t looked_at = compared.refused_closely;
+  for (int i = 0; i < 3; ++i) compared.pass(2s);
+  compared.expect_same_figures();
+  if (!has_vectors()) return;
+  EXPECT_GT(compared.refused, 30'000U);
+  EXPECT_LT(looked_at, 10 * users);
 }
 
 TEST(PlainDecision, IsNoneWhereNothingIsLeftToDecide) {

@@ -845,8 +845,31 @@ TEST(BlockedKey, IsSoAsPublishedWhateverItsCellSays) {
   AllowanceCell* const cell = ann.plane.running.claim(ann.hash, 0).cell;
   cell->refused_at.store(Duration(50ms).count());
   EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
-  ann.plane.tables[0].drain({}, MonotonicTime(160ms), [](std::span<const CountedKey>) {});
-  EXPECT_EQ(ann.plane.tables[0].size(), 1U);
+  ann.plane.tables[0].drain({}, MonotonicTime(160ms) + 1ns, [](std::span<const CountedKey>) {});
+  ann.plane.tables[0].renew();
+  EXPECT_EQ(ann.plane.tables[0].size(), 0U) << "it is over by then, whatever the mark says";
+}
+
+// As above, after a block that has been published, under the same publication.
+TEST(BlockedKey, OfARefusalAfterItsBlockIsAdmittedAsSoonAsItIsPardoned) {
+  Plane plane({rule_of("user", 4, {by_header("user")})});
+  WorkerCore& worker = *plane.cores[0];
+  const std::uint64_t hash = plane.key_of("ann");
+  const std::vector<Key> keys(8, worker.key(0, "ann"));
+  std::vector<Verdict> verdicts(keys.size());
+  plane.publish(0, {{.key = hash, .terms = {4, 0}, .blocked_until = MonotonicTime(10ms)}});
+  for (const auto now : {1ms, 11ms, 12ms, 13ms}) worker.admit_keys(keys, MonotonicTime(now), verdicts);
+  EXPECT_EQ(verdicts[0], Verdict::block);
+  plane.running.find(hash)->refused_at.store(AllowanceCell::no_refusal);
+  plane.publish(0, {{.key = hash, .terms = {100, 0}}});
+  worker.admit_keys(keys, MonotonicTime(14ms), verdicts);
+  EXPECT_EQ(verdicts[0], Verdict::admit);
+}
+
+TEST(BlockedKey, IsSoAnewThoughTheBlockThatWasPublishedHasEnded) {
+  BlockedKey ann(MonotonicTime(10ms));
+  ann.plane.running.claim(ann.hash, 0).cell->refused_at.store(Duration(15ms).count());
+  EXPECT_TRUE(ann.refuses(MonotonicTime(20ms)));
 }
 
 TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
@@ -904,6 +927,26 @@ TEST(BlockedKey, IsNotLookedAtAgainInATableThatADrainHasLeftItIn) {
     EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
     EXPECT_FALSE(table.empty());
   }
+}
+
+TEST(BlockedKey, WhoseFramesNothingButItsLineRefusesMakesTheSpanCount) {
+  if (best_instruction_set() == InstructionSet::portable) GTEST_SKIP() << "takes nothing as plain";
+  BlockedKey ann(MonotonicTime(1s));
+  const KeyState state{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(1s)};
+  const std::string text = std::string(54, '\1') + "GET / HTTP/1.1\r\nUser: ann\r\nAccept: */*\r\n\r\n";
+  const PlainFrame frame{reinterpret_cast<const std::byte*>(text.data()),
+                         {54, static_cast<std::uint32_t>(text.size() - 54)}};
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  end_span(ann, MonotonicTime(100ms), MonotonicTime(400ms), {state});
+  ASSERT_TRUE(table.empty());
+  EXPECT_EQ(ann.worker.admit_plain({&frame, 1}), 0U);
+  PlainDecisions decisions;
+  ann.worker.decide_plain(MonotonicTime(101ms), decisions);
+  EXPECT_EQ(decisions.refused, 1U);
+  EXPECT_EQ(table.refused(table.entry(table.locate(ann.hash))), 0U);
+  EXPECT_EQ(table.find(ann.hash)->offered, 1U);
+  EXPECT_FALSE(table.empty());
 }
 
 TEST(BlockedKey, ThatWasLeftInATableIsLookedAtAgainWhereTheSpanEndsLate) {
@@ -966,6 +1009,18 @@ TEST(BlockedKey, IsRefusedByItsLineForAsLongAsSpansHaveBecome) {
     EXPECT_TRUE(ann.refuses(MonotonicTime(1049ms)));
     EXPECT_FALSE(ann.refuses(MonotonicTime(1050ms)));
   }
+}
+
+TEST(BlockedKey, IsRefusedByItsLineThoughItsLateSpanIsPublishedAnewBeforeAnythingIsCounted) {
+  BlockedKey ann(MonotonicTime(3s));
+  const KeyState state{.key = ann.hash, .terms = {100, 0}, .blocked_until = MonotonicTime(3s)};
+  ann.plane.publish(1, {state});
+  ann.plane.began = MonotonicTime(300ms);
+  for (int publication = 0; publication < 3; ++publication) ann.plane.publish(0, {state});
+  for (const auto now : {301ms, 451ms, 749ms}) EXPECT_TRUE(ann.refuses(MonotonicTime(now)));
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U) << "but for the first look";
+  EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
 }
 
 TEST(BlockedKey, IsRefusedByItsLineThoughTheWorkerHasBeenAwayForLong) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker has to look up again when the controller publishes: nothing where nothing has changed.
+// What a worker has to look up again when the controller publishes: nothing where nothing has changed, and
+// nobody whose block goes on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -33,7 +36,7 @@ Config config_of(const std::string& text) {
   return std::move(parsed.config);
 }
 
-/// One span is 100 ms, a window ten of them.
+/// One span is 100 ms, a window ten of them, a block thirty.
 const char* const rules = R"(
   [node]
   keys = 1000
@@ -43,6 +46,7 @@ const char* const rules = R"(
   limit = 100
   interval = "1s"
   spans = 10
+  cooldown = "3s"
 )";
 
 /// A node with one worker whose publications can be looked at.
@@ -76,12 +80,7 @@ class Node {
 
   const Publication& published() const { return *slot_.load(); }
   /// The low bits of the hash of a user's key, as publications are asked about it.
-  std::uint32_t key(std::string_view user) const {
-    KeyBytes bytes;
-    bytes.clear();
-    bytes.add_text(user);
-    return static_cast<std::uint32_t>(core_.key_of(0, bytes.bytes()));
-  }
+  std::uint32_t key(std::string_view user) const { return static_cast<std::uint32_t>(hash(user)); }
   /// @return how many of so many requests are admitted
   int admit(std::string_view user, int requests) {
     int admitted = 0;
@@ -89,12 +88,30 @@ class Node {
       admitted += core_.admit_key(0, user, 1, now().monotonic).verdict == Verdict::admit;
     return admitted;
   }
+  /// The same in bursts.
+  int admit_in_bursts(std::string_view user, int bursts) {
+    int admitted = 0;
+    const std::vector<Key> keys(8, core_.key(0, user));
+    std::array<Verdict, 8> verdicts;
+    for (; bursts > 0; --bursts) {
+      core_.admit_keys(keys, now().monotonic, verdicts);
+      admitted += static_cast<int>(std::count(verdicts.begin(), verdicts.end(), Verdict::admit));
+    }
+    return admitted;
+  }
+  /// Of a user's requests in the table that the worker counts in.
+  std::uint64_t offered(std::string_view user) const { return counting().find(hash(user))->offered; }
+  /// Those of them that were refused in a look at the user's entry, not by the line alone.
+  std::uint64_t refused_in_looks(std::string_view user) const {
+    const SpanTable& table = counting();
+    return table.refused(table.entry(table.locate(hash(user))));
+  }
   void pass(Duration time) { now_ += time; }
   void advance() { controller_.advance(now()); }
   void report() { core_.quiescent(); }
   /// The flip, by which the span has ended, and has not been judged yet.
-  void flip() {
-    pass(100ms);
+  void flip(Duration lasted = 100ms) {
+    pass(lasted);
     advance();
   }
   /// Worker and controller come round once more, so that it has.
@@ -105,6 +122,13 @@ class Node {
   }
 
  private:
+  std::uint64_t hash(std::string_view user) const {
+    KeyBytes bytes;
+    bytes.clear();
+    bytes.add_text(user);
+    return core_.key_of(0, bytes.bytes());
+  }
+  const SpanTable& counting() const { return tables_[published().table_of_worker[0]]; }
   std::vector<SpanTable> make_tables() const {
     std::vector<SpanTable> tables;
     tables.reserve(tables_per_worker);
@@ -193,6 +217,37 @@ TEST_F(Publications, WhatHasBeenNoticedOnceNeedNotBeNoticedAgain) {
   ASSERT_GT(node.published().generation, flipped + 1);
   EXPECT_EQ(node.published().same_for, node.published().generation - flipped - 1);
   EXPECT_TRUE(node.published().still_holds(mark, node.key("ann")));
+}
+
+TEST_F(Publications, WhoIsBlockedAndGoesOnIsLookedUpOnceInEachTableUntilHisBlockIsNearlyOver) {
+  node.admit("bob", 200);
+  for (int span = 0; span < 29; ++span) {
+    node.flip();
+    node.judge();
+    EXPECT_EQ(node.admit_in_bursts("bob", 5), 0) << span;
+    EXPECT_EQ(node.offered("bob"), 40U) << span;
+    // He was blocked in the middle of the span before the first of these; and in the last ones his block may
+    // be over before they are, as far as could be told two spans before.
+    EXPECT_EQ(node.refused_in_looks("bob") > 0, span < 2 || span > 25) << span;
+  }
+  node.pass(100ms - 1ns);
+  EXPECT_EQ(node.admit_in_bursts("bob", 1), 0);
+  node.pass(1ns);
+  EXPECT_EQ(node.admit_in_bursts("bob", 1), 8);
+}
+
+TEST_F(Publications, WhoIsBlockedAndGoesOnIsNotLookedUpAgainThoughSpansEndLate) {
+  node.admit("bob", 200);
+  for (int span = 0; span < 5; ++span) {
+    EXPECT_EQ(node.admit_in_bursts("bob", 3), 0);
+    node.flip(300ms);
+    node.judge();
+    node.admit_in_bursts("bob", 3);
+    node.pass(280ms);
+    EXPECT_EQ(node.admit_in_bursts("bob", 3), 0);
+    EXPECT_EQ(node.refused_in_looks("bob") > 0, span < 2) << span;
+    node.pass(-280ms);
+  }
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a node that ends waits for a store that does not answer.
+// How a node ends: how long it waits for a store that does not answer, and whether it has told all.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "node/node_core.h"
+#include "store/memory/memory_store.h"
 #include "weir/config.h"
 
 namespace weir {
@@ -43,6 +45,38 @@ TEST(Stop, WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice) {
   ASSERT_EQ(store.waits.size(), 2U);
   EXPECT_EQ(store.waits[0], 2ms);
   EXPECT_LE(store.waits[1], 0ms);
+}
+
+TEST(Stop, TellsAllInAFloodOfABlockedKeyThatOnlyItsLineRefusesAndSaysSo) {
+  const ConfigResult config = parse_config(
+      "[[rule]]\nname = \"user\"\nkey = [\"header:user\"]\nlimit = 3\ninterval = \"1s\"\ncooldown = \"1h\"\n",
+      "test");
+  const auto counters = std::make_shared<MemoryCounters>();
+  NodeCore core(config.config, {.workers = 1, .hash_seed = 1, .log = {}}, make_memory_store(counters));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  const std::vector<Key> keys(8, worker.key(0, "ann"));
+  std::array<Verdict, 8> verdicts;
+  std::uint64_t offered = 0;
+  for (int span = 0; span < 8; ++span) {
+    for (int burst = 0; burst < 4; ++burst, offered += keys.size())
+      worker.admit_keys(keys, now.monotonic, verdicts);
+    now = now + Duration(100ms);
+    for (int round = 0; round < 3; ++round) {
+      core.advance(now);
+      worker.quiescent();
+    }
+  }
+  worker.admit_keys(keys, now.monotonic, verdicts);
+  offered += keys.size();
+  EXPECT_EQ(verdicts[0], Verdict::block);
+  worker.offline();
+  EXPECT_TRUE(core.finish(now, 1s));
+  EXPECT_EQ(core.figures().rules[0].offered, offered);
+  EXPECT_EQ(core.figures().rules[0].admitted, 3U);
+  EXPECT_EQ(core.top(1).at(0).offered, offered);
 }
 
 }  // namespace

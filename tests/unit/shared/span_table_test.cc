@@ -338,7 +338,11 @@ TEST(RefusedForLong, AKeysNeighboursAreLookedAtAgain) {
   refused_for_long(table, neighbour(3), MonotonicTime(1s));
   EXPECT_TRUE(refuses(table, neighbour(1), 5));
   EXPECT_TRUE(refuses(table, neighbour(3), 6));
+  // As long as others have something ready the line waits for them, and goes on refusing.
   EXPECT_TRUE(goes_on_refusing(table, neighbour(2), 7, 8));
+  EXPECT_FALSE(refuses(table, neighbour(2), 1, 8));
+  EXPECT_TRUE(table.has_ready(other, neighbour(0), 10, 7));
+  table.set_aside(other, 8, nothing_holds);
   EXPECT_TRUE(refuses(table, neighbour(3), 20, 8));
   EXPECT_FALSE(refuses(table, neighbour(1), 1, 8));
   EXPECT_FALSE(goes_on_refusing(table, neighbour(1), 1, 8));
@@ -411,18 +415,40 @@ TEST(RefusedForLong, WhoWasLeftSoIsNotLeftSoBeyondHisBlock) {
   }
 }
 
-TEST(RefusedForLong, WhoseBlockLastsForYearsIsLookedAtOnceInSomeMonths) {
-  constexpr Duration day = 24h;
-  SpanTable table(64, 1);
-  refused_for_long(table, 42, MonotonicTime(3650 * day));
-  EXPECT_TRUE(refuses(table, 42, 1));
-  std::uint32_t generation = 8;
-  for (const int days : {0, 1, 100, 200}) {
-    offered_at_drain(table, MonotonicTime(days * day));
-    EXPECT_TRUE(goes_on_refusing(table, 42, 1, generation++)) << days;
+TEST(RefusedForLong, WhoseBlockLastsForDaysIsLookedAtOnceInSomeSecondsEachAtHisTime) {
+  std::mt19937_64 random(33);
+  std::map<Duration, int> looked_at_after;
+  for (int i = 0; i < 100; ++i) {
+    SpanTable table(64, 1);
+    const std::uint64_t key = random() | 1;
+    refused_for_long(table, key, MonotonicTime(48h));
+    EXPECT_TRUE(refuses(table, key, 1));
+    Duration now = 400ms;
+    for (std::uint32_t generation = 8;; ++generation, now += 400ms) {
+      offered_at_drain(table, MonotonicTime(now));
+      if (!goes_on_refusing(table, key, 1, generation)) break;
+      ASSERT_LT(now, 20s);
+    }
+    ++looked_at_after[now];
   }
-  offered_at_drain(table, MonotonicTime(300 * day));
-  EXPECT_FALSE(goes_on_refusing(table, 42, 1, generation));
+  EXPECT_GT(looked_at_after.begin()->first, 8s);
+  EXPECT_LT(looked_at_after.rbegin()->first, 18s);
+  EXPECT_GT(looked_at_after.size(), 10U);
+}
+
+TEST(RefusedForLong, WhatIsMoreThanTheLineOfWhoWasLeftSoHasRoomForIsCountedWithALook) {
+  SpanTable table(64, 1);
+  const SpanTable::Place place = refused_for_long(table, 42, MonotonicTime(1h));
+  EXPECT_TRUE(refuses(table, 42, 1));
+  offered_at_drain(table, MonotonicTime(400ms));
+  EXPECT_TRUE(goes_on_refusing(table, 42, most_in_a_line, 8));
+  EXPECT_FALSE(goes_on_refusing(table, 42, 1, 8));
+  table.count_refused(table.entry(place), 5);
+  table.set_aside(place, 8, everything_holds);
+  EXPECT_TRUE(table.is_stale(place));
+  EXPECT_TRUE(table.set_terms(place, {.allowance = 1}));
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(500ms)),
+            (Offered{{42, std::uint64_t{most_in_a_line} + 5}}));
 }
 
 TEST(RefusedForLong, WhoDoesNotComeAgainIsForgottenAndToldNobody) {
