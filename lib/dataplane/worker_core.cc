@@ -797,7 +797,7 @@ std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
   const std::size_t others =
       take_from_each_entry(run.rule, keys, weight, lends, left, [&](std::uint32_t& word, std::size_t i) {
         std::uint32_t* says = &word;
-        if (!SpanTable::Lines::refuses(word)) {
+        if (!SpanTable::Lines::refuses(word)) [[unlikely]] {
           says = refusal_that_lasts(table_->locate(keys[i]), keys[i]);
           if (says == nullptr) return false;
         }

@@ -192,7 +192,8 @@ class alignas(64) WorkerCore {
   void take_up() noexcept;
   void take_up_grants() noexcept;
   void begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept;
-  std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
+  // By itself: a key's first request under a publication needs it, and all others' code is not to grow by it.
+  [[gnu::noinline]] std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
   bool is_ungranted(std::uint64_t key) const noexcept {
     const auto low = static_cast<std::uint32_t>(key);
     const KeyFilter::Bits bits = KeyFilter::bits(low);
