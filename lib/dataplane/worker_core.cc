@@ -925,11 +925,13 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
              : MonotonicTime(Duration(refused_at)) + terms.block.length(key);
 }
 
-// Of one that has been judged nobody needs to guess.
+// Of one that has been judged nobody needs to guess; and one that has ended is none, and needs no memory.
 MonotonicTime WorkerCore::block_of(const KeyState* state, const AllowancePool::Place& place,
                                    std::uint64_t key, const RuleTerms& terms,
                                    MonotonicTime now) const noexcept {
-  return blocked_by(state) > now ? blocked_by(state) : early_block(place, key, terms, windows_[terms.window]);
+  if (blocked_by(state) > now) return blocked_by(state);
+  const MonotonicTime guess = early_block(place, key, terms, windows_[terms.window]);
+  return guess > now ? guess : never;
 }
 
 // @param own_cell  that it is drawn from, in the running window
@@ -988,9 +990,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
   const bool block_is_published = blocked_by(state) > now;
-  MonotonicTime blocked_until = block_of(state, pooled, planned.key, terms, now);
-  // One that has ended is none, and needs no memory.
-  if (blocked_until <= now) blocked_until = never;
+  const MonotonicTime blocked_until = block_of(state, pooled, planned.key, terms, now);
   const MonotonicTime kept =
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
   if (!table_->set_terms(place, {cell, key_terms.allowance, kept, block_is_published})) [[unlikely]]

@@ -1043,8 +1043,8 @@ MUTANTS = [
     worker(
         "a block that has ended takes memory",
         "CooldownWorker.ABlockThatHasEndedIsNoneAndTakesNoMemory",
-        "if (blocked_until <= now) blocked_until = never;",
-        "",
+        "return guess > now ? guess : never;",
+        "return guess;",
     ),
     worker(
         "a key whose terms there is no memory for is counted as if there were",
@@ -2998,14 +2998,14 @@ MUTANTS = [
     worker(
         "of a block that has been published the worker believes its guess",
         "BlockedKey.IsSoAsPublishedWhateverItsCellSays",
-        "return blocked_by(state) > now ? blocked_by(state)",
-        "return false ? blocked_by(state)",
+        "  if (blocked_by(state) > now) return blocked_by(state);\n",
+        "",
     ),
     worker(
         "a block that has ended counts as published",
         "BlockedKey.IsSoAnewThoughTheBlockThatWasPublishedHasEnded",
-        "return blocked_by(state) > now ? blocked_by(state)",
-        "return blocked_by(state) != never ? blocked_by(state)",
+        "if (blocked_by(state) > now) return",
+        "if (blocked_by(state) != never) return",
     ),
     worker(
         "a table in which only lines have refused is taken for empty",

@@ -783,7 +783,16 @@ TEST(CooldownWorker, ABlockThatHasEndedIsNoneAndTakesNoMemory) {
     plane.publish({{.key = plane.key(), .terms = {100, 0}, .blocked_until = start - ended}});
     EXPECT_TRUE(plane.admits(start));
   }
+  // Nor one that a worker's mark tells of.
+  AllowanceCell* const cell = plane.pools[0]->find(plane.key());
+  ASSERT_NE(cell, nullptr);
+  cell->refused_at.store((start - 5s).time_since_epoch().count());
+  plane.publish();
+  EXPECT_TRUE(plane.admits(start));
   EXPECT_EQ(plane.tables[0].rests(), 0U);
+  cell->refused_at.store((start - 5s + 1ns).time_since_epoch().count());
+  plane.publish();
+  EXPECT_FALSE(plane.admits(start));
   plane.publish({{.key = plane.key(), .terms = {100, 0}, .blocked_until = start + 1ns}});
   EXPECT_FALSE(plane.admits(start));
   EXPECT_EQ(plane.tables[0].rests(), 1U);
