@@ -19,8 +19,10 @@ namespace {
 constexpr Duration drain_poll = std::chrono::microseconds{50};
 constexpr std::size_t counted_together = 64;
 // What a drain leaves in place is for the span after the one that has begun, and for half a span more
-// (WorkerCore::begin_glances()); and either may last longer than the one before.
+// (WorkerCore::begin_glances()); and either may last longer than the one before. (A capture may have a hole
+// of a century in it.)
 constexpr int spans_kept = 4;
+constexpr Duration longest_kept = std::chrono::hours{1};
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
 // For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
@@ -175,7 +177,8 @@ void Controller::flip(Instant now) {
   const WallTime as_it_was = flipped_.wall + (now.monotonic - flipped_.monotonic);
   quotas_at_ = now.wall < flipped_.wall || now.wall - as_it_was >= shortest_span_ ? as_it_was : now.wall;
   const Duration span = std::min(shortest_span_, longest_between_flips);
-  keep_until_ = now.monotonic + spans_kept * std::max(now.monotonic - flipped_.monotonic, span);
+  keep_until_ =
+      now.monotonic + spans_kept * std::clamp(now.monotonic - flipped_.monotonic, span, longest_kept);
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
   const std::uint64_t before = publisher_.generation();

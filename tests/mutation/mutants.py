@@ -3042,7 +3042,7 @@ MUTANTS = [
     node(
         "what is left of a late span does not last as long as the next one",
         "Publications.WhoIsBlockedAndGoesOnIsNotLookedUpAgainThoughSpansEndLate",
-        "spans_kept * std::max(now.monotonic - flipped_.monotonic, span);",
+        "spans_kept * std::clamp(now.monotonic - flipped_.monotonic, span, longest_kept);",
         "spans_kept * span;",
     ),
     shared(
