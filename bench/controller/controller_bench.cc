@@ -24,6 +24,9 @@
 // meet/… is the same for the first interval of a node's life, in whose first span it meets all of its keys:
 // `first` is that span, in ns per key.
 //
+// refuse/… is the same of keys that are all blocked, for longer than the run lasts, and go on: each comes
+// once in each span, and is refused. There are no hot ones.
+//
 // Counters are checked against the number of requests at the end. `refused` and `overflowed` are of what was
 // measured, the first of hot keys' requests alone: a run that refuses some of them measures something else.
 #include <benchmark/benchmark.h>
@@ -71,20 +74,25 @@ constexpr std::size_t most_keys = 10'000'000;
 /// Primes: none of them divides a number of keys.
 constexpr std::array<std::size_t, 4> strides = {982'451'653, 899'809'363, 776'531'401, 694'847'539};
 
+enum class Demand : std::uint8_t { within_limits, blocked };
+
 struct Workload {
+  Demand demand;
   std::size_t keys;
   std::size_t hot;  // of a hundred
   Algorithm algorithm;
   std::uint32_t nodes;
   std::uint32_t workers;
 
-  explicit Workload(const benchmark::State& state)
-      : keys(static_cast<std::size_t>(state.range(0))),
+  explicit Workload(const benchmark::State& state, Demand of_keys = Demand::within_limits)
+      : demand(of_keys),
+        keys(static_cast<std::size_t>(state.range(0))),
         hot(static_cast<std::size_t>(state.range(1))),
         algorithm(static_cast<Algorithm>(state.range(2))),
         nodes(static_cast<std::uint32_t>(state.range(3))),
         workers(static_cast<std::uint32_t>(state.range(4))) {}
   bool is_hot(std::size_t key) const noexcept { return key % 100 < hot; }
+  std::uint64_t limit_of_key() const noexcept { return demand == Demand::blocked ? 1 : limit * workers; }
   std::size_t hot_keys() const noexcept { return keys / 100 * hot + std::min(keys % 100, hot); }
   /// Of a key's request on one worker.
   std::uint32_t weight(std::size_t key) const noexcept {
@@ -148,8 +156,8 @@ class Node {
   Node(const Workload& load, std::shared_ptr<MemoryCounters> counters) : load_(load) {
     const std::string rules =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
-        std::to_string(limit * load.workers) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) +
-        "\"\n";
+        std::to_string(load.limit_of_key()) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) +
+        "\"\n" + (load.demand == Demand::blocked ? "cooldown = \"24h\"\n" : "");
     ConfigResult parsed = parse_config(rules, "bench");
     parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
     node_ = std::make_unique<NodeCore>(
@@ -173,6 +181,7 @@ class Node {
   /// What has been refused so far is not told.
   void begin_measuring() {
     measured_from_ = offered_;
+    admitted_before_ = admitted_;
     refused_of_hot_ = 0;
     overflowed_ = node_->figures().overflowed;
   }
@@ -208,12 +217,20 @@ class Node {
     check(state, figures.rules[0].admitted, admitted_);
     check(state, figures.counts_synced, weight_admitted_);
     const auto requests = static_cast<double>(offered_ - measured_from_);
+    state.counters["overflowed"] = static_cast<double>(figures.overflowed - overflowed_) / requests;
+    state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
+    if (load_.demand == Demand::blocked) {
+      // Keys that find no cell of their own are held to their limits, but never blocked.
+      const double refused = 1 - static_cast<double>(admitted_ - admitted_before_) / requests;
+      check(state, refused > 0.99, "keys were admitted");
+      check(state, figures.rules[0].blocked_keys > load_.keys / 100 * 99, "keys were not blocked");
+      state.counters["refused"] = refused;
+      return;
+    }
     const double of_hot = requests * static_cast<double>(load_.hot_keys()) / static_cast<double>(load_.keys);
     const double refused = static_cast<double>(refused_of_hot_) / of_hot;
     check(state, refused < 0.01, "hot keys were refused");
     state.counters["refused"] = refused;
-    state.counters["overflowed"] = static_cast<double>(figures.overflowed - overflowed_) / requests;
-    state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
   }
 
  private:
@@ -246,6 +263,7 @@ class Node {
   // Of what is measured; and before.
   std::uint64_t refused_of_hot_ = 0;
   std::uint64_t measured_from_ = 0;
+  std::uint64_t admitted_before_ = 0;
   std::uint64_t overflowed_ = 0;
 };
 
@@ -298,8 +316,7 @@ void tell_spread(benchmark::State& state, const Workload& load, std::vector<Nano
   state.counters["worst"] = costs.back().count() / keys;
 }
 
-void turn(benchmark::State& state) {
-  const Workload load(state);
+void take_turns(benchmark::State& state, const Workload& load) {
   Cluster cluster(load);
   for (std::size_t span = 0; span < warm_up; ++span) {
     cluster.count();
@@ -321,6 +338,9 @@ void turn(benchmark::State& state) {
   cluster.check_nodes(state);
   cluster.finish(state);
 }
+
+void turn(benchmark::State& state) { take_turns(state, Workload(state)); }
+void refuse(benchmark::State& state) { take_turns(state, Workload(state, Demand::blocked)); }
 
 void meet(benchmark::State& state) {
   const Workload load(state);
@@ -490,7 +510,15 @@ void each_load_of_one(benchmark::internal::Benchmark* bench) { each_load(bench, 
 void each_load_of_several(benchmark::internal::Benchmark* bench) {
   each_load(bench, {{1, 1}, {2, 1}, {1, 4}, {1, 15}});
 }
+void each_blocked_load(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"keys", "hot", "algorithm", "nodes", "workers"});
+  for (const std::size_t keys : {std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}})
+    for (const int workers : {1, 4})
+      bench->Args({static_cast<std::int64_t>(keys), 0, static_cast<int>(Algorithm::cooldown), 1, workers});
+  bench->UseManualTime()->Iterations(measured)->Unit(benchmark::kMillisecond);
+}
 BENCHMARK(turn)->Apply(each_load_of_several);
+BENCHMARK(refuse)->Apply(each_blocked_load);
 BENCHMARK(meet)->Apply(each_load_of_several)->Iterations(spans);
 BENCHMARK(engine)->Apply(each_load_of_one);
 

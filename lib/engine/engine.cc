@@ -612,7 +612,9 @@ void Engine::end_lightly(RuleState& rule, KeySlot& slot) {
 void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
   const KeyDetail& detail = ledger_.detail(slot);
   const bool near = slot.detail != no_index && detail.demand.nears(rule.limit_of(detail));
-  if (near && !slot.watched) near_.push_back(ledger_.index_of(slot));
+  // In a flood all are near their limits: to look at each once more would be to wait for it.
+  const bool blocked = detail.block.active(now.monotonic);
+  if (near && !slot.watched && !blocked) near_.push_back(ledger_.index_of(slot));
   if (!near && may_hold(rule, slot, detail))
     hold(rule, slot);
   else
@@ -622,7 +624,7 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
   const KeyDetail& known = ledger_.detail(slot);
   if (rule.by_shares() && slot.contended) slot.contended = contended(rule, known);
   if (rule.warmup > Duration{}) warm(rule, own_detail(slot));
-  if (rule.algorithm == Algorithm::cooldown && nodes_tell(rule, known, cluster_) &&
+  if (rule.algorithm == Algorithm::cooldown && !blocked && nodes_tell(rule, known, cluster_) &&
       weir::nodes_of(rule, known, cluster_).exceeds(rule.counted(slot.current), rule.limit_of(known)))
     begin_block(rule, slot, now.monotonic);
 }

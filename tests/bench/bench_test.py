@@ -185,7 +185,7 @@ class Report(unittest.TestCase):
         text = self.report("--only", "controller")
         for words in ("| ms for a span | cooldown, 100 % written in every span |", "| ms for a span at an interval's end | token-bucket, 1 % written in every span |",
                       "| ms for a span | sliding-window, 2 nodes, 10 % near their limits |",
-                      "| ms for a span | sliding-window, 1 % written in every span, 4 workers |", "| cooldown | 10 % |", "![controller](controller.svg)"):
+                      "| ms for a span | sliding-window, 1 % written in every span, 4 workers |", "| ms for a span | cooldown, all keys blocked, 4 workers |", "| cooldown | 10 % |", "![controller](controller.svg)"):
             self.assertIn(words, text)
         runs = json.loads((self.output / "controller.json").read_text(encoding="utf-8"))["figures"]
         self.assertTrue(all(run["median"] > 0 for run in runs))
@@ -202,6 +202,8 @@ class SpansOfAController(unittest.TestCase):
                 "median": 30.0 + 10 * nodes + 10 * workers, "border": 120.0, "worst": 130.0, "overflowed": 0.0, "refused": 0.005,
                 **({"store": 60.0} if kind == "turn" else {"first": 300.0})}
                for kind in ("turn", "meet") for nodes, workers, hot in ((1, 1, 10), (2, 1, 10), (1, 4, 1))]
+    FIGURES.append({"kind": "refuse", "keys": 1_000_000, "hot": 0, "algorithm": 0, "nodes": 1, "workers": 4,
+                    "median": 170.0, "border": 180.0, "worst": 190.0, "store": 5.0, "overflowed": 0.0, "refused": 1.0})
 
     def test_are_told_in_milliseconds_for_all_keys(self):
         aims = common.Aims("controller")
@@ -215,6 +217,14 @@ class SpansOfAController(unittest.TestCase):
         self.assertIn("| ms for a span | cooldown, 2 nodes, 10 % near their limits | 60.0 | ≤ 100 | met |", told)
         self.assertIn("| ms for a span | cooldown, 1 % written in every span, 4 workers | 80.0 | ≤ 100 | met |", told)
         self.assertIn("| ms for a span | token-bucket, 1 % written in every span |  | ≤ 100 | not measured |", told)
+
+    def test_are_told_of_blocked_keys_too(self):
+        aims = common.Aims("controller")
+        text = "\n".join(controller.report(self.FIGURES, unittest.mock.Mock(plot=lambda name, _: name), aims))
+        self.assertIn("| 4 | 170 | 180 | 190 | 5.00 | 170 | 0.00% | 100.00% |", text)
+        told = aims.table()
+        self.assertIn("| ms for a span | cooldown, all keys blocked, 4 workers | 170 | ≤ 100 | **not met** |", told)
+        self.assertIn("| ms for a span at an interval's end | cooldown, all keys blocked |  | ≤ 100 | not measured |", told)
 
 
 class DecisionsOfSeveralWorkers(unittest.TestCase):

@@ -15,6 +15,8 @@ ALGORITHMS = {0: "cooldown", 2: "sliding-window", 3: "token-bucket"}
 # By number of nodes and of each one's workers. Of a hundred keys, those that are written to the store in every span; the others
 # once in an interval. Of several nodes these keys' demand is nearly their limit.
 HOT = {(1, 1): (1, 10, 100), (2, 1): (1, 10), (1, 4): (1,)}
+# Workers of the node all of whose keys are blocked.
+REFUSING = (1, 4)
 
 
 def measure(context):
@@ -24,7 +26,7 @@ def measure(context):
     loads = "|".join(f"hot:({'|'.join(map(str, hot))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/nodes:{nodes}/workers:{workers}"
                      for (nodes, workers), hot in HOT.items())
     run(context.build / TARGETS[0], "--benchmark_out_format=json", f"--benchmark_out={raw}",
-        f"--benchmark_filter=^(turn|meet)/keys:{keys}/({loads})/")
+        f"--benchmark_filter=^((turn|meet)/keys:{keys}/({loads})|refuse/keys:{keys}/.*)/")
     figures = []
     for entry in json.loads(raw.read_text(encoding="utf-8"))["benchmarks"]:
         kind, *settings = entry["run_name"].split("/")
@@ -59,6 +61,18 @@ def report(figures, context, aims):
                                   number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
             groups.append(where.replace(" written in every span", ""))
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
+    refusing = []
+    for workers in REFUSING:
+        refuse = of.get(("refuse", 1, workers, 0, 0))
+        where = f"cooldown, all keys blocked{f', {workers} workers' if workers > 1 else ''}"
+        aims.at_most("ms for a span", where, refuse and refuse["median"] * ms, SPAN_MS)
+        aims.at_most("ms for a span at an interval's end", where, refuse and refuse["border"] * ms, SPAN_MS)
+        if not refuse:
+            continue
+        refusing.append((str(workers), *(number(refuse[part] * ms) for part in ("median", "border", "worst", "store")), number(refuse["median"]),
+                         f"{refuse['overflowed']:.2%}", f"{refuse['refused']:.2%}"))
+        groups.append(where)
+        values.append([refuse["median"] * ms, refuse["border"] * ms, refuse["store"] * ms])
     svg = bars("A span's end", "ms of the controller's core, logarithmic", groups,
                ["a span, median", "an interval's end", "the memory store"], values, logarithmic=True)
     columns = ("ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
@@ -85,5 +99,8 @@ def report(figures, context, aims):
         "admit out of their grants is added up by key before anything else is done with it; where a rule has no grants, each worker's count of a "
         "key is taken by itself.",
         table(("algorithm", "written in every span", *columns), rows[1, 4]),
+        "And in an attack: all keys are blocked, for longer than the run lasts, and each comes once in every span to each worker, and is refused. "
+        "Every one of them is published, twice for each span.",
+        table(("workers", *columns[:4], *columns[5:]), refusing),
         context.plot("controller", svg),
     ]
