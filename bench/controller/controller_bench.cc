@@ -24,11 +24,12 @@
 // meet/… is the same for the first interval of a node's life, in whose first span it meets all of its keys:
 // `first` is that span, in ns per key.
 //
-// refuse/… is the same of keys that are all blocked, for longer than the run lasts, and go on: each comes
-// once in each span, and is refused. There are no hot ones.
+// refuse/… is turn/… of keys that are all blocked, for longer than the run lasts, and go on: each comes once
+// in each span, and is refused. There are no hot ones.
 //
 // Counters are checked against the number of requests at the end. `refused` and `overflowed` are of what was
 // measured, the first of hot keys' requests alone: a run that refuses some of them measures something else.
+// In refuse/… it is of all, and a run that admits some is none.
 #include <benchmark/benchmark.h>
 #include <time.h>
 #include <weir/throttle.h>

@@ -148,9 +148,8 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s "
-        "granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|dense|mixed|"
-        "prefetch|three_rules\n",
+        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|"
+        "dense|mixed|prefetch|three_rules\n",
         argv[0]);
     return 2;
   }

@@ -185,7 +185,8 @@ class Report(unittest.TestCase):
         text = self.report("--only", "controller")
         for words in ("| ms for a span | cooldown, 100 % written in every span |", "| ms for a span at an interval's end | token-bucket, 1 % written in every span |",
                       "| ms for a span | sliding-window, 2 nodes, 10 % near their limits |",
-                      "| ms for a span | sliding-window, 1 % written in every span, 4 workers |", "| ms for a span | cooldown, all keys blocked, 4 workers |", "| cooldown | 10 % |", "![controller](controller.svg)"):
+                      "| ms for a span | sliding-window, 1 % written in every span, 4 workers |",
+                      "| ms for a span | cooldown, all keys blocked, 4 workers |", "| cooldown | 10 % |", "![controller](controller.svg)"):
             self.assertIn(words, text)
         runs = json.loads((self.output / "controller.json").read_text(encoding="utf-8"))["figures"]
         self.assertTrue(all(run["median"] > 0 for run in runs))

@@ -2984,6 +2984,12 @@ MUTANTS = [
         "began + lasted_ + lasted_ / 2",
     ),
     worker(
+        "a key that was left refused is told of with no counts where no cell is left for it",
+        "Keys.ThatADrainHasLeftRefusedAreToldOfOnlyByTheirOverflowWhereNoCellIsLeftForThem",
+        "if (!is_open || table_->lasts(place)) {",
+        "if (!is_open) {",
+    ),
+    worker(
         "a guess lasts",
         "BlockedKey.OfARefusalThatHasNotBeenJudgedIsAdmittedAsSoonAsItIsPardoned",
         "table_->refuse_from_now_on(touched.place, touched.block_is_published);",

@@ -1158,6 +1158,31 @@ TEST(Keys, KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftF
   EXPECT_EQ(plane.tables[0].overflows()[0].offered, 1U);
 }
 
+TEST(Keys, ThatADrainHasLeftRefusedAreToldOfOnlyByTheirOverflowWhereNoCellIsLeftForThem) {
+  Plane plane({rule_of("user", 10, {by_header("user")})}, 1, 64);
+  SpanTable& table = plane.tables[0];
+  const std::uint64_t hash = plane.key_of("ann");
+  const KeyState state{.key = hash, .terms = {10, 0}, .blocked_until = MonotonicTime(1s)};
+  plane.publish(0, {state});
+  const auto admit = [&](Duration now) {
+    return plane.cores[0]->admit_key(0, "ann", 1, MonotonicTime(now)).verdict;
+  };
+  EXPECT_EQ(admit(1ms), Verdict::block);
+  plane.publish(1, {state});
+  table.drain({}, MonotonicTime(400ms), [](std::span<const CountedKey>) {});
+  table.renew();
+  ASSERT_EQ(table.size(), 1U);
+  plane.publish(0, {state});
+  plane.running.clear();
+  for (std::uint64_t i = 1; i < 5000; ++i) plane.running.claim(i * 0x9e3779b97f4a7c15, 0);
+  ASSERT_FALSE(plane.running.claim(hash, 0).own);
+  EXPECT_EQ(admit(100ms), Verdict::block);
+  EXPECT_EQ(table.overflows()[0].offered, 1U);
+  std::size_t told = 0;
+  table.drain({}, SpanTable::keep_none, [&](std::span<const CountedKey> keys) { told += keys.size(); });
+  EXPECT_EQ(told, 0U);
+}
+
 // What a worker keeps ready, and when it must not be taken.
 
 TEST(Ready, WhatWasDrawnBeforeABlockServesNobodyWhileItLasts) {
