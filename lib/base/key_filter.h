@@ -29,6 +29,13 @@ class KeyFilter {
     for (const std::uint64_t key : keys) add(key);
   }
 
+  /// The same, with all that another one holds.
+  void assign(const KeyFilter& other, std::span<const std::uint64_t> keys) {
+    empty(std::max(keys.size(), (other.words_.size() - 1) * keys_per_word));
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] = other.words_[i & (other.words_.size() - 1)];
+    for (const std::uint64_t key : keys) add(key);
+  }
+
   /// Forgets all keys. @param likely  how many will be added, more or less: 16 bits for each
   void empty(std::size_t likely) {
     words_.assign(std::min(std::bit_ceil(likely / keys_per_word + 1), most_words), 0);

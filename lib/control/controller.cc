@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,8 +20,8 @@ namespace {
 constexpr Duration drain_poll = std::chrono::microseconds{50};
 constexpr std::size_t counted_together = 64;
 // What a drain leaves in place is for the span after the one that has begun, and for half a span more
-// (WorkerCore::begin_glances()); and either may last longer than the one before. (A capture may have a hole
-// of a century in it.)
+// (WorkerCore::begin_glances()); what is published, until there is something else. And each span may last
+// longer than the one before. (A capture may have a hole of a century in it.)
 constexpr int spans_kept = 4;
 constexpr Duration longest_kept = std::chrono::hours{1};
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
@@ -54,6 +55,7 @@ Controller::Controller(ControllerParts parts)
       heavy_next_(parts_.pools.size()),
       begun_(parts_.pools.size()),
       interval_began_(parts_.pools.size()),
+      lasting_blocks_(parts_.rules.size()),
       blocked_keys_(parts_.rules.size()),
       shortest_span_(Duration::max()) {
   for (const Rule& rule : parts_.rules) {
@@ -61,6 +63,7 @@ Controller::Controller(ControllerParts parts)
     limits_.push_back(rule.limit);
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
+  lasting_ = spans_kept * usual_span();
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
@@ -69,6 +72,8 @@ WallTime Controller::next_flip_after(WallTime now) const noexcept {
     next = std::min(next, parts_.engine.clock(static_cast<RuleIndex>(i)).next_begin(now));
   return next;
 }
+
+Duration Controller::usual_span() const noexcept { return std::min(shortest_span_, longest_between_flips); }
 
 bool Controller::draining() const noexcept {
   return std::any_of(workers_.begin(), workers_.end(),
@@ -176,9 +181,8 @@ void Controller::flip(Instant now) {
   // Until what was counted by the clock as it was has moved along, it goes by that.
   const WallTime as_it_was = flipped_.wall + (now.monotonic - flipped_.monotonic);
   quotas_at_ = now.wall < flipped_.wall || now.wall - as_it_was >= shortest_span_ ? as_it_was : now.wall;
-  const Duration span = std::min(shortest_span_, longest_between_flips);
-  keep_until_ =
-      now.monotonic + spans_kept * std::clamp(now.monotonic - flipped_.monotonic, span, longest_kept);
+  lasting_ = spans_kept * std::clamp(now.monotonic - flipped_.monotonic, usual_span(), longest_kept);
+  keep_until_ = now.monotonic + lasting_;
   flipped_ = now;
   next_flip_ = next_flip_after(now.wall);
   const std::uint64_t before = publisher_.generation();
@@ -640,19 +644,27 @@ void Controller::publish_grants(Publication& next) {
   }
 }
 
+// What was said of a key's grants while no more than its block was published of it; nullptr: nothing.
+KeyState Controller::said_of(const LastingBlocks::Key* key) noexcept {
+  return {.ungranted_since = key != nullptr ? key->ungranted_since : KeyState::granted};
+}
+
 void Controller::publish_keys(Publication& next, Instant now) {
   const Publication* const before = publisher_.current();
   next.reset_keys(before != nullptr ? before->keys() : 0);
   keys_before_.begin(before);
   ungranted_keys_.clear();
   blocked_keys_.assign(parts_.rules.size(), 0);
+  for (const LastingBlocks::Key& ending : lasting_blocks_.begin(now.monotonic, lasting_))
+    parts_.engine.take_back(ending.slot);
   const auto window = [&](RuleIndex rule) { return parts_.window_of_rule[rule]; };
   const auto append = [&](const KeyOverride& override) {
     const RuleIndex rule = override.rule;
-    if (override.blocked_until != never) ++blocked_keys_[rule];
     const GrantInterval& interval = grant_intervals_[window(rule)];
     // Keys that cannot have grants are met, too: else the order would be lost at each of them.
-    const KeyState* const known = keys_before_.meet(override.key);
+    const KeyState* known = keys_before_.meet(override.key);
+    const KeyState lasted = said_of(lasting_blocks_.meet(override.slot, override.key));
+    if (lasted.ungranted_since != KeyState::granted) known = &lasted;
     GrantTerms terms;
     if (interval.slides ? grants_[rule].greatest > 0 : grants_[rule].reserve > 0) {
       const KeyOverride& usual = usual_[rule];
@@ -661,6 +673,12 @@ void Controller::publish_keys(Publication& next, Instant now) {
                              heavy_[window(rule)].contains(override.key);
       terms = next_grant_terms(known, wants_all, interval);
     }
+    if (lasting_blocks_.lasts(override.blocked_until)) {
+      parts_.engine.set_aside(override.slot);
+      lasting_blocks_.add({override.key, terms.ungranted_since, override.slot, rule}, override.blocked_until);
+      return;
+    }
+    if (override.blocked_until != never) ++blocked_keys_[rule];
     const std::uint64_t allowance = interval.slides ? drawable(override, terms, rule) : override.allowance;
     next.append_key({.key = override.key,
                      .terms = {allowance, override.factor},
@@ -675,13 +693,16 @@ void Controller::publish_keys(Publication& next, Instant now) {
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
   parts_.engine.for_each_override({quotas_at_, now.monotonic}, append);
 
-  std::size_t more = keys_before_.others();
+  const std::span<const LastingBlocks::Key> ended = lasting_blocks_.unmet();
+  const std::shared_ptr<const BlockedKeys> blocked = lasting_blocks_.keys();
+  std::size_t more = keys_before_.others() + ended.size();
   for (const Keys& heavy : heavy_) more += heavy.size();
   next.index_keys(more);
   const auto add = [&](std::uint64_t key, RuleIndex rule, const KeyState* known, bool wants_all) {
     const GrantInterval& interval = grant_intervals_[window(rule)];
     const GrantTerms terms = next_grant_terms(known, wants_all, interval);
     if (terms.granted() || next.find(key) != nullptr) return;
+    if (blocked != nullptr && blocked->find(key) > now.monotonic) return;
     KeyTerms usual = next.defaults[rule];
     // It may be a light key: of one that is named nobody asks whether it is.
     if (interval.slides) usual.allowance = drawable(parts_.engine.light_quota_of(rule), terms, rule);
@@ -695,7 +716,13 @@ void Controller::publish_keys(Publication& next, Instant now) {
   for (const Keys& heavy : heavy_)
     for (const auto& [key, rule] : heavy) add(key, rule, keys_before_.find(key), true);
   keys_before_.for_each_other([&](const KeyState& state) { add(state.key, state.rule, &state, false); });
+  for (const LastingBlocks::Key& key : ended)
+    if (const KeyState state = said_of(&key); state.ungranted_since != KeyState::granted)
+      add(key.key, key.rule, &state, false);
 
+  for (std::size_t rule = 0; rule < blocked_keys_.size(); ++rule)
+    blocked_keys_[rule] += lasting_blocks_.of_rule()[rule];
+  next.set_blocked(blocked);
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)
     begun_[i] = std::max(begun_[i], next.windows[i].interval_number);
@@ -710,7 +737,7 @@ void Controller::tell_changes(Publication& next) {
                           before->light_allowances == next.light_allowances &&
                           before->unknown_allowances == next.unknown_allowances &&
                           next.keys() <= most_compared && before->keys() <= most_compared &&
-                          changed_.size() <= most_compared;
+                          lasting_blocks_.added().size() <= most_compared && changed_.size() <= most_compared;
   next.same_for = 0;
   if (!comparable || holds_since_ > generation) {
     changed_.clear();
@@ -725,6 +752,7 @@ void Controller::tell_changes(Publication& next) {
     };
     collect(next, *before);
     collect(*before, next);
+    for (const LastingBlocks::Added& added : lasting_blocks_.added()) changed_.push_back(added.key);
     if (changed_.size() == told_changed_) next.same_for = before->same_for + 1;
   }
   told_changed_ = changed_.size();

@@ -19,6 +19,7 @@
 
 #include "control/grant_terms.h"
 #include "control/keys_before.h"
+#include "control/lasting_blocks.h"
 #include "control/new_key_limit.h"
 #include "control/publisher.h"
 #include "control/store_clock.h"
@@ -142,6 +143,7 @@ class Controller {
   std::uint64_t drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const;
   void publish_unnamed_keys(Publication& next);
   void publish_grants(Publication& next);
+  static KeyState said_of(const LastingBlocks::Key* key) noexcept;
   void publish_keys(Publication& next, Instant now);
   static bool has_told(const WorkerState& worker, const WindowPools& pools) noexcept;
   bool settle_pools();
@@ -155,6 +157,7 @@ class Controller {
   void reserve_cells(std::size_t window);
   bool draining() const noexcept;
   WallTime next_flip_after(WallTime now) const noexcept;
+  Duration usual_span() const noexcept;
 
   ControllerParts parts_;
   Publisher publisher_;
@@ -177,6 +180,7 @@ class Controller {
   std::vector<KeyOverride> usual_;              // by rule, while publishing
   std::vector<GrantInterval> grant_intervals_;  // by window, while publishing
   KeysBefore keys_before_;
+  LastingBlocks lasting_blocks_;
   std::vector<std::uint64_t> ungranted_keys_;
   std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
@@ -189,10 +193,11 @@ class Controller {
   std::vector<std::uint64_t> blocked_keys_;  // by rule
   bool started_ = false;
   bool awaits_first_answer_ = false;
-  bool awaiting_drain_ = false;                      // between flip and decide
-  bool dirty_ = false;                               // replies have changed what should be published
-  Instant flipped_{};                                // when the running span began
-  MonotonicTime keep_until_ = SpanTable::keep_none;  // as SpanTable::drain() has it, of the span before
+  bool awaiting_drain_ = false;  // between flip and decide
+  bool dirty_ = false;           // replies have changed what should be published
+  Instant flipped_{};            // when the running span began
+  Duration lasting_{};           // what is said of a span has to do for so long, at most, …
+  MonotonicTime keep_until_ = SpanTable::keep_none;  // …and until then, what was said of the span before
   WallTime quotas_at_;                               // what keys may be admitted is published as of then
   WallTime next_flip_{};
   Duration shortest_span_{};

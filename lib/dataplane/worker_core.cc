@@ -23,10 +23,6 @@ namespace {
 /// A request that says nothing about its cost has that of its rules.
 std::uint64_t times(const Request& request) noexcept { return request.weight == 0 ? 1 : request.weight; }
 
-MonotonicTime blocked_by(const KeyState* state) noexcept {
-  return state != nullptr ? state->blocked_until : never;
-}
-
 /// Where a grant is less, filling it up again would save hardly any look at the entry.
 constexpr std::uint32_t least_lent = 8;
 static_assert(SpanEntry::kept_lent >= GrantTable::most, "all of a grant may have been seen used before");
@@ -177,7 +173,7 @@ void WorkerCore::take_up_grants() noexcept {
     grant.most = clock.holds ? publication_->grants[rule] : 0;
     grant.window = clock.window;
   }
-  any_ungranted_ = refused_ != 0 || publication_->ungranted_keys() > 0;
+  any_ungranted_ = refused_ != 0 || publication_->any_ungranted();
 }
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for; and
@@ -926,10 +922,11 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
 }
 
 // Of one that has been judged nobody needs to guess; and one that has ended is none, and needs no memory.
-MonotonicTime WorkerCore::block_of(const KeyState* state, const AllowancePool::Place& place,
+// @param published  when the block of which the publication knows ends
+MonotonicTime WorkerCore::block_of(MonotonicTime published, const AllowancePool::Place& place,
                                    std::uint64_t key, const RuleTerms& terms,
                                    MonotonicTime now) const noexcept {
-  if (blocked_by(state) > now) return blocked_by(state);
+  if (published > now) return published;
   const MonotonicTime guess = early_block(place, key, terms, windows_[terms.window]);
   return guess > now ? guess : never;
 }
@@ -989,13 +986,17 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
-  const bool block_is_published = blocked_by(state) > now;
-  const MonotonicTime blocked_until = block_of(state, pooled, planned.key, terms, now);
+  const MonotonicTime published = publication_->blocked_until(planned.key, state);
+  const bool block_is_published = published > now;
+  const MonotonicTime blocked_until = block_of(published, pooled, planned.key, terms, now);
   const MonotonicTime kept =
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
   if (!table_->set_terms(place, {cell, key_terms.allowance, kept, block_is_published})) [[unlikely]]
     return touch_without_entry(planned, pooled, now);
-  if (publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
+  // Of a key of which no more is said than that it is blocked, nothing is known of grants; and it needs none.
+  const bool is_blocked_only = block_is_published && state == nullptr;
+  if (!is_blocked_only &&
+      publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);
   return {.place = place,
           .entry = &entry,
@@ -1065,6 +1066,7 @@ bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
   // (What is strict has no other way to be admitted.)
   return terms.algorithm == Algorithm::strict || grants_.locate(planned.key) != GrantTable::nowhere ||
          publication_->find(planned.key) != nullptr ||
+         publication_->blocked_until(planned.key, nullptr) != never ||
          windows_[terms.window].ended->find(planned.key) != nullptr;
 }
 
@@ -1180,7 +1182,8 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
   touched.terms = terms_of(planned.key, planned.rule, state, window, pooled.own);
-  touched.blocked_until = block_of(state, pooled, planned.key, terms, now);
+  touched.blocked_until =
+      block_of(publication_->blocked_until(planned.key, state), pooled, planned.key, terms, now);
   return touched;
 }
 

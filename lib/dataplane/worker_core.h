@@ -372,7 +372,7 @@ class alignas(64) WorkerCore {
                     bool own_cell) const noexcept;
   MonotonicTime early_block(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
                             const WindowState& window) const noexcept;
-  MonotonicTime block_of(const KeyState* state, const AllowancePool::Place& place, std::uint64_t key,
+  MonotonicTime block_of(MonotonicTime published, const AllowancePool::Place& place, std::uint64_t key,
                          const RuleTerms& terms, MonotonicTime now) const noexcept;
   void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 

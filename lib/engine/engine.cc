@@ -42,7 +42,7 @@ bool differs_by_itself(const RuleState& rule) noexcept {
 
 }  // namespace
 
-Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys), may_differ_(keys / 64 + 1) {
+Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys), may_differ_(keys / 64 + 1), aside_(keys / 64 + 1) {
   rules_.reserve(rules.size());
   for (const Rule& rule : rules) {
     const RuleState& state = rules_.emplace_back(rule);
@@ -80,6 +80,7 @@ KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {
   KeySlot& fresh = ledger_[index];
   fresh.rule = count.rule;
   set_differs(index, differs_by_itself(rule));
+  take_back(index);  // whatever key had the slot before
   fresh.current.ordinal = ordinal;
   if (rule.needs_detail()) {
     KeyDetail& detail = own_detail(fresh);

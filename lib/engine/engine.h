@@ -187,7 +187,7 @@ class Engine {
   }
 
   /// Calls visit(const KeyOverride&) for every other key that has an active block or an allowance of its own
-  /// at `now`.
+  /// at `now`, and has not been set aside. In the order of their slots.
   template <typename Visitor>
   void for_each_override(Instant now, Visitor&& visit) const {
     RuleIndex rule = no_rule;
@@ -201,6 +201,7 @@ class Engine {
       for (; next < ledger_.end() && count < together; ++next) {
         // While the store is away, shares tell, and no two keys are alike.
         if (cluster_.store_reached && (next = next_differing(next)) >= ledger_.end()) break;
+        if (is_aside(next)) continue;
         ledger_.prefetch_detail(next);
         some[count++] = next;
       }
@@ -213,13 +214,21 @@ class Engine {
           usual = default_of(rule);
           at.emplace(rules_[rule], now);
         }
-        const KeyOverride quota = quota_of(rules_[rule], key, cluster_, *at, usual);
+        KeyOverride quota = quota_of(rules_[rule], key, cluster_, *at, usual);
+        quota.slot = slot;
         if (quota.blocked_until != never || quota.allowance != usual.allowance ||
             quota.factor != usual.factor)
           visit(quota);
       }
     }
   }
+
+  /// The key is not to be visited until it is taken back: of a block that lasts nothing new is to be said.
+  /// Also while keys are visited.
+  /// @param slot  of its KeyOverride
+  void set_aside(SlotIndex slot) noexcept { aside_[slot / 64] |= std::uint64_t{1} << slot % 64; }
+  /// @pre before its block has ended, or before keys are counted after that
+  void take_back(SlotIndex slot) noexcept { aside_[slot / 64] &= ~(std::uint64_t{1} << slot % 64); }
 
   /// What a key may be admitted on this node.
   KeyOverride quota_for(const KeyView& key, Instant now) const noexcept {
@@ -396,11 +405,14 @@ class Engine {
     const std::uint64_t bit = std::uint64_t{1} << slot % 64;
     may_differ_[slot / 64] = (may_differ_[slot / 64] & ~bit) | (may ? bit : 0);
   }
-  /// The first slot from `slot` on whose quota may differ; beyond them all: there is none.
+  bool is_aside(SlotIndex slot) const noexcept { return aside_[slot / 64] >> slot % 64 & 1; }
+  /// The first slot from `slot` on whose quota may differ, and which has not been set aside; beyond them all:
+  /// there is none.
   SlotIndex next_differing(SlotIndex slot) const noexcept {
     std::size_t word = slot / 64;
-    std::uint64_t bits = may_differ_[word] >> slot % 64 << slot % 64;
-    while (bits == 0 && ++word < may_differ_.size()) bits = may_differ_[word];
+    const auto differing = [&] { return may_differ_[word] & ~aside_[word]; };
+    std::uint64_t bits = differing() >> slot % 64 << slot % 64;
+    while (bits == 0 && ++word < may_differ_.size()) bits = differing();
     return bits == 0 ? no_index
                      : static_cast<SlotIndex>(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
   }
@@ -412,6 +424,7 @@ class Engine {
   // A bit for each slot: whether anything has happened to the key that may make its quota another than its
   // rule's default. So that a publication costs what the keys near their limits cost, not all there are.
   std::vector<std::uint64_t> may_differ_;
+  std::vector<std::uint64_t> aside_;             // a bit for each slot: set_aside()
   std::vector<LightKeys> light_keys_;            // of the rules with the same windows, …
   std::vector<std::size_t> light_keys_of_rule_;  // …which these are
   Cluster cluster_;

@@ -31,6 +31,7 @@ struct KeyOverride {
   std::uint64_t opens_by = 0;
   /// Sliding windows: what the window has left of the limit, whoever else may have a share of it.
   std::uint64_t left = 0;
+  SlotIndex slot = no_index;  ///< in the engine
 };
 
 /// A moment by a rule's clock: worked out once for all keys that are looked at together, for divisions are

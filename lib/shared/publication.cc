@@ -20,6 +20,7 @@ void Publication::take_memory_of(Publication& other) {
   take(states_, other.states_, HugeVector<KeyState>());
   take(index_, other.index_, HugeVector<Word>(1));
   take(mask_, other.mask_, std::size_t{0});
+  take(blocked_, other.blocked_, nullptr);
   take(changed_, other.changed_, KeyFilter());
   take(ungranted_, other.ungranted_, KeyFilter());
   take(ungranted_keys_, other.ungranted_keys_, std::size_t{0});

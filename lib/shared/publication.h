@@ -5,7 +5,7 @@
 /// grace period.
 ///
 /// A grace period lasts as long as a worker does not come round, which may be for ever, and what is published
-/// of a million blocked keys takes 80 MB. So workers also say which publication they have taken up. Of all
+/// of a million keys takes 80 MB. So workers also say which publication they have taken up. Of all
 /// others the controller takes back, without waiting for anyone, everything but their windows and what they
 /// are called: a worker looks at no more of those.
 #pragma once
@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "base/prefetch.h"
 #include "base/span_clock.h"
 #include "shared/allowance_pool.h"
+#include "shared/blocked_keys.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -126,14 +128,30 @@ class Publication {
     return !changed_.may_hold(key);
   }
 
-  /// Keys whose requests are not to be admitted out of grants: they are blocked, or their shares or demand
-  /// are known to be such that each request is to be looked at.
+  /// Keys of which nothing else is to be said yet than that they are blocked. nullptr: there are none.
+  void set_blocked(std::shared_ptr<const BlockedKeys> keys) { blocked_ = std::move(keys); }
+  /// When a key's block ends, or has ended; `never`: it has none.
+  /// @param state  find() of the key
+  MonotonicTime blocked_until(std::uint64_t key, const KeyState* state) const noexcept {
+    if (state != nullptr && state->blocked_until != never) return state->blocked_until;
+    return may_be_blocked(key) ? blocked_->find(key) : never;
+  }
+
+  /// Keys whose requests are not to be admitted out of grants, beside the blocked ones that have been set:
+  /// they are blocked, too, or their shares or demand are known to be such that each request is to be looked
+  /// at.
   void set_ungranted(std::span<const std::uint64_t> keys) {
-    ungranted_.assign(keys);
+    if (blocked_ != nullptr)
+      ungranted_.assign(blocked_->filter(), keys);
+    else
+      ungranted_.assign(keys);
     ungranted_keys_ = keys.size();
   }
+  /// How many, but for the blocked ones that have been set.
   std::size_t ungranted_keys() const noexcept { return ungranted_keys_; }
+  /// Says yes of all, the blocked ones that have been set among them.
   const KeyFilter& ungranted() const noexcept { return ungranted_; }
+  bool any_ungranted() const noexcept { return ungranted_keys_ > 0 || blocked_ != nullptr; }
   /// The like, of keys refused in the span before, which has not been judged yet.
   KeyFilter::Bits refused = 0;
 
@@ -190,8 +208,12 @@ class Publication {
   void index_keys(std::size_t more = 0);
   /// @pre no more keys than index_keys() was told of, each once
   void add_key(const KeyState& state) noexcept;
-  /// Has what find() reads first on its way; and, once that has come, the key's entry, if it has one.
-  void prefetch(std::uint64_t key) const noexcept { prefetch_to_read(&index_[key & mask_]); }
+  /// Has what find() and blocked_until() read first on its way; and, once that has come, the key's entry, if
+  /// it has one.
+  void prefetch(std::uint64_t key) const noexcept {
+    prefetch_to_read(&index_[key & mask_]);
+    if (may_be_blocked(key)) blocked_->prefetch(key);
+  }
   void prefetch_state(std::uint64_t key) const noexcept {
     for (std::size_t i = key & mask_; index_[i] != free; i = (i + 1) & mask_)
       if (tells_of(index_[i], key)) return prefetch_to_read(&states_[number_of(index_[i])]);
@@ -205,6 +227,10 @@ class Publication {
   }
 
  private:
+  // All that are have no grants; and their filter lies nearer than they do.
+  bool may_be_blocked(std::uint64_t key) const noexcept {
+    return blocked_ != nullptr && ungranted_.may_hold(static_cast<std::uint32_t>(key));
+  }
   std::uint64_t terms_since() const noexcept { return generation - same_for; }
   static std::uint32_t mark_of(std::uint64_t generation) noexcept {
     // No two that follow each other are equal, and none is 0.
@@ -226,6 +252,7 @@ class Publication {
   HugeVector<KeyState> states_;
   HugeVector<Word> index_ = HugeVector<Word>(1);  // open addressing, at most half full
   std::size_t mask_ = 0;
+  std::shared_ptr<const BlockedKeys> blocked_;
   KeyFilter changed_;
   KeyFilter ungranted_;
   std::size_t ungranted_keys_ = 0;

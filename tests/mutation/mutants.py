@@ -77,6 +77,11 @@ def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test, **more}
 
 
+def lasting_blocks(name, test, old, new):
+    file = "lib/control/lasting_blocks.cc"
+    return {"name": name, "file": file, "old": old, "new": new, "program": "control", "test": test}
+
+
 def control_header(name, test, old, new, header):
     file, units = f"lib/control/{header}.h", [f"tests/unit/control/{header}_test.cc"]
     return {"name": name, "file": file, "units": units, "old": old, "new": new, "program": "control", "test": test}
@@ -661,6 +666,128 @@ MUTANTS = [
         "",
     ),
     shared(
+        "of a key blocked twice the earlier end may hold",
+        "BlockedKeys.OfAKeyThatComesTwiceTheLaterEndHolds",
+        "entries_[i] = {key, std::max(until, entries_[i].until)};",
+        "entries_[i] = {key, until};",
+        file="lib/shared/blocked_keys.cc",
+    ),
+    shared(
+        "blocks that have ended are copied for ever",
+        "BlockedKeys.AreCopiedButForThoseWhoseBlocksEndEarlier",
+        "    if (entry.key != free && entry.until >= from) add(entry.key, entry.until);",
+        "    if (entry.key != free) add(entry.key, entry.until);",
+        file="lib/shared/blocked_keys.cc",
+    ),
+    shared(
+        "who is blocked for long may have grants",
+        "Publication.NobodyHasGrantsWhoIsBlockedOrIsNamedToHaveNone",
+        "      ungranted_.assign(blocked_->filter(), keys);",
+        "      ungranted_.assign(keys);",
+        file="lib/shared/publication.h",
+        units=["tests/unit/shared/publication_test.cc"],
+    ),
+    shared(
+        "what a publication names of a block is not the newer",
+        "Publication.TellsOfBlocksThatItNamesAndOfThoseThatItSharesWithOthers",
+        "if (state != nullptr && state->blocked_until != never) return state->blocked_until;",
+        "if (state != nullptr && blocked_ == nullptr) return state->blocked_until;",
+        file="lib/shared/publication.h",
+        units=["tests/unit/shared/publication_test.cc"],
+    ),
+    publisher(
+        "a set of blocked keys is shared for as long as a publication is kept for another use",
+        "Publishing.SharesASetOfBlockedKeysNoLongerThanAWorkerMayLookAtIt",
+        "      passed.publication->set_blocked(nullptr);  // others may go on in its memory\n",
+        "",
+    ),
+    lasting_blocks(
+        "blocks that last are added to a set that is published",
+        "LastingBlocksOfOneRule.AreNotWrittenIntoASetThatIsPublished",
+        "if (anew || sets_.back().use_count() > 1) {",
+        "if (anew) {",
+    ),
+    lasting_blocks(
+        "a set is made anew with every publication",
+        "LastingBlocksOfOneRule.AreTheSameSetForAsLongAsNobodyComesToIt",
+        "  if (!anew && added_.empty()) return sets_.back();\n",
+        "",
+    ),
+    lasting_blocks(
+        "no set leaves behind whose blocks have ended",
+        "LastingBlocksOfOneRule.WhoseBlocksHaveEndedAreLeftBehindOnceTheyAreMany",
+        "const bool anew = all > size_ + size_ / most_ended_of || !latest.has_room(added_.size());",
+        "const bool anew = !latest.has_room(added_.size());",
+    ),
+    lasting_blocks(
+        "keys whose blocks end come back in the order of their ends",
+        "LastingBlocksOfOneRule.ComeBackOnceBeforeTheyEndByTheirSlots",
+        "  std::ranges::sort(ending_, {}, &Key::slot);\n",
+        "",
+    ),
+    lasting_blocks(
+        "another key is met in a slot that has been given anew",
+        "LastingBlocksOfOneRule.AreToldWhatWasSaidOfTheirGrantsWhenTheyAreMetAgain",
+        " || ending_[next_].key != key) return nullptr;",
+        ") return nullptr;",
+    ),
+    lasting_blocks(
+        "who comes back is counted on",
+        "LastingBlocks.AreCountedByRule",
+        "  for (const Key& key : ending_) --of_rule_[key.rule];\n",
+        "",
+    ),
+    engine(
+        "a key in a slot that was set aside is named to nobody",
+        "Overrides.NameAKeyWhoseSlotBelongedToOneThatWasSetAside",
+        "  take_back(index);  // whatever key had the slot before\n",
+        "",
+    ),
+    engine(
+        "while the store is away keys that are set aside are visited",
+        "Overrides.NameAllButThoseSetAsideWhetherOrNotTheStoreIsReached",
+        "        if (is_aside(next)) continue;\n",
+        "",
+        file="lib/engine/engine.h",
+        units=["tests/unit/engine/overrides_test.cc"],
+    ),
+    worker(
+        "a key of which no more is said than that it is blocked takes a grant",
+        "LastingBlock.LeavesWhatTheWorkerWasGrantedAlone",
+        "const bool is_blocked_only = block_is_published && state == nullptr;",
+        "const bool is_blocked_only = false;",
+    ),
+    worker(
+        "who is blocked for long is nobody that is known",
+        "LastingBlock.IsToldOfByNameThoughNoNewKeysAre",
+        "         publication_->blocked_until(planned.key, nullptr) != never ||\n",
+        "",
+    ),
+    node(
+        "heavy keys are named though their blocks last",
+        "Publications.OfABlockThatLastsNoMoreIsSaidUntilItIsAboutToEnd",
+        "    if (blocked != nullptr && blocked->find(key) > now.monotonic) return;\n",
+        "",
+    ),
+    node(
+        "keys whose blocks last are not counted",
+        "Publications.OfABlockThatLastsNoMoreIsSaidUntilItIsAboutToEnd",
+        "    blocked_keys_[rule] += lasting_blocks_.of_rule()[rule];",
+        "    blocked_keys_[rule] += 0;",
+    ),
+    node(
+        "a block that lasts is not noticed when it begins",
+        "Publications.WhoseBlockLastsAndHasBegunIsLookedUpAgainAndNobodyElse",
+        "    for (const LastingBlocks::Added& added : lasting_blocks_.added()) changed_.push_back(added.key);\n",
+        "",
+    ),
+    node(
+        "of a key that comes back it is forgotten since when it has had no grants",
+        "Publications.WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnded",
+        "    if (lasted.ungranted_since != KeyState::granted) known = &lasted;\n",
+        "",
+    ),
+    shared(
         "keys that share half of their hash are told the same terms",
         "Publication.TellsKeysApartThatLookAlikeInItsIndex",
         "if (const KeyState& state = states_[number_of(index_[i])]; state.key == key) return &state;",
@@ -938,8 +1065,8 @@ MUTANTS = [
     worker(
         "whom the controller names is taken for a new key",
         "NewKeys.AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames",
-        "         publication_->find(planned.key) != nullptr ||\n         windows_",
-        "         windows_",
+        "         publication_->find(planned.key) != nullptr ||\n",
+        "",
     ),
     worker(
         "a strict rule's new keys are refused when there have been enough",
@@ -3004,14 +3131,14 @@ MUTANTS = [
     worker(
         "of a block that has been published the worker believes its guess",
         "BlockedKey.IsSoAsPublishedWhateverItsCellSays",
-        "  if (blocked_by(state) > now) return blocked_by(state);\n",
+        "  if (published > now) return published;\n",
         "",
     ),
     worker(
         "a block that has ended counts as published",
         "BlockedKey.IsSoAnewThoughTheBlockThatWasPublishedHasEnded",
-        "if (blocked_by(state) > now) return",
-        "if (blocked_by(state) != never) return",
+        "if (published > now) return",
+        "if (published != never) return",
     ),
     worker(
         "a table in which only lines have refused is taken for empty",
@@ -3048,8 +3175,8 @@ MUTANTS = [
     node(
         "what is left of a late span does not last as long as the next one",
         "Publications.WhoIsBlockedAndGoesOnIsNotLookedUpAgainThoughSpansEndLate",
-        "spans_kept * std::clamp(now.monotonic - flipped_.monotonic, span, longest_kept);",
-        "spans_kept * span;",
+        "spans_kept * std::clamp(now.monotonic - flipped_.monotonic, usual_span(), longest_kept);",
+        "spans_kept * usual_span();",
     ),
     shared(
         "a drain leaves open whose block has not been published",

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "shared/publication.h"
 #include "shared/quiescence.h"
@@ -59,6 +60,29 @@ TEST_F(Publishing, TakesNoMoreMemoryTheLongerAWorkerDoesNotComeRound) {
   for (int i = 0; i < 1000; ++i) publish();
   EXPECT_EQ(publisher.waiting(), 1010U);
   EXPECT_LE(publisher.memory(), memory + 1000 * small);
+}
+
+TEST_F(Publishing, SharesASetOfBlockedKeysNoLongerThanAWorkerMayLookAtIt) {
+  const auto blocked = std::make_shared<const BlockedKeys>();
+  const auto publish_blocked = [&](std::shared_ptr<const BlockedKeys> set) {
+    ASSERT_TRUE(publisher.ready());
+    std::unique_ptr<Publication> next = publisher.blank();
+    next->set_blocked(std::move(set));
+    publisher.publish(std::move(next));
+  };
+  quiescence.online(0);
+  publish_blocked(blocked);
+  slot.take_up(0);
+  for (int i = 0; i < 10; ++i) publish_blocked(nullptr);
+  EXPECT_EQ(blocked.use_count(), 2);
+  // Nor does any that nobody has taken up, however long the worker does not come round.
+  for (int i = 0; i < 10; ++i) publish_blocked(blocked);
+  EXPECT_LE(blocked.use_count(), 4);
+  for (int i = 0; i < 10; ++i) publish_blocked(nullptr);
+  EXPECT_LE(blocked.use_count(), 3);
+  come_round(0);
+  ASSERT_TRUE(publisher.ready());
+  EXPECT_EQ(blocked.use_count(), 1);
 }
 
 TEST_F(Publishing, LeavesWhatAWorkerHasTakenUpWholeHoweverLongItKeepsIt) {

@@ -101,6 +101,7 @@ struct Plane {
       if (state.ungranted_since != KeyState::granted) ungranted.push_back(state.key);
     }
     next->index_keys();
+    next->set_blocked(lasting);
     next->set_ungranted(ungranted);
     slot.publish(next.get());
     published.push_back(std::move(next));
@@ -165,6 +166,7 @@ struct Plane {
   std::uint32_t grant_turn = 0;
   KeyFilter::Bits refused = 0;
   std::uint32_t new_keys = Publication::all_new_keys;
+  std::shared_ptr<const BlockedKeys> lasting;  // keys of which no more is said
 };
 
 Request get(std::string_view target = "/") {
@@ -885,6 +887,59 @@ TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
   }
   EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
   EXPECT_EQ(ann.worker.rule_counters()[0].offered.read(), ann.offered);
+}
+
+/// Of which no more is published than that it is blocked.
+struct LastingBlock : ::testing::Test {
+  void publish(MonotonicTime until) {
+    auto keys = std::make_shared<BlockedKeys>();
+    keys->assign(BlockedKeys(), MonotonicTime::min(), 1);
+    keys->add(ann.hash, until);
+    ann.plane.lasting = std::move(keys);
+    ann.plane.publish(0);
+  }
+
+  BlockedKey ann{never};
+};
+
+TEST_F(LastingBlock, RefusesByTheKeysLineAndEndsInTime) {
+  publish(MonotonicTime(150ms));
+  for (int burst = 0; burst < 4; ++burst) {
+    EXPECT_TRUE(ann.refuses(MonotonicTime(149ms)));
+    EXPECT_TRUE(ann.refuses_at_a_glance());
+  }
+  EXPECT_FALSE(ann.refuses(MonotonicTime(150ms)));
+}
+
+TEST_F(LastingBlock, IsOneThatHasBeenPublished) {
+  publish(MonotonicTime(1s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_TRUE(table.terms(table.entry(table.locate(ann.hash))).block_is_published);
+}
+
+TEST_F(LastingBlock, IsToldOfByNameThoughNoNewKeysAre) {
+  ann.plane.new_keys = 0;
+  publish(MonotonicTime(1s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  EXPECT_TRUE(ann.plane.tables[0].find(ann.hash).has_value());
+}
+
+TEST_F(LastingBlock, LeavesWhatTheWorkerWasGrantedAlone) {
+  ann.plane.grant = 8;
+  publish(MonotonicTime(1s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+  EXPECT_EQ(ann.plane.grants[0]->locate(ann.hash), GrantTable::nowhere);
+  const SpanTable& table = ann.plane.tables[0];
+  EXPECT_EQ(table.credit(table.locate(ann.hash)), 0U);
+}
+
+TEST_F(LastingBlock, RefusesWhatAGrantWouldServe) {
+  ann.plane.grant = 100;
+  ann.plane.publish(0);
+  EXPECT_FALSE(ann.refuses(MonotonicTime(1ms)));
+  publish(MonotonicTime(1s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(2ms)));
 }
 
 TEST(BlockedKey, IsLookedAtOnceInEachTable) {

@@ -115,6 +115,62 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
   }
 }
 
+/// A node that knows of twenty keys, all blocked.
+EngineNode blocked_keys() {
+  EngineNode node(std::vector<Rule>{rule_of(10)}, 64);
+  for (int key = 0; key < 20; ++key)
+    node.count(0ms, 20, 10, EngineNode::at(50ms).monotonic, "k" + std::to_string(key));
+  node.step(100ms);
+  return node;
+}
+std::vector<SlotIndex> slots_of(const Engine& engine, Duration now) {
+  std::vector<SlotIndex> slots;
+  engine.for_each_override(EngineNode::at(now),
+                           [&](const KeyOverride& quota) { slots.push_back(quota.slot); });
+  return slots;
+}
+
+TEST(Overrides, NameAllButThoseSetAsideWhetherOrNotTheStoreIsReached) {
+  EngineNode node = blocked_keys();
+  const std::vector<SlotIndex> all = slots_of(node.engine, 110ms);
+  ASSERT_EQ(all.size(), 20U);
+  EXPECT_TRUE(std::ranges::is_sorted(all));
+  std::vector<SlotIndex> wanted = all;
+  for (const std::size_t i : {19U, 7U, 0U}) {
+    node.engine.set_aside(all[i]);
+    wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  for (const bool reached : {true, false}) {
+    node.engine.sync_result(reached, EngineNode::at(110ms));
+    EXPECT_EQ(slots_of(node.engine, 110ms), wanted) << reached;
+  }
+  for (const std::size_t i : {0U, 7U, 19U}) node.engine.take_back(all[i]);
+  EXPECT_EQ(slots_of(node.engine, 110ms), all);
+}
+
+TEST(Overrides, OfAKeyThatIsSetAsideWhileItIsVisitedAreOverAndAllOthersAreVisitedAllTheSame) {
+  EngineNode node = blocked_keys();
+  std::size_t visited = 0;
+  node.engine.for_each_override(EngineNode::at(110ms), [&](const KeyOverride& quota) {
+    ++visited;
+    node.engine.set_aside(quota.slot);
+  });
+  EXPECT_EQ(visited, 20U);
+  EXPECT_TRUE(slots_of(node.engine, 110ms).empty());
+}
+
+TEST(Overrides, NameAKeyWhoseSlotBelongedToOneThatWasSetAside) {
+  EngineNode node = blocked_keys();
+  for (const SlotIndex slot : slots_of(node.engine, 110ms)) node.engine.set_aside(slot);
+  Duration now = 100ms;
+  for (; now < 8s; now += 100ms) node.step(now);
+  ASSERT_EQ(node.engine.keys(), 0U) << "all have been forgotten";
+  for (int key = 0; key < 20; ++key)
+    node.count(now, 20, 10, EngineNode::at(now).monotonic, "new" + std::to_string(key));
+  node.step(now + 100ms);
+  EXPECT_EQ(slots_of(node.engine, now + 110ms).size(), 20U);
+}
+
 TEST(Overrides, NameEachKeyOnceAndByItsOwnRulesClockWhereRulesTakeTurns) {
   std::vector<Rule> rules;
   for (const Duration interval : {700ms, 1000ms, 3000ms}) {

@@ -81,6 +81,13 @@ class Node {
   const Publication& published() const { return *slot_.load(); }
   /// The low bits of the hash of a user's key, as publications are asked about it.
   std::uint32_t key(std::string_view user) const { return static_cast<std::uint32_t>(hash(user)); }
+  const KeyState* state(std::string_view user) const { return published().find(hash(user)); }
+  /// How long the user's block still lasts, by what is published.
+  Duration blocked_for(std::string_view user) const {
+    const MonotonicTime until = published().blocked_until(hash(user), state(user));
+    return until > now().monotonic ? until - now().monotonic : Duration{};
+  }
+  std::uint64_t blocked_keys() const { return controller_.blocked_keys()[0]; }
   /// @return how many of so many requests are admitted
   int admit(std::string_view user, int requests) {
     int admitted = 0;
@@ -248,6 +255,77 @@ TEST_F(Publications, WhoIsBlockedAndGoesOnIsNotLookedUpAgainThoughSpansEndLate) 
     EXPECT_EQ(node.refused_in_looks("bob") > 0, span < 2) << span;
     node.pass(-280ms);
   }
+}
+
+TEST_F(Publications, OfABlockThatLastsNoMoreIsSaidUntilItIsAboutToEnd) {
+  node.admit("bob", 200);
+  for (int span = 0; span < 29; ++span) {
+    node.flip();
+    node.judge();
+    EXPECT_EQ(node.blocked_keys(), 1U) << span;
+    EXPECT_EQ(node.blocked_for("bob"), 3s - (span + 1) * 100ms) << span;
+    if (span <= 12) {
+      EXPECT_EQ(node.state("bob"), nullptr) << span;
+    }
+    if (span < 25) continue;
+    // Workers may come round late: what holds after the block is known before it is over.
+    ASSERT_NE(node.state("bob"), nullptr) << span;
+    EXPECT_EQ(node.state("bob")->terms.allowance, 100U);
+  }
+  node.flip();
+  node.judge();
+  EXPECT_EQ(node.blocked_keys(), 0U);
+  EXPECT_EQ(node.admit("bob", 200), 100);
+}
+
+TEST_F(Publications, WhoseBlockLastsAndHasBegunIsLookedUpAgainAndNobodyElse) {
+  node.admit("ann", 5);
+  node.admit("bob", 200);
+  node.flip();
+  const std::uint32_t mark = node.published().mark();
+  ASSERT_EQ(node.blocked_for("bob"), 0s);
+  node.judge();
+  ASSERT_GT(node.blocked_for("bob"), 2s);
+  ASSERT_EQ(node.state("bob"), nullptr);
+  EXPECT_TRUE(node.published().still_holds(mark, node.key("ann")));
+  EXPECT_FALSE(node.published().still_holds(mark, node.key("bob")));
+}
+
+TEST_F(Publications, WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnded) {
+  node.admit("bob", 200);
+  std::uint64_t since = KeyState::granted;
+  for (int span = 0; span < 29; ++span) {
+    node.flip();
+    node.judge();
+    EXPECT_TRUE(node.published().ungranted().may_hold(node.key("bob"))) << span;
+    if (node.state("bob") != nullptr) since = node.state("bob")->ungranted_since;
+  }
+  // As it was when he was blocked: in the whole interval before nobody has had a grant either.
+  EXPECT_EQ(since, node.published().windows[0].interval_number - 1);
+  int ungranted = 0;
+  for (int span = 0; span < 40; ++span) {
+    node.flip();
+    node.judge();
+    ungranted += node.published().ungranted().may_hold(node.key("bob"));
+  }
+  EXPECT_LE(ungranted, 12);
+}
+
+TEST_F(Publications, ABlockHasEndedThoughTheControllerHasBeenAwayUntilLongAfter) {
+  node.admit("bob", 200);
+  for (int span = 0; span < 3; ++span) {
+    node.flip();
+    node.judge();
+  }
+  ASSERT_EQ(node.state("bob"), nullptr);
+  node.pass(2700ms - 1ns);
+  EXPECT_EQ(node.admit("bob", 1), 0);
+  node.pass(10s);
+  node.flip();
+  node.judge();
+  EXPECT_EQ(node.blocked_keys(), 0U);
+  EXPECT_EQ(node.blocked_for("bob"), 0s);
+  EXPECT_EQ(node.admit("bob", 200), 100);
 }
 
 }  // namespace

@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "shared/quiescence.h"
 
 namespace weir {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(Publication, FindsTheKeysItHoldsAndNoOthers) {
   for (const std::size_t likely : {0U, 60U, 1000U}) {
@@ -75,6 +80,60 @@ TEST(Publication, ShowsEachKeyOnceInTheOrderInWhichTheyCame) {
   publication.add_key({.key = 4, .terms = {}});
   publication.for_each_key([&](const KeyState& state) { shown.push_back(state.key); });
   EXPECT_EQ(shown, (std::vector<std::uint64_t>{9, 2, 7, 4}));
+}
+
+/// Keys that are blocked until a time each.
+std::shared_ptr<const BlockedKeys> blocked(const std::vector<std::pair<std::uint64_t, Duration>>& keys) {
+  auto set = std::make_shared<BlockedKeys>();
+  set->assign(BlockedKeys(), MonotonicTime::min(), keys.size());
+  for (const auto& [key, until] : keys) set->add(key, MonotonicTime(until));
+  return set;
+}
+
+TEST(Publication, TellsOfBlocksThatItNamesAndOfThoseThatItSharesWithOthers) {
+  Publication publication;
+  publication.reset_keys(3);
+  publication.append_key({.key = 7, .terms = {}, .blocked_until = MonotonicTime(3s)});
+  publication.append_key({.key = 8, .terms = {}, .blocked_until = MonotonicTime(4s)});
+  publication.append_key({.key = 9, .terms = {}});
+  publication.index_keys();
+  publication.set_blocked(blocked({{5, 50s}, {8, 80s}, {9, 90s}}));
+  publication.set_ungranted({});
+  const auto until = [&](std::uint64_t key) { return publication.blocked_until(key, publication.find(key)); };
+  EXPECT_EQ(until(5), MonotonicTime(50s));
+  EXPECT_EQ(until(6), never);
+  EXPECT_EQ(until(7), MonotonicTime(3s));
+  EXPECT_EQ(until(8), MonotonicTime(4s)) << "what it names is the newer";
+  EXPECT_EQ(until(9), MonotonicTime(90s));
+  publication.set_blocked(nullptr);
+  EXPECT_EQ(until(5), never);
+  EXPECT_EQ(until(7), MonotonicTime(3s));
+}
+
+TEST(Publication, NobodyHasGrantsWhoIsBlockedOrIsNamedToHaveNone) {
+  for (const std::uint64_t count : {0U, 1U, 3000U}) {
+    for (const std::uint64_t blocks : {1U, 3000U}) {
+      std::mt19937_64 random(17);
+      std::vector<std::pair<std::uint64_t, Duration>> lasting;
+      std::vector<std::uint64_t> ungranted;
+      for (std::uint64_t i = 0; i < blocks; ++i) lasting.emplace_back(random() | 1, 1s);
+      for (std::uint64_t i = 0; i < count; ++i) ungranted.push_back(random());
+      Publication publication;
+      EXPECT_FALSE(publication.any_ungranted());
+      publication.set_blocked(blocked(lasting));
+      publication.set_ungranted(ungranted);
+      EXPECT_TRUE(publication.any_ungranted());
+      EXPECT_EQ(publication.ungranted_keys(), count);
+      const auto may_hold = [&](std::uint64_t key) {
+        return publication.ungranted().may_hold(static_cast<std::uint32_t>(key));
+      };
+      for (const auto& [key, until] : lasting) ASSERT_TRUE(may_hold(key));
+      for (const std::uint64_t key : ungranted) ASSERT_TRUE(may_hold(key));
+      int others = 0;
+      for (int i = 0; i < 10'000; ++i) others += may_hold(random());
+      EXPECT_LT(others, 500);
+    }
+  }
 }
 
 TEST(Publication, AnEmptyOneFindsNothing) {
