@@ -41,6 +41,11 @@ constexpr std::size_t most_heavy = 16384;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
+// What was said of a key's grants while no more than its block was published of it; nullptr: nothing.
+KeyState said_of(const LastingBlocks::Key* key) noexcept {
+  return {.ungranted_since = key != nullptr ? key->ungranted_since : KeyState::granted};
+}
+
 }  // namespace
 
 Controller::Controller(ControllerParts parts)
@@ -642,11 +647,6 @@ void Controller::publish_grants(Publication& next) {
     next.reserves.push_back(grant.reserve);
     next.reserves_before.push_back(grant.before);
   }
-}
-
-// What was said of a key's grants while no more than its block was published of it; nullptr: nothing.
-KeyState Controller::said_of(const LastingBlocks::Key* key) noexcept {
-  return {.ungranted_since = key != nullptr ? key->ungranted_since : KeyState::granted};
 }
 
 void Controller::publish_keys(Publication& next, Instant now) {

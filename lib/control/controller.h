@@ -143,7 +143,6 @@ class Controller {
   std::uint64_t drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const;
   void publish_unnamed_keys(Publication& next);
   void publish_grants(Publication& next);
-  static KeyState said_of(const LastingBlocks::Key* key) noexcept;
   void publish_keys(Publication& next, Instant now);
   static bool has_told(const WorkerState& worker, const WindowPools& pools) noexcept;
   bool settle_pools();

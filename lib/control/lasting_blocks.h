@@ -57,7 +57,7 @@ class LastingBlocks {
   /// How many, by rule.
   std::span<const std::uint64_t> of_rule() const noexcept { return of_rule_; }
   std::size_t size() const noexcept { return size_; }
-  /// Bytes.
+  /// Bytes of the sets, and of the keys in them.
   std::size_t memory() const noexcept;
 
  private:

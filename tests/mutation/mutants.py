@@ -758,6 +758,12 @@ MUTANTS = [
         "const bool is_blocked_only = false;",
     ),
     worker(
+        "of a block that lasts a key without an entry is not told",
+        "LastingBlock.RefusesWhoFindsNoCellAndHasNoEntry",
+        "      block_of(publication_->blocked_until(planned.key, state), pooled, planned.key, terms, now);",
+        "      block_of(state != nullptr ? state->blocked_until : never, pooled, planned.key, terms, now);",
+    ),
+    worker(
         "who is blocked for long is nobody that is known",
         "LastingBlock.IsToldOfByNameThoughNoNewKeysAre",
         "         publication_->blocked_until(planned.key, nullptr) != never ||\n",

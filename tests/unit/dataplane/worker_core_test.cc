@@ -918,6 +918,15 @@ TEST_F(LastingBlock, IsOneThatHasBeenPublished) {
   EXPECT_TRUE(table.terms(table.entry(table.locate(ann.hash))).block_is_published);
 }
 
+TEST_F(LastingBlock, RefusesWhoFindsNoCellAndHasNoEntry) {
+  publish(MonotonicTime(1s));
+  for (std::uint64_t i = 1; i < 5000; ++i) ann.plane.running.claim(i * 0x9e3779b97f4a7c15, 0);
+  ASSERT_FALSE(ann.plane.running.claim(ann.hash, 0).own);
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1s - 1ns)));
+  EXPECT_EQ(ann.plane.tables[0].overflows()[0].offered, 8U);
+  EXPECT_FALSE(ann.refuses(MonotonicTime(1s)));
+}
+
 TEST_F(LastingBlock, IsToldOfByNameThoughNoNewKeysAre) {
   ann.plane.new_keys = 0;
   publish(MonotonicTime(1s));
