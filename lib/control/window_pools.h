@@ -65,6 +65,10 @@ class WindowPools {
   bool turn_to(Instant now) noexcept {
     const SpanId window = clock_.span(time(now));
     if (started_ && window == running_) return false;
+    // What the pool before the last knows is not worth nothing before another one has served for a whole
+    // window, however late that began.
+    if (started_ && terms_.monotonic && now.monotonic - turned_at_ < terms_.interval) return false;
+    turned_at_ = now.monotonic;
     settled_ = !started_;
     started_ = true;
     if (window == ended_) {  // the clock was set back: what was drawn then still is
@@ -241,6 +245,7 @@ class WindowPools {
   static constexpr std::uint64_t no_flip = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t running_since_ = no_flip;  // the flip
   std::uint64_t ended_since_ = 0;
+  MonotonicTime turned_at_{};
   bool started_ = false;
   bool settled_ = true;
   bool clean_ = true;  // the spare is

@@ -120,6 +120,24 @@ TEST(IntervalNumber, IsANewOneWhereTheClockGoesBackBeyondTheIntervalBefore) {
   EXPECT_EQ(interval_numbers(10, {0s, 1s, 2s, 100ms}), (Numbers{1, 2, 3, 4}));
 }
 
+// (Where what is drawn is forgotten with its window, windows begin when the clock says so.)
+TEST(WindowsOfBuckets, LastAWholeWindowEachHoweverLateTheyBegin) {
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = nullptr}, keys, 1);
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  const auto turns_after = [&](Duration by) {
+    now = now + by;
+    return pools.turn_to(now);
+  };
+  pools.begin();
+  EXPECT_TRUE(pools.turn_to(now));
+  EXPECT_FALSE(turns_after(999ms));
+  EXPECT_TRUE(turns_after(1ms));
+  EXPECT_TRUE(turns_after(1900ms)) << "of the window from 12 s on";
+  EXPECT_FALSE(turns_after(200ms)) << "from 13 s on";
+  EXPECT_FALSE(turns_after(799ms));
+  EXPECT_TRUE(turns_after(1ms));
+}
+
 TEST(WindowPools, TellWhetherTheirWindowsAreSpansOfOneThatSlides) {
   WindowPools spans({.interval = 1s, .spans = 10, .monotonic = false, .logs = nullptr}, keys, 1);
   WindowPools intervals({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1);
