@@ -12,6 +12,7 @@
 
 #include "base/prefetch.h"
 #include "control/engine_writes.h"
+#include "limit/bucket_rule.h"
 
 namespace weir {
 namespace {
@@ -326,8 +327,7 @@ void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys
 void Controller::give_back(const CountedKey& key) {
   const std::uint16_t window = parts_.window_of_rule[key.rule];
   WindowPools& pools = parts_.pools[window];
-  const Algorithm algorithm = parts_.rules[key.rule].algorithm;
-  if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket) {
+  if (is_bucket(parts_.rules[key.rule].algorithm)) {
     pools.give_back(key.key, *key.cell, key.credit, key.allowance, parts_.bucket_of_rule[key.rule]);
   } else if (runs_[window]) {
     if (pools.running().is_own_cell(key.cell, key.key)) key.cell->give_back(key.credit);
@@ -463,9 +463,10 @@ std::uint64_t Controller::slowest_interval() const noexcept {
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
 // workers that may not ask for it.
 void Controller::note_heavy(const CountedKey& counted) {
-  // (Where windows slide the allowance says it.)
+  // (Where windows slide the allowance says it. A bucket never has what is set aside for grants.)
   if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr ||
-      parts_.pools[parts_.window_of_rule[counted.rule]].terms().spans > 1)
+      parts_.pools[parts_.window_of_rule[counted.rule]].terms().spans > 1 ||
+      is_bucket(parts_.rules[counted.rule].algorithm))
     return;
   const std::uint64_t limit = limits_[counted.rule];
   // Relaxed: whoever owns the cell by now, it is only about what is set aside.
@@ -484,7 +485,7 @@ void Controller::note_heavy(const CountedKey& counted) {
 // What all workers' grants of a key come to at most.
 std::uint64_t Controller::greatest_grants(const Rule& rule) const {
   const unsigned workers = parts_.quiescence.workers();
-  const std::uint32_t most = standing_grant(rule, rule.limit, workers);
+  const std::uint32_t most = standing_grant(rule, grantable(rule), workers);
   return most < rule.weight ? 0 : std::uint64_t{most} * workers;
 }
 
@@ -505,7 +506,8 @@ void Controller::renew_grants(std::size_t window, MonotonicTime now) {
     }
     const bool reaches_before = was_short && grant.before > 0;
     grant.before = grant.reserve;
-    grant.allowance = parts_.engine.default_of(static_cast<RuleIndex>(i)).allowance;
+    const KeyOverride usual = parts_.engine.default_of(static_cast<RuleIndex>(i));
+    grant.allowance = grantable(parts_.rules[i], usual.allowance, usual.factor);
     grant.most = may_be_granted(parts_.rules[i])
                      ? standing_grant(parts_.rules[i], grant.allowance, parts_.quiescence.workers())
                      : 0;
@@ -642,7 +644,8 @@ void Controller::publish_grants(Publication& next) {
   next.reserves_before.clear();
   for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
     const RuleGrant& grant = grants_[rule];
-    const bool holds = next.defaults[rule].allowance >= grant.allowance / 2;
+    const KeyTerms& usual = next.defaults[rule];
+    const bool holds = grantable(parts_.rules[rule], usual.allowance, usual.factor) >= grant.allowance / 2;
     next.grants.push_back(holds ? grant.most : 0);
     next.reserves.push_back(grant.reserve);
     next.reserves_before.push_back(grant.before);

@@ -66,14 +66,15 @@ bool WorkerCore::may_be_granted(const PlannedKey& planned, std::uint64_t weight)
          grants_.locate(planned.key) == GrantTable::nowhere;
 }
 
-// As draw_bucket() has it. What costs more than the whole bucket is admitted now and then.
+// As draw_bucket() has it, and as is_used_up(). What costs more than the whole bucket is admitted now and
+// then.
 bool WorkerCore::is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
                           MonotonicTime now) const noexcept {
   const SpanEntry& entry = table_->entry(place);
   const EntryTerms terms = table_->terms(entry);
   if (terms.allowance == 0) return true;
   const std::uint64_t credit = table_->credit(place);
-  if (weight >= SpanTable::most_ready || credit >= weight) return false;
+  if (weight >= SpanTable::most_ready || entry.lent > 0 || credit >= weight) return false;
   const std::uint64_t needed = BucketCell::priced(bucket.cost(weight - credit), terms.allowance);
   const BucketCell cell(table_->cells[entry.rule][terms.cell]);
   return needed <= bucket.capacity() && cell.is_here() && cell.available(bucket, now) < needed;

@@ -15,6 +15,7 @@
 #include "base/flatten.h"
 #include "base/prefetch.h"
 #include "dataplane/request_bits.h"
+#include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
 
 namespace weir {
@@ -38,14 +39,16 @@ bool are_all(const Is& is, std::index_sequence<i...>) noexcept {
 
 bool may_refuse(const RuleTerms& terms) noexcept { return terms.action != Action::observe; }
 
-bool is_bucket(Algorithm algorithm) noexcept {
-  return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
-}
-
 /// Whether each request is drawn for, as a worker may keep nothing of a key's bucket, and refused where there
 /// is not enough.
 bool draws_for_each(const RuleTerms& terms) noexcept {
   return is_bucket(terms.algorithm) && terms.chunk == 0 && may_refuse(terms);
+}
+
+/// Whole tokens that so many units of a bucket come to.
+std::uint64_t tokens_of(std::uint64_t units, const BucketTerms& bucket, TokenPrice price) noexcept {
+  const auto priced = static_cast<unsigned __int128>(units) * full_price / std::max<TokenPrice>(price, 1);
+  return bucket.tokens(static_cast<std::uint64_t>(priced));
 }
 
 /// Whether nothing of a window matters in the next one, once it has been judged.
@@ -550,7 +553,7 @@ void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTi
   AllowanceCell* const cells = table_->cells[run.rule];
   for (const std::uint8_t at : settled.keys())
     prefetch_to_write(cells + table_->terms(table_->entry(run.place[at])).cell);
-  const bool is_known = window_is_known(rule.window);
+  const bool runs = window_runs(rule.window);
   // A copy that nothing drawn can be taken to change.
   const BucketTerms bucket = rule.bucket;
   Settled drawn;
@@ -560,7 +563,7 @@ void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTi
     const std::uint64_t weight = run.weight(key);
     const SpanTable::Place place = run.place[at];
     const EntryTerms terms = table_->terms(table_->entry(place));
-    const bool needs_no_more = is_known && table_->holds(place, key.hash_) && terms.allowance > 0 &&
+    const bool needs_no_more = runs && table_->holds(place, key.hash_) && terms.allowance > 0 &&
                                weight - 1 < SpanTable::most_ready - 1 && table_->credit(place) == 0 &&
                                table_->entry(place).lent == 0;
     BucketCell::Draw draw{.closed = true};
@@ -1322,16 +1325,21 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   const TokenPrice price = touched.terms.factor;
   if (touched.terms.allowance == 0) return false;
   touched.direct = touched.entry == nullptr || weight >= SpanTable::most_ready;
+  if (touched.entry != nullptr && touched.entry->lent > 0 &&
+      (touched.direct || table_->credit(touched.place) < weight))
+    use_up_grant(touched.place, planned.key);
   if (touched.direct && touched.entry != nullptr)
     BucketCell(*touched.cell).give_back(take_credit(touched.place), price, terms.bucket);
   const std::uint64_t credit = touched.direct ? 0 : table_->credit(touched.place);
   if (credit >= weight) return true;
   const std::uint64_t more = touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready);
-  BucketCell::Draw draw =
-      BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
+  BucketCell::Draw draw{.closed = true};
+  if (window_runs(terms.window)) [[likely]]
+    draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
   if (draw.closed) [[unlikely]] {
-    // This worker is the last to leave the old window: what it draws now belongs to the next one.
-    const WindowState& window = publication_->windows[terms.window];
+    // This worker is the last to leave the old window: what it draws now belongs to the next one, also where
+    // nobody has asked for the key there. (By the one after that it would be forgotten.)
+    const WindowState& window = plane_.publication.load()->windows[terms.window];
     touched.cell = window.running->claim(planned.key, index_).cell;
     BucketCell(*touched.cell)
         .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_).cell,
@@ -1455,17 +1463,37 @@ bool WorkerCore::refuses_for_long(const Touched& touched, const PlannedKey& plan
 }
 
 // What may be drawn of the key, what is left of the worker's grant, and what an entry has drawn beside it.
-std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned,
-                                               GrantTable::Place place) const noexcept {
-  const WindowState& window = windows_[plane_.terms[planned.rule].window];
-  const KeyState* state = publication_->find(planned.key);
-  const std::uint64_t allowance = terms_of(planned.key, planned.rule, state, window, true).allowance;
-  const AllowanceCell* cell = window.running->foresee(planned.key, index_);
+std::uint64_t WorkerCore::remaining_of_granted(const PlannedKey& planned, GrantTable::Place place,
+                                               MonotonicTime now) const noexcept {
   const SpanTable::Place entry = table_->locate(planned.key);
   const bool drew =
       entry != SpanTable::nowhere && table_->is_open(entry) && table_->holds(entry, planned.key);
-  return (cell != nullptr ? cell->left_of(allowance) : allowance) + (drew ? table_->credit(entry) : 0) +
+  return drawable_of_granted(planned, now) + (drew ? table_->credit(entry) : 0) +
          left_of(rule_grants_[planned.rule], place);
+}
+
+std::uint64_t WorkerCore::drawable_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  const RuleTerms& rule = plane_.terms[planned.rule];
+  const KeyState* state = publication_->find(planned.key);
+  const KeyTerms terms = terms_of(planned.key, planned.rule, state, windows_[rule.window], true);
+  if (is_bucket(rule.algorithm)) return tokens_of(there_of_granted(planned, now), rule.bucket, terms.factor);
+  const AllowanceCell* cell = foreseen_cell(planned);
+  return cell != nullptr ? cell->left_of(terms.allowance) : terms.allowance;
+}
+
+// What a key that has not been looked up would be drawn from; nullptr: a new one.
+const AllowanceCell* WorkerCore::foreseen_cell(const PlannedKey& planned) const noexcept {
+  return windows_[plane_.terms[planned.rule].window].running->foresee(planned.key, index_);
+}
+
+// Units in its bucket, wherever that is.
+std::uint64_t WorkerCore::there_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept {
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  const WindowState& window = windows_[terms.window];
+  const AllowanceCell* cell = foreseen_cell(planned);
+  if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
+    cell = window.ended->find(planned.key);
+  return cell == nullptr ? terms.bucket.capacity() : BucketCell::available(*cell, terms.bucket, now);
 }
 
 // Where the key's bucket is: it may have moved on to the next window before this worker.
@@ -1480,7 +1508,7 @@ BucketCell WorkerCore::bucket_of(const Touched& touched, const PlannedKey& plann
 
 std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,
                                     MonotonicTime now) const noexcept {
-  if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant);
+  if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant, now);
   const RuleTerms& terms = plane_.terms[planned.rule];
   std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
   if (touched.entry != nullptr && touched.entry->lent > 0)
@@ -1490,9 +1518,7 @@ std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& pl
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
     const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
-    const auto priced =
-        static_cast<unsigned __int128>(there) * full_price / std::max<TokenPrice>(touched.terms.factor, 1);
-    return terms.bucket.tokens(static_cast<std::uint64_t>(priced)) + credit;
+    return tokens_of(there, terms.bucket, touched.terms.factor) + credit;
   }
   return touched.cell->left_of(touched.terms.allowance) + credit;
 }
@@ -1538,7 +1564,9 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   if (terms.algorithm == Algorithm::sliding_window) return rest + (terms.spans - 1) * terms.span;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
-    const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
+    const std::uint64_t there = touched.grant != GrantTable::nowhere
+                                    ? there_of_granted(planned, now)
+                                    : bucket_of(touched, planned).available(terms.bucket, now);
     return terms.bucket.time_for(terms.bucket.capacity() - std::min(there, terms.bucket.capacity()));
   }
   return rest;

@@ -10,7 +10,7 @@ RuleState::RuleState(const Rule& rule)
       name(rule.name),
       overflow_name(rule.name + "|~"),
       limit(rule.limit),
-      burst(rule.burst != 0 ? rule.burst : rule.limit),
+      burst(burst_of(rule)),
       spans(rule.spans),
       block{rule.cooldown, rule.dephase},
       // The counter must outlive the read one span after its interval, what is kept back until the end of the

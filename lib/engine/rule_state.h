@@ -11,6 +11,7 @@
 
 #include "base/span_clock.h"
 #include "engine/ledger.h"
+#include "limit/bucket_rule.h"
 #include "limit/cooldown.h"
 #include "weir/rule.h"
 
@@ -27,9 +28,7 @@ struct RuleState {
   }
   /// Learns what is offered elsewhere.
   bool hears() const noexcept { return by_shares() || algorithm == Algorithm::cooldown; }
-  bool is_bucket() const noexcept {
-    return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
-  }
+  bool is_bucket() const noexcept { return weir::is_bucket(algorithm); }
   /// Whether what was admitted in an interval bears on the next one: a bucket's level, a window that slides.
   bool outlives_intervals() const noexcept { return is_bucket() || algorithm == Algorithm::sliding_window; }
   std::uint64_t counted(std::uint64_t offered, std::uint64_t admitted) const noexcept {

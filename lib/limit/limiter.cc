@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "limit/bucket_rule.h"
 #include "limit/cooldown_gate.h"
 #include "limit/fixed_window.h"
 #include "limit/leaky_bucket.h"
@@ -94,10 +95,6 @@ class SlidingLogCore final : public LimiterCore {
 constexpr std::uint64_t max_limit = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint32_t min_spans = 2;
 constexpr std::uint32_t max_spans = 1000;
-
-bool is_bucket(Algorithm algorithm) {
-  return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
-}
 
 std::string mistakes(const LimiterTerms& terms) {
   std::string found;

@@ -20,7 +20,7 @@ HashKey make_hash_key(const std::optional<std::uint64_t>& seed) {
 
 /// Whether a worker may admit requests of the rule's keys without asking.
 bool is_granted(const Rule& rule, unsigned workers) {
-  return may_be_granted(rule) && standing_grant(rule, rule.limit, workers) >= rule.weight;
+  return may_be_granted(rule) && standing_grant(rule, grantable(rule), workers) >= rule.weight;
 }
 
 /// Keys that each worker's grants are for: none where no limit is large enough to be divided so.

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 
+#include "limit/bucket_rule.h"
+#include "shared/grant_table.h"
+
 namespace weir {
 namespace {
 
 /// Of a bucket that takes longer to fill: as good as never.
 constexpr Duration longest_window = std::chrono::hours{100 * 366 * 24};
-
-bool is_bucket(const Rule& rule) {
-  return rule.algorithm == Algorithm::token_bucket || rule.algorithm == Algorithm::leaky_bucket;
-}
 
 std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
   std::vector<std::unique_ptr<LogPool>> logs;
@@ -28,31 +27,50 @@ std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
 /// is left.
 std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
   constexpr std::uint64_t least_alone = 8;
-  const std::uint64_t burst = std::min(rule.burst != 0 ? rule.burst : rule.limit, BucketTerms::max_burst);
+  const std::uint64_t burst = burst_of(rule);
   if (workers > 1) return burst / (64 * std::uint64_t{workers});
   const std::uint64_t alone = burst / 1024;
   return alone < least_alone ? 0 : alone;
 }
 
+/// How many of its intervals a bucket's windows last: until what its cells hold is worth nothing any more.
+std::int64_t intervals_of_window(const Rule& rule) {
+  // From the deepest debt, one bucket, to a full one it takes two fillings.
+  const Duration fills_in = BucketTerms(rule.limit, rule.interval, burst_of(rule)).fills_in();
+  const Duration window = 2 * std::min(fills_in, longest_window / 2);
+  return std::max<std::int64_t>(1, (window.count() + rule.interval.count() - 1) / rule.interval.count());
+}
+
+/// What the cells' buckets hold, and how fast they fill: the rule's but for what workers may have beside
+/// them.
+BucketTerms make_bucket(const Rule& rule, unsigned workers) {
+  // What workers hold drawn counts as in the bucket: together they never hold more than it.
+  const std::uint64_t held = workers * chunk_of(rule, workers);
+  const std::uint32_t grant = may_be_granted(rule) ? standing_grant(rule, grantable(rule), workers) : 0;
+  if (grant < rule.weight) return {rule.limit, rule.interval, burst_of(rule) - held};
+  // As shared/grant_table.h derives it. (Windows that are as good as endless bring no more than the first.)
+  const std::uint64_t granted = std::uint64_t{grant} * workers;
+  const std::int64_t intervals = intervals_of_window(rule);
+  const std::uint64_t tokens = rule.limit * static_cast<std::uint64_t>(intervals);
+  return {tokens - std::min(granted, tokens / 64), intervals * rule.interval,
+          burst_of(rule) - held - 3 * granted};
+}
+
 std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
   std::vector<BucketTerms> buckets;
-  for (const Rule& rule : config.rules) {
-    const std::uint64_t burst = rule.burst != 0 ? rule.burst : rule.limit;
-    // What workers hold drawn counts as in the bucket: together they never hold more than it.
-    buckets.emplace_back(rule.limit, rule.interval, burst - workers * chunk_of(rule, workers));
-  }
+  for (const Rule& rule : config.rules)
+    buckets.push_back(is_bucket(rule.algorithm) ? make_bucket(rule, workers) : BucketTerms());
   return buckets;
 }
 
-/// When what a rule's cells hold is worth nothing any more.
-WindowTerms window_of(const Rule& rule, const BucketTerms& bucket, LogPool* logs) {
+/// When what a rule's cells hold is worth nothing any more, and its keys are granted anew.
+WindowTerms window_of(const Rule& rule, LogPool* logs) {
   switch (rule.algorithm) {
     case Algorithm::sliding_window:
       return {.interval = rule.interval, .spans = rule.spans, .monotonic = false, .logs = nullptr};
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:
-      // From the deepest debt, one bucket, to a full one it takes two fillings.
-      return {.interval = std::max(rule.interval, 2 * std::min(bucket.fills_in(), longest_window / 2)),
+      return {.interval = intervals_of_window(rule) * rule.interval,
               .spans = 1,
               .monotonic = true,
               .logs = nullptr};
@@ -64,12 +82,11 @@ WindowTerms window_of(const Rule& rule, const BucketTerms& bucket, LogPool* logs
 }
 
 std::vector<std::uint16_t> number_windows(const Config& config, unsigned workers,
-                                          const std::vector<BucketTerms>& buckets,
                                           const std::vector<std::unique_ptr<LogPool>>& logs,
                                           std::vector<WindowPools>& pools) {
   std::vector<std::uint16_t> window_of_rule;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const WindowTerms wanted = window_of(config.rules[i], buckets[i], logs[i].get());
+    const WindowTerms wanted = window_of(config.rules[i], logs[i].get());
     const auto same = std::find_if(pools.begin(), pools.end(),
                                    [&](const WindowPools& pool) { return pool.terms() == wanted; });
     window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
@@ -94,7 +111,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                      .block = {rule.cooldown, rule.dephase},
                      .span = rule.interval / rule.spans,
                      .spans = rule.spans,
-                     .chunk = is_bucket(rule) ? chunk_of(rule, workers) : 0,
+                     .chunk = is_bucket(rule.algorithm) ? chunk_of(rule, workers) : 0,
                      .logs = logs[i].get(),
                      .bucket = buckets[i]});
   }
@@ -106,7 +123,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
 RulePlan::RulePlan(const Config& config, unsigned workers)
     : logs(make_logs(config)),
       buckets(make_buckets(config, workers)),
-      window_of_rule(number_windows(config, workers, buckets, logs, pools)),
+      window_of_rule(number_windows(config, workers, logs, pools)),
       terms(number_terms(config, workers, window_of_rule, buckets, logs)) {}
 
 }  // namespace weir

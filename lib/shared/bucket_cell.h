@@ -45,7 +45,8 @@ class BucketCell {
   }
 
   /// Whether the bucket is here: it has a level of its own.
-  bool begun() const noexcept { return (level_.load(std::memory_order_relaxed) & set) != 0; }
+  bool begun() const noexcept { return has_level(level_); }
+  static bool begun(const AllowanceCell& cell) noexcept { return has_level(cell.drawn); }
   /// Whether it is here, and has not moved on.
   bool is_here() const noexcept { return (level_.load(std::memory_order_relaxed) & marks) == set; }
 
@@ -119,10 +120,11 @@ class BucketCell {
 
   /// Units there are at `now`.
   std::uint64_t available(const BucketTerms& terms, MonotonicTime now) const noexcept {
-    const std::uint64_t generated = terms.generated(now);
-    const std::uint64_t word = level_.load(std::memory_order_relaxed);
-    if ((word & set) == 0) return terms.capacity();
-    return terms.available(terms.caught_up(word & ~marks, generated), generated);
+    return left_at(level_.load(std::memory_order_relaxed), terms, now);
+  }
+  static std::uint64_t available(const AllowanceCell& cell, const BucketTerms& terms,
+                                 MonotonicTime now) noexcept {
+    return left_at(cell.drawn.load(std::memory_order_relaxed), terms, now);
   }
 
   /// What a cost is at a price, never beyond what differences of levels can tell.
@@ -137,6 +139,15 @@ class BucketCell {
   static constexpr std::uint64_t closed = 2;
   static constexpr std::uint64_t marks = set | closed;
   static_assert(BucketTerms::unit == marks + 1);
+
+  static bool has_level(const std::atomic<std::uint64_t>& level) noexcept {
+    return (level.load(std::memory_order_relaxed) & set) != 0;
+  }
+  static std::uint64_t left_at(std::uint64_t word, const BucketTerms& terms, MonotonicTime now) noexcept {
+    if ((word & set) == 0) return terms.capacity();
+    const std::uint64_t generated = terms.generated(now);
+    return terms.available(terms.caught_up(word & ~marks, generated), generated);
+  }
 
   template <typename Change>
   void change(Change&& next) noexcept {

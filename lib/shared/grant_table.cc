@@ -5,9 +5,16 @@
 
 namespace weir {
 
-std::uint32_t standing_grant(const Rule& rule, std::uint64_t allowance, unsigned workers) noexcept {
-  const std::uint64_t parts = rule.algorithm == Algorithm::sliding_window ? 192 : 64;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(allowance / (parts * workers), GrantTable::most));
+std::uint64_t grantable(const Rule& rule, std::uint64_t allowance, TokenPrice price) noexcept {
+  if (!is_bucket(rule.algorithm) || allowance == 0) return allowance;
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(burst_of(rule)) * full_price / price);
+}
+
+std::uint32_t standing_grant(const Rule& rule, std::uint64_t all, unsigned workers) noexcept {
+  if (is_bucket(rule.algorithm) && workers == 1) return 0;
+  const bool keeps_more = rule.algorithm == Algorithm::sliding_window || is_bucket(rule.algorithm);
+  const std::uint64_t parts = keeps_more ? 192 : 64;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(all / (parts * workers), GrantTable::most));
 }
 
 GrantTable::GrantTable(std::uint32_t keys, InstructionSet set)

@@ -54,6 +54,14 @@
 ///   G  that the next interval brings: it reaches no more than two.
 /// (tests/property/grants_test.cc: with 2 G it is exceeded.)
 ///
+/// A bucket outlives windows, and what is used of grants is never taken from it: the cells hold a smaller
+/// bucket that fills more slowly (node/rule_plan.cc), and what that lacks the grants are. Windows are W
+/// apart, and a worker takes one up late, but before the next one begins. So in any time t it uses no more
+/// than what is left of one grant when that begins, and one whole grant for each window that it takes up:
+/// t / W + 2 at most. A bucket that is smaller by 3 G and fills more slowly by G / W admits with them what
+/// the rule's own would, at most. (What has been lent is no more than the grant that it fills up; and what of
+/// a grant goes back into the bucket is used there instead.)
+///
 /// Bytes of a key where there are a million, as many as the table is for, so that five of eight places are
 /// taken: its share of the lines 13, the other half of its hash and its rule 10, what has been seen 6. Its
 /// name is not kept: whoever is told of its uses remembers that, once for all workers
@@ -71,6 +79,8 @@
 #include "base/huge_array.h"
 #include "base/key_filter.h"
 #include "base/prefetch.h"
+#include "limit/bucket_rule.h"
+#include "limit/share.h"
 #include "shared/grant_lines.h"
 #include "shared/grant_window.h"
 #include "shared/lane_search.h"
@@ -80,20 +90,29 @@
 
 namespace weir {
 
-/// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, and a key
-/// that little is asked of needs nothing else looked at. (Not buckets and logs, which outlive windows; nor
-/// strict limits, which are leased; nor where an estimate may refuse what a window that slides has left.)
+/// Whether keys of a rule may be admitted out of grants: where a window's admissions are one sum, or a bucket
+/// may be divided, and a key that little is asked of needs nothing else looked at. (Not logs, where the
+/// moment of each request matters; nor buckets that warm up; nor strict limits, which are leased; nor where
+/// an estimate may refuse what a window that slides has left.)
 inline bool may_be_granted(const Rule& rule) noexcept {
   return !rule.key.empty() &&
          (rule.algorithm == Algorithm::cooldown || rule.algorithm == Algorithm::fixed_window ||
-          rule.algorithm == Algorithm::shed ||
+          rule.algorithm == Algorithm::shed || (is_bucket(rule.algorithm) && rule.warmup == Duration{}) ||
           (rule.algorithm == Algorithm::sliding_window && rule.early_block == EarlyBlock::sound));
 }
 
+/// What grants are a part of: as much as a node may admit of a key in an interval, or of a bucket at once.
+/// @param allowance, price  of a key, by the rule's default; the price of buckets only
+std::uint64_t grantable(const Rule& rule, std::uint64_t allowance, TokenPrice price) noexcept;
+/// The same of a node that has the limit for itself.
+inline std::uint64_t grantable(const Rule& rule) noexcept { return grantable(rule, rule.limit, full_price); }
+
 /// What each of a node's workers may have of a key by right, in each interval: together no more than a 64th
 /// of what the node may admit, as much as they might strand by drawing chunks. Where windows slide, so much
-/// is kept for three times what they have. 0: too little to divide.
-std::uint32_t standing_grant(const Rule& rule, std::uint64_t allowance, unsigned workers) noexcept;
+/// is kept for three times what they have, and a bucket holds less by as much; but the only worker of one is
+/// to have it to the last token. 0: too little to divide.
+/// @param all  grantable()
+std::uint32_t standing_grant(const Rule& rule, std::uint64_t all, unsigned workers) noexcept;
 
 /// What a harvest finds of a key. Weight.
 struct GrantUse {

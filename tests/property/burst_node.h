@@ -96,10 +96,6 @@ inline const Dimension by_user{.kind = Dimension::Kind::header, .name = "x-user"
 inline const Dimension by_host{.kind = Dimension::Kind::host, .name = {}};
 inline const Dimension by_path{.kind = Dimension::Kind::path, .name = {}};
 
-inline bool is_bucket(Algorithm algorithm) {
-  return algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket;
-}
-
 /// Up to 16 rules, nearly all of them under nearly every request, or each under few.
 inline std::vector<Rule> random_rules(std::mt19937_64& random) {
   const auto pick = [&](auto... of) {

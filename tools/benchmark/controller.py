@@ -10,7 +10,7 @@ TITLE = "What the controller takes for a span"
 TARGETS = ("bench/controller/bench-controller",)
 KEYS = 1_000_000
 SPAN_MS = 100
-# As the program numbers them: the default, the one to take when in doubt, and one without grants.
+# As the program numbers them: the default, the one to take when in doubt, and one that has no grants where there is one worker.
 ALGORITHMS = {0: "cooldown", 2: "sliding-window", 3: "token-bucket"}
 # By number of nodes and of each one's workers. Of a hundred keys, those that are written to the store in every span; the others
 # once in an interval. Of several nodes these keys' demand is nearly their limit.
@@ -96,8 +96,8 @@ def report(figures, context, aims):
         "the first one of its life, too.",
         table(("algorithm", "near their limits", *columns), rows[2, 1]),
         "The same of a node with four workers, each of which is asked for all keys in every span, under limits four times as high. What they "
-        "admit out of their grants is added up by key before anything else is done with it; where a rule has no grants, each worker's count of a "
-        "key is taken by itself.",
+        "admit out of their grants is added up by key before anything else is done with it. (Where a rule has no grants, each worker's count of a "
+        "key is taken by itself.)",
         table(("algorithm", "written in every span", *columns), rows[1, 4]),
         "And in an attack: all keys are blocked, for longer than the run lasts, and each comes once in every span to each worker, and is refused. "
         "Every one of them is published, twice for each span.",

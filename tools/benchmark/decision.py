@@ -17,7 +17,7 @@ STEADY = (
     ("weir_key", "**weir**, a key at hand"),
     ("weir_key_far", "**weir**, a key at hand, told of three bursts ahead"),
     ("weir_key_sliding", "**weir**, a key at hand, under sliding-window"),
-    ("weir_key_bucket", "**weir**, the same under a rule without grants: token-bucket"),
+    ("weir_key_bucket", "**weir**, the same under a rule without grants: token-bucket, one worker"),
     ("weir_key_small_bucket", "**weir**, the same: token-bucket with a burst of 1000"),
     ("weir_key_blocked", "**weir**, a key at hand that is blocked: refused"),
     ("weir_key_in_spray", "**weir**, a key at hand, while others are made up that find no room"),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -452,6 +453,49 @@ TEST(StandingGrant, IsAThirdOfThatWhereWindowsSlide) {
   EXPECT_EQ(standing_grant(rule, 191, 1), 0U);
   EXPECT_EQ(standing_grant(rule, 192, 1), 1U);
   EXPECT_EQ(standing_grant(rule, 1000, 2), 2U);
+}
+
+TEST(StandingGrant, IsAsMuchOfABucketButForAnOnlyWorker) {
+  for (const Algorithm algorithm : {Algorithm::token_bucket, Algorithm::leaky_bucket}) {
+    Rule rule;
+    rule.algorithm = algorithm;
+    EXPECT_EQ(standing_grant(rule, 383, 2), 0U);
+    EXPECT_EQ(standing_grant(rule, 384, 2), 1U);
+    EXPECT_EQ(standing_grant(rule, std::uint64_t{1} << 40, 1), 0U);
+  }
+}
+
+TEST(StandingGrant, IsAPartOfWhatABucketHoldsAtTheNodesPrice) {
+  Rule rule;
+  rule.limit = 500;
+  EXPECT_EQ(grantable(rule), 500U);
+  EXPECT_EQ(grantable(rule, 300, full_price), 300U) << "no bucket";
+  rule.algorithm = Algorithm::token_bucket;
+  constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(grantable(rule), 500U);
+  rule.burst = 10'000;
+  EXPECT_EQ(grantable(rule), 10'000U);
+  EXPECT_EQ(grantable(rule, any, 4 * full_price), 2'500U);
+  EXPECT_EQ(grantable(rule, 0, full_price), 0U) << "closed";
+}
+
+TEST(StandingGrant, IsForKeysWhoseUsesAreASum) {
+  Rule rule;
+  rule.key = {{.kind = Dimension::Kind::source_address, .name = {}}};
+  const auto may_have_one = [&](Algorithm algorithm) {
+    rule.algorithm = algorithm;
+    return may_be_granted(rule);
+  };
+  for (const Algorithm algorithm : {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window,
+                                    Algorithm::shed, Algorithm::token_bucket, Algorithm::leaky_bucket})
+    EXPECT_TRUE(may_have_one(algorithm)) << to_string(algorithm);
+  EXPECT_FALSE(may_have_one(Algorithm::sliding_log));
+  EXPECT_FALSE(may_have_one(Algorithm::strict));
+  rule.warmup = std::chrono::seconds{1};
+  EXPECT_FALSE(may_have_one(Algorithm::token_bucket)) << "a cold token costs more";
+  rule.warmup = {};
+  rule.key = {};
+  EXPECT_FALSE(may_have_one(Algorithm::token_bucket)) << "one that all requests share";
 }
 
 TEST(KeyFilter, NeverMissesAKeyThatItWasGiven) {
