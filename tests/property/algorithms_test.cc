@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "sanitized.h"
 #include "user_rule.h"
 
 namespace weir {
@@ -19,14 +20,7 @@ using testing::Cluster;
 using testing::seed;
 using testing::user_rule;
 
-// A sanitizer looks for faults of memory, and takes thirty times as long: a few nodes show them as well as
-// many.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-constexpr unsigned many_nodes = sanitized ? 4 : 40;
+constexpr unsigned many_nodes = testing::sanitized ? 4 : 40;
 
 /// How a demand is spread over nodes.
 enum class Spread { even, skewed, one, moving };
@@ -141,7 +135,7 @@ TEST_P(HonestClient, IsHardlyEverRefused) {
   const Case& given = GetParam();
   const std::uint64_t limit = 1000;
   Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
-  constexpr int intervals = sanitized ? 20 : 100;
+  constexpr int intervals = testing::sanitized ? 20 : 100;
   const Outcome outcome = run(
       cluster, {.per_second = given.demand * limit, .spread = given.spread, .poisson = true}, 5, intervals);
   RecordProperty("refused", std::to_string(outcome.refused_intervals));
@@ -197,7 +191,8 @@ std::vector<Case> small_cases() {
   std::vector<Case> all;
   for (const Algorithm algorithm : algorithms_of_clusters)
     for (const Spread spread : {Spread::even, Spread::skewed})
-      if (!sanitized || spread == Spread::even) all.push_back({algorithm, 20, sanitized ? 12U : 64U, spread});
+      if (!testing::sanitized || spread == Spread::even)
+        all.push_back({algorithm, 20, testing::sanitized ? 12U : 64U, spread});
   return all;
 }
 
@@ -213,7 +208,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Algorithm algorithm : algorithms_of_clusters)
     for (const double demand : {1.2, 3.0, 10.0})
-      for (const unsigned nodes : sanitized ? std::vector{1U, 3U} : std::vector{1U, 3U, 4U, 40U})
+      for (const unsigned nodes : testing::sanitized ? std::vector{1U, 3U} : std::vector{1U, 3U, 4U, 40U})
         for (const Spread spread : {Spread::even, Spread::skewed, Spread::one, Spread::moving})
           if (nodes > 1 || spread == Spread::even) all.push_back({algorithm, demand, nodes, spread});
   return all;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "granted_node.h"
+#include "sanitized.h"
 
 namespace weir {
 namespace {
@@ -28,6 +29,7 @@ using testing::Counters;
 using testing::CuttableStore;
 using testing::GrantedNode;
 using testing::rule_of;
+using testing::sanitized;
 using testing::seed;
 
 // Everything at once, at random.
@@ -244,7 +246,7 @@ TEST_P(SlidingStorm, AdmitsNobodyMoreThanHisLimitInAnyWindow) {
   node.expect_sound();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, SlidingStorm, ::testing::Range(0, 40));
+INSTANTIATE_TEST_SUITE_P(Seeds, SlidingStorm, ::testing::Range(0, sanitized ? 10 : 40));
 
 TEST(SlidingGrants, AKeyInSteadyDemandHasAllOfItsLimitFromTheThirdIntervalOn) {
   for (const unsigned workers : {1U, 2U, 4U}) {
