@@ -451,13 +451,21 @@ bool Controller::grow_a_spare_table() {
   return false;
 }
 
-// The number of the interval that has turned least often.
+// The number of the interval that has turned least often. (Buckets' windows may last for days: only where
+// there are no other grants, and then by the rules' intervals.)
 std::uint64_t Controller::slowest_interval() const noexcept {
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (std::size_t rule = 0; rule < grants_.size(); ++rule)
-    if (may_be_granted(parts_.rules[rule]))
+  constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t least = none;
+  std::uint64_t of_buckets = none;
+  for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
+    if (grants_[rule].greatest == 0) continue;
+    if (is_bucket(parts_.rules[rule].algorithm))
+      of_buckets = std::min(of_buckets, static_cast<std::uint64_t>(flipped_.monotonic.time_since_epoch() /
+                                                                   parts_.rules[rule].interval));
+    else
       least = std::min(least, parts_.pools[parts_.window_of_rule[rule]].interval_number());
-  return least;
+  }
+  return least != none ? least : of_buckets;
 }
 
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
@@ -592,7 +600,8 @@ void Controller::find_intervals(const Publication& next) {
                                 .whole = number > begun_[i] ? number : begun_[i] + 1,
                                 .turned = before == nullptr || before->windows[i].interval_number != number,
                                 .judged = next.judged,
-                                .slides = next.windows[i].slides});
+                                .slides = next.windows[i].slides,
+                                .keeps_all = parts_.pools[i].terms().monotonic});
   }
 }
 

@@ -42,12 +42,14 @@ struct GrantInterval {
   bool turned = false;       ///< it runs for the first time with this publication
   bool judged = true;        ///< Publication::judged
   bool slides = false;       ///< its windows do
+  bool keeps_all = false;    ///< what grants come to is never drawn: it is missing in the bucket
 };
 
 /// @param before     what was published of it; nullptr: it was granted
 /// @param wants_all  whether the key is to have none
 inline GrantTerms next_grant_terms(const KeyState* before, bool wants_all,
                                    const GrantInterval& interval) noexcept {
+  if (interval.keeps_all && !wants_all) return {};
   if (!interval.slides) {
     // Who had none when the interval began has none until it ends: all of the allowance may be drawn.
     if (!wants_all && (before == nullptr || interval.turned)) return {};

@@ -67,7 +67,8 @@ class WindowPools {
     if (started_ && window == running_) return false;
     // What the pool before the last knows is not worth nothing before another one has served for a whole
     // window, however late that began.
-    if (started_ && terms_.monotonic && now.monotonic - turned_at_ < terms_.interval) return false;
+    if (started_ && terms_.monotonic && now.monotonic - turned_at_ < terms_.interval - unevenness())
+      return false;
     turned_at_ = now.monotonic;
     settled_ = !started_;
     started_ = true;
@@ -207,6 +208,12 @@ class WindowPools {
  private:
   // Light keys do not come in each window, where that is a span of a sliding window.
   static constexpr std::uint32_t reserved_windows = 10;
+
+  // Controllers wake up a little late, now more, now less: that is no reason to wait for another flip.
+  Duration unevenness() const noexcept {
+    return std::min<Duration>(terms_.interval / 64, longest_unevenness);
+  }
+  static constexpr Duration longest_unevenness = std::chrono::milliseconds{10};
 
   // Relaxed: workers may still draw; who draws for the first time now is not known yet.
   bool was_used(AllowanceCell& cell) const noexcept {

@@ -988,7 +988,10 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
-  if (is_bucket(terms.algorithm) && key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
+  if (is_bucket(terms.algorithm)) {
+    if (key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
+    settle_at_price(place, planned.key, *pooled.cell, key_terms.allowance);
+  }
   const MonotonicTime published = publication_->blocked_until(planned.key, state);
   const bool block_is_published = published > now;
   const MonotonicTime blocked_until = block_of(published, pooled, planned.key, terms, now);
@@ -998,7 +1001,10 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
     return touch_without_entry(planned, pooled, now);
   // Of a key of which no more is said than that it is blocked, nothing is known of grants; and it needs none.
   const bool is_blocked_only = block_is_published && state == nullptr;
-  if (!is_blocked_only &&
+  // Nor goes a grant into a bucket whose tokens cost what they did not when it was granted.
+  const bool is_dearer =
+      is_bucket(terms.algorithm) && key_terms.factor != publication_->defaults[planned.rule].factor;
+  if (!is_blocked_only && !is_dearer &&
       publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);
   return {.place = place,
@@ -1007,6 +1013,18 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
           .terms = key_terms,
           .blocked_until = blocked_until,
           .block_is_published = block_is_published};
+}
+
+// What a bucket's key has at hand goes back for what it cost, if it would cost something else from now on.
+// @param price  0: none is to be had
+void WorkerCore::settle_at_price(SpanTable::Place place, std::uint64_t key, AllowanceCell& cell,
+                                 TokenPrice price) noexcept {
+  const SpanEntry& entry = table_->entry(place);
+  const TokenPrice paid = table_->terms(entry).allowance;
+  if (paid == price || (table_->credit(place) == 0 && entry.lent == 0)) return;
+  if (entry.lent > 0) use_up_grant(place, key);
+  if (const std::uint64_t credit = take_credit(place); paid != 0)
+    BucketCell(cell).give_back(credit, paid, plane_.terms[entry.rule].bucket);
 }
 
 // What is at hand of a key, for a request or beyond it, and what is left of a grant beside it.
@@ -1328,14 +1346,17 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   if (touched.entry != nullptr && touched.entry->lent > 0 &&
       (touched.direct || table_->credit(touched.place) < weight))
     use_up_grant(touched.place, planned.key);
-  if (touched.direct && touched.entry != nullptr)
-    BucketCell(*touched.cell).give_back(take_credit(touched.place), price, terms.bucket);
+  const std::uint64_t unused = touched.direct && touched.entry != nullptr ? take_credit(touched.place) : 0;
   const std::uint64_t credit = touched.direct ? 0 : table_->credit(touched.place);
   if (credit >= weight) return true;
-  const std::uint64_t more = touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready);
+  const auto draw_from = [&](AllowanceCell& cell, std::uint64_t more) {
+    BucketCell bucket(cell);
+    if (unused > 0) bucket.give_back(unused, price, terms.bucket);
+    return bucket.draw(planned.key, weight - credit, more, price, terms.bucket, now);
+  };
   BucketCell::Draw draw{.closed = true};
   if (window_runs(terms.window)) [[likely]]
-    draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, more, price, terms.bucket, now);
+    draw = draw_from(*touched.cell, touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready));
   if (draw.closed) [[unlikely]] {
     // This worker is the last to leave the old window: what it draws now belongs to the next one, also where
     // nobody has asked for the key there. (By the one after that it would be forgotten.)
@@ -1344,7 +1365,7 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
     BucketCell(*touched.cell)
         .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_).cell,
                    terms.bucket, now);
-    draw = BucketCell(*touched.cell).draw(planned.key, weight - credit, 0, price, terms.bucket, now);
+    draw = draw_from(*touched.cell, 0);
   }
   touched.drawn = draw.taken;
   if (!touched.direct) table_->add_credit(touched.place, draw.taken);
@@ -1477,20 +1498,16 @@ std::uint64_t WorkerCore::drawable_of_granted(const PlannedKey& planned, Monoton
   const KeyState* state = publication_->find(planned.key);
   const KeyTerms terms = terms_of(planned.key, planned.rule, state, windows_[rule.window], true);
   if (is_bucket(rule.algorithm)) return tokens_of(there_of_granted(planned, now), rule.bucket, terms.factor);
-  const AllowanceCell* cell = foreseen_cell(planned);
+  const AllowanceCell* cell = windows_[rule.window].running->foresee(planned.key, index_);
   return cell != nullptr ? cell->left_of(terms.allowance) : terms.allowance;
 }
 
-// What a key that has not been looked up would be drawn from; nullptr: a new one.
-const AllowanceCell* WorkerCore::foreseen_cell(const PlannedKey& planned) const noexcept {
-  return windows_[plane_.terms[planned.rule].window].running->foresee(planned.key, index_);
-}
-
-// Units in its bucket, wherever that is.
+// Units in its bucket, wherever that is: also where it has moved on before this worker.
 std::uint64_t WorkerCore::there_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
-  const WindowState& window = windows_[terms.window];
-  const AllowanceCell* cell = foreseen_cell(planned);
+  const WindowState& window = plane_.publication.load()->windows[terms.window];
+  AllowancePool& running = *window.running;
+  const AllowanceCell* cell = running.foresee(planned.key, index_);
   if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
     cell = window.ended->find(planned.key);
   return cell == nullptr ? terms.bucket.capacity() : BucketCell::available(*cell, terms.bucket, now);
@@ -1499,7 +1516,7 @@ std::uint64_t WorkerCore::there_of_granted(const PlannedKey& planned, MonotonicT
 // Where the key's bucket is: it may have moved on to the next window before this worker.
 BucketCell WorkerCore::bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept {
   if (!BucketCell(*touched.cell).is_here()) [[unlikely]] {
-    AllowancePool& running = *publication_->windows[plane_.terms[planned.rule].window].running;
+    AllowancePool& running = *plane_.publication.load()->windows[plane_.terms[planned.rule].window].running;
     if (AllowanceCell* const cell = running.find(planned.key); cell != nullptr && BucketCell(*cell).begun())
       return BucketCell(*cell);
   }

@@ -217,10 +217,11 @@ class alignas(64) WorkerCore {
   std::uint32_t granted_at_first(RuleIndex rule) const noexcept;
   void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
   Touched granted(const PlannedKey& planned) const noexcept;
+  void settle_at_price(SpanTable::Place place, std::uint64_t key, AllowanceCell& cell,
+                       TokenPrice price) noexcept;
   std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place,
                                      MonotonicTime now) const noexcept;
   std::uint64_t drawable_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept;
-  const AllowanceCell* foreseen_cell(const PlannedKey& planned) const noexcept;
   std::uint64_t there_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept;
   void catch_up() noexcept {
     if (publication_ != nullptr && plane_.publication.load() != publication_) [[unlikely]]

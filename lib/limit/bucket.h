@@ -11,10 +11,10 @@
 /// Exactness. A token is worth T / gcd(L, T) units and a nanosecond generates L / gcd(L, T) units, T in
 /// nanoseconds: whole numbers, so that a bucket of one token per 100 ms has its next token after 100 ms and
 /// not a nanosecond later. Only where capacity would then need more than 2^59 units are units coarser (2^-59
-/// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at 2^64;
-/// differences are right as long as a bucket is looked at before 2^61 units have passed, which is no less
-/// than four times the time that fills it. Who keeps buckets for longer must know how old they are (see
-/// fills_in()).
+/// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
+/// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 units have passed, which is
+/// no less than five times the time that fills it. Who keeps buckets for longer must know how old they are
+/// (see fills_in()).
 #pragma once
 
 #include <algorithm>
@@ -89,7 +89,7 @@ class BucketTerms {
   /// Brings a level forward: what has overflowed by now is gone.
   constexpr std::uint64_t caught_up(std::uint64_t level, std::uint64_t generated) const noexcept {
     const std::uint64_t full = generated - capacity_;
-    return static_cast<std::int64_t>(full - level) > 0 ? full : level;
+    return level - full <= most_ahead ? level : full;
   }
   /// The level of a full bucket.
   constexpr std::uint64_t full(std::uint64_t generated) const noexcept { return generated - capacity_; }
@@ -112,6 +112,9 @@ class BucketTerms {
   constexpr Duration fills_in() const noexcept { return time_for(capacity_); }
 
  private:
+  /// No level is further from a full one, also in debt, and where another one's clock is ahead: what seems to
+  /// be has been full for long.
+  static constexpr std::uint64_t most_ahead = std::uint64_t{3} << 61;
   static constexpr unsigned __int128 max_word = std::numeric_limits<std::uint64_t>::max();
   static constexpr unsigned __int128 max_duration = std::numeric_limits<std::int64_t>::max();
 

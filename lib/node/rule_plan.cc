@@ -41,6 +41,13 @@ std::int64_t intervals_of_window(const Rule& rule) {
   return std::max<std::int64_t>(1, (window.count() + rule.interval.count() - 1) / rule.interval.count());
 }
 
+/// To one or two digits: a rate that is a round number in a round time is counted in larger units.
+std::uint64_t rounded_up(std::uint64_t tokens) {
+  std::uint64_t unit = 1;
+  while (unit * 100 <= tokens) unit *= 10;
+  return (tokens + unit - 1) / unit * unit;
+}
+
 /// What the cells' buckets hold, and how fast they fill: the rule's but for what workers may have beside
 /// them.
 BucketTerms make_bucket(const Rule& rule, unsigned workers) {
@@ -52,7 +59,7 @@ BucketTerms make_bucket(const Rule& rule, unsigned workers) {
   const std::uint64_t granted = std::uint64_t{grant} * workers;
   const std::int64_t intervals = intervals_of_window(rule);
   const std::uint64_t tokens = rule.limit * static_cast<std::uint64_t>(intervals);
-  return {tokens - std::min(granted, tokens / 64), intervals * rule.interval,
+  return {tokens - std::min(rounded_up(granted), tokens / 64), intervals * rule.interval,
           burst_of(rule) - held - 3 * granted};
 }
 

@@ -16,7 +16,7 @@ constexpr bool wants_little = false;
 /// One key, through publications.
 class Key {
  public:
-  explicit Key(bool slides) : slides_(slides) {}
+  explicit Key(bool slides, bool keeps_all = false) : slides_(slides), keeps_all_(keeps_all) {}
 
   /// The first publication of the next interval.
   GrantTerms turn(bool all, bool judged = true) {
@@ -33,7 +33,8 @@ class Key {
                                  .whole = turned ? interval_ : interval_ + 1,
                                  .turned = turned,
                                  .judged = judged,
-                                 .slides = slides_};
+                                 .slides = slides_,
+                                 .keeps_all = keeps_all_};
     const GrantTerms terms = next_grant_terms(published_.has_value() ? &*published_ : nullptr, all, interval);
     published_.reset();
     if (!terms.granted())
@@ -42,6 +43,7 @@ class Key {
   }
 
   bool slides_;
+  bool keeps_all_;
   std::uint64_t interval_ = 7;
   std::optional<KeyState> published_;
 };
@@ -92,6 +94,15 @@ TEST(GrantsOfIntervals, ComeBackWithTheNextInterval) {
   key.turn(wants_all);
   key.again(wants_little);
   EXPECT_TRUE(key.turn(wants_little).granted());
+}
+
+// Nobody draws what they come to meanwhile.
+TEST(GrantsOfABucket, ComeBackAtOnce) {
+  Key key(false, true);
+  EXPECT_FALSE(key.turn(wants_all).granted());
+  EXPECT_FALSE(key.again(wants_all).granted());
+  EXPECT_TRUE(key.again(wants_little).granted());
+  EXPECT_FALSE(key.again(wants_all).granted());
 }
 
 TEST(GrantsOfAWindowThatSlides, AreKeptForAWholeIntervalBeforeTheyComeBack) {

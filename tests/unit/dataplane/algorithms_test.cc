@@ -461,6 +461,31 @@ TEST_P(Bucket, AWorkerLeftInTheOldWindowTellsWhatIsInTheNewOne) {
   EXPECT_EQ(look().retry_after, Duration(100ms));
 }
 
+TEST_P(Bucket, AWorkerThatHasNotHeardOfTheTurnTellsWhatIsInTheNewWindowToo) {
+  Plane plane({rule_with(GetParam(), 10)}, 2);
+  EXPECT_EQ(plane.admitted_of(3, start + 900ms, 1), 3);
+  plane.turn({0});
+  plane.publish_only();
+  plane.cores[0]->quiescent();
+  EXPECT_EQ(plane.admitted_of(2, start + 900ms, 0), 2);
+  const Decision looked = plane.decide(start + 900ms, "ann", 1, 0, 0);
+  EXPECT_EQ(looked.remaining, 5U);
+  EXPECT_EQ(looked.reset_after, Duration(500ms));
+}
+
+// Tokens that were drawn ahead while they cost one each are no more where they cost four.
+TEST_P(Bucket, WhatAWorkerHasDrawnGoesBackForWhatItCost) {
+  Plane plane({rule_with(GetParam(), 1000)}, 1, 100);
+  const auto costs = [&](TokenPrice price) {
+    plane.publish({{.key = plane.key(), .terms = {any, price}, .rule = 0}});
+    return plane.decide(start, "ann", 0, 0, 0).remaining;
+  };
+  EXPECT_TRUE(plane.admits(start));
+  EXPECT_EQ(costs(4 * full_price), 999U / 4);
+  EXPECT_TRUE(plane.admits(start));
+  EXPECT_EQ(costs(full_price), 995U);
+}
+
 TEST_P(Bucket, SeveralWorkersDrawAheadAndTogetherGetTheBurst) {
   Plane plane({rule_with(GetParam(), 1000)}, 4, 3);
   EXPECT_EQ(plane.decide(start).remaining, 999U);  // three of them drawn, and still its own to admit

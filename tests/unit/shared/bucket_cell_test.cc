@@ -36,6 +36,33 @@ TEST(BucketCell, ABucketNeverTouchedIsFull) {
   EXPECT_EQ(cell.tokens(start), 10U);
 }
 
+// Of which a token is worth no whole number of units, so that these are as small as can be, and numbers wrap.
+TEST(BucketCell, IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings) {
+  constexpr BucketTerms terms((std::uint64_t{1} << 31) - 1, 1s, (std::uint64_t{1} << 31) - 1);
+  const Duration filling = terms.fills_in();
+  EXPECT_GT(terms.capacity(), std::uint64_t{1} << 60);
+  for (const std::uint64_t taken : {std::uint64_t{1}, terms.burst()}) {
+    for (int tenths = 10; tenths < 50; ++tenths) {
+      Cell cell;
+      cell.bucket.take_over(nullptr, terms, start);
+      EXPECT_EQ(cell.bucket.draw(key, taken, 0, full_price, terms, start).taken, taken);
+      EXPECT_EQ(cell.bucket.available(terms, start + filling * tenths / 10), terms.capacity()) << tenths;
+    }
+  }
+}
+
+// Who looks at it may have read his clock before somebody else did.
+TEST(BucketCell, InTheDeepestDebtIsEmptyToAClockThatIsBehind) {
+  for (const BucketTerms& terms :
+       {ten_a_second, BucketTerms((std::uint64_t{1} << 31) - 1, 1s, 1'000'000'007)}) {
+    Cell cell;
+    cell.bucket.take_over(nullptr, terms, start);
+    EXPECT_EQ(cell.bucket.draw(key, terms.burst(), 0, full_price, terms, start).taken, terms.burst());
+    cell.bucket.charge(terms.burst(), terms, start);
+    EXPECT_EQ(cell.bucket.available(terms, start - terms.fills_in() / 2), 0U);
+  }
+}
+
 TEST(BucketCell, GivesWhatItHoldsAndThenItsRate) {
   Cell cell;
   cell.bucket.take_over(nullptr, ten_a_second, start);
