@@ -988,9 +988,12 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   carry_over(*pooled.cell, planned.key, terms, now);
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
+  bool may_use_up_grant = true;
   if (is_bucket(terms.algorithm)) {
     if (key_terms.allowance > 0) key_terms.allowance = key_terms.factor;
     settle_at_price(place, planned.key, *pooled.cell, key_terms.allowance);
+    // No grant goes into a bucket whose tokens cost what they did not when it was granted.
+    may_use_up_grant = key_terms.factor == publication_->defaults[planned.rule].factor;
   }
   const MonotonicTime published = publication_->blocked_until(planned.key, state);
   const bool block_is_published = published > now;
@@ -1001,10 +1004,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
     return touch_without_entry(planned, pooled, now);
   // Of a key of which no more is said than that it is blocked, nothing is known of grants; and it needs none.
   const bool is_blocked_only = block_is_published && state == nullptr;
-  // Nor goes a grant into a bucket whose tokens cost what they did not when it was granted.
-  const bool is_dearer =
-      is_bucket(terms.algorithm) && key_terms.factor != publication_->defaults[planned.rule].factor;
-  if (!is_blocked_only && !is_dearer &&
+  if (!is_blocked_only && may_use_up_grant &&
       publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);
   return {.place = place,
@@ -1017,8 +1017,8 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
 
 // What a bucket's key has at hand goes back for what it cost, if it would cost something else from now on.
 // @param price  0: none is to be had
-void WorkerCore::settle_at_price(SpanTable::Place place, std::uint64_t key, AllowanceCell& cell,
-                                 TokenPrice price) noexcept {
+[[gnu::noinline]] void WorkerCore::settle_at_price(SpanTable::Place place, std::uint64_t key,
+                                                   AllowanceCell& cell, TokenPrice price) noexcept {
   const SpanEntry& entry = table_->entry(place);
   const TokenPrice paid = table_->terms(entry).allowance;
   if (paid == price || (table_->credit(place) == 0 && entry.lent == 0)) return;

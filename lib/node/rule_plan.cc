@@ -5,6 +5,7 @@
 
 #include "limit/bucket_rule.h"
 #include "shared/grant_table.h"
+#include "shared/span_table.h"
 
 namespace weir {
 namespace {
@@ -21,16 +22,22 @@ std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
   return logs;
 }
 
-/// What a worker draws from a bucket beyond need. All of them together never hold more than a 64th of a
-/// burst; the only one no more than a 1024th: nobody waits for what it holds, and so the small bursts of
-/// which each token counts are drawn one by one. Nor is a chunk worth it of which hardly more than a request
-/// is left.
+/// What a worker draws from a bucket beyond need. What all of them hold so never comes to more than a 64th of
+/// a burst; with the only one to no more than a 1024th: nobody waits for what it holds, and so the small
+/// bursts of which each token counts are drawn one by one. Nor is a chunk worth it of which hardly more than
+/// a request is left.
 std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
-  constexpr std::uint64_t least_alone = 8;
+  constexpr std::uint64_t least_alone = 4;
   const std::uint64_t burst = burst_of(rule);
-  if (workers > 1) return burst / (64 * std::uint64_t{workers});
-  const std::uint64_t alone = burst / 1024;
+  if (workers > 1) return burst / (128 * std::uint64_t{workers});
+  const std::uint64_t alone = burst / 2048;
   return alone < least_alone ? 0 : alone;
+}
+
+/// What all of them may hold at once: each as much again in the table that it has left, until that is
+/// drained.
+std::uint64_t held_of(const Rule& rule, unsigned workers) {
+  return std::uint64_t{tables_per_worker} * workers * chunk_of(rule, workers);
 }
 
 /// How many of its intervals a bucket's windows last: until what its cells hold is worth nothing any more.
@@ -52,7 +59,7 @@ std::uint64_t rounded_up(std::uint64_t tokens) {
 /// them.
 BucketTerms make_bucket(const Rule& rule, unsigned workers) {
   // What workers hold drawn counts as in the bucket: together they never hold more than it.
-  const std::uint64_t held = workers * chunk_of(rule, workers);
+  const std::uint64_t held = held_of(rule, workers);
   const std::uint32_t grant = may_be_granted(rule) ? standing_grant(rule, grantable(rule), workers) : 0;
   if (grant < rule.weight) return {rule.limit, rule.interval, burst_of(rule) - held};
   // As shared/grant_table.h derives it. (Windows that are as good as endless bring no more than the first.)
@@ -60,7 +67,7 @@ BucketTerms make_bucket(const Rule& rule, unsigned workers) {
   const std::int64_t intervals = intervals_of_window(rule);
   const std::uint64_t tokens = rule.limit * static_cast<std::uint64_t>(intervals);
   return {tokens - std::min(rounded_up(granted), tokens / 64), intervals * rule.interval,
-          burst_of(rule) - held - 3 * granted};
+          burst_of(rule) - held - 4 * granted};
 }
 
 std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {

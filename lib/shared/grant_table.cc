@@ -12,8 +12,9 @@ std::uint64_t grantable(const Rule& rule, std::uint64_t allowance, TokenPrice pr
 
 std::uint32_t standing_grant(const Rule& rule, std::uint64_t all, unsigned workers) noexcept {
   if (is_bucket(rule.algorithm) && workers == 1) return 0;
-  const bool keeps_more = rule.algorithm == Algorithm::sliding_window || is_bucket(rule.algorithm);
-  const std::uint64_t parts = keeps_more ? 192 : 64;
+  const std::uint64_t parts = rule.algorithm == Algorithm::sliding_window ? 3 * 64
+                              : is_bucket(rule.algorithm)                 ? 4 * 64
+                                                                          : 64;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(all / (parts * workers), GrantTable::most));
 }
 

@@ -56,11 +56,11 @@
 ///
 /// A bucket outlives windows, and what is used of grants is never taken from it: the cells hold a smaller
 /// bucket that fills more slowly (node/rule_plan.cc), and what that lacks the grants are. Windows are W
-/// apart, and a worker takes one up late, but before the next one begins. So in any time t it uses no more
-/// than what is left of one grant when that begins, and one whole grant for each window that it takes up:
-/// t / W + 2 at most. A bucket that is smaller by 3 G and fills more slowly by G / W admits with them what
-/// the rule's own would, at most. (What has been lent is no more than the grant that it fills up; and what of
-/// a grant goes back into the bucket is used there instead.)
+/// apart, and a worker takes one up late, but before the next one begins. So in any time t it uses one whole
+/// grant for each window that it takes up, t / W + 2 at most; what is left of one when that begins; and as
+/// much as it has given back to the bucket by a table that has not been drained by then. A bucket that is
+/// smaller by 4 G and fills more slowly by G / W admits with them what the rule's own would, at most. (What
+/// has been lent is no more than the grant that it fills up.)
 ///
 /// Bytes of a key where there are a million, as many as the table is for, so that five of eight places are
 /// taken: its share of the lines 13, the other half of its hash and its rule 10, what has been seen 6. Its
@@ -109,8 +109,8 @@ inline std::uint64_t grantable(const Rule& rule) noexcept { return grantable(rul
 
 /// What each of a node's workers may have of a key by right, in each interval: together no more than a 64th
 /// of what the node may admit, as much as they might strand by drawing chunks. Where windows slide, so much
-/// is kept for three times what they have, and a bucket holds less by as much; but the only worker of one is
-/// to have it to the last token. 0: too little to divide.
+/// is kept for three times what they have, and a bucket holds so much less for four times; but the only
+/// worker of one is to have it to the last token. 0: too little to divide.
 /// @param all  grantable()
 std::uint32_t standing_grant(const Rule& rule, std::uint64_t all, unsigned workers) noexcept;
 

@@ -1821,15 +1821,15 @@ MUTANTS = [
     shared(
         "where windows slide grants are as large as elsewhere",
         "StandingGrant.IsAThirdOfThatWhereWindowsSlide",
-        "rule.algorithm == Algorithm::sliding_window || ",
-        "",
+        "rule.algorithm == Algorithm::sliding_window ? 3 * 64",
+        "rule.algorithm == Algorithm::sliding_window ? 64",
         file="lib/shared/grant_table.cc",
     ),
     shared(
         "a bucket's grants are as large as a window's",
         "StandingGrant.IsAsMuchOfABucketButForAnOnlyWorker",
-        "|| is_bucket(rule.algorithm);",
-        ";",
+        "? 4 * 64",
+        "? 64",
         file="lib/shared/grant_table.cc",
     ),
     shared(
@@ -1857,8 +1857,15 @@ MUTANTS = [
     whole(
         "a bucket holds what is granted beside it",
         "BucketGrants.ComeToNoMoreThanTheBucketWhereWindowsTurn",
-        "burst_of(rule) - held - 3 * granted",
+        "burst_of(rule) - held - 4 * granted",
         "burst_of(rule) - held",
+        file="lib/node/rule_plan.cc",
+    ),
+    whole(
+        "what workers hold of a bucket in tables that have not been drained is forgotten",
+        "Buckets.HoldNoMoreForWhatIsOnItsWayBack",
+        "std::uint64_t{tables_per_worker} * workers * chunk_of",
+        "workers * chunk_of",
         file="lib/node/rule_plan.cc",
     ),
     whole(

@@ -459,8 +459,8 @@ TEST(StandingGrant, IsAsMuchOfABucketButForAnOnlyWorker) {
   for (const Algorithm algorithm : {Algorithm::token_bucket, Algorithm::leaky_bucket}) {
     Rule rule;
     rule.algorithm = algorithm;
-    EXPECT_EQ(standing_grant(rule, 383, 2), 0U);
-    EXPECT_EQ(standing_grant(rule, 384, 2), 1U);
+    EXPECT_EQ(standing_grant(rule, 511, 2), 0U);
+    EXPECT_EQ(standing_grant(rule, 512, 2), 1U);
     EXPECT_EQ(standing_grant(rule, std::uint64_t{1} << 40, 1), 0U);
   }
 }
