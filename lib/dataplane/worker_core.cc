@@ -1002,8 +1002,9 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
       terms.algorithm == Algorithm::shed ? EntryTerms::block_of(key_terms.factor) : blocked_until;
   if (!table_->set_terms(place, {cell, key_terms.allowance, kept, block_is_published})) [[unlikely]]
     return touch_without_entry(planned, pooled, now);
-  // Of a key of which no more is said than that it is blocked, nothing is known of grants; and it needs none.
-  const bool is_blocked_only = block_is_published && state == nullptr;
+  // Of a key of which no more is said than that it is blocked, or was when that was published, nothing is
+  // known of grants: others may have drawn what they come to.
+  const bool is_blocked_only = published != never && state == nullptr;
   if (!is_blocked_only && may_use_up_grant &&
       publication_->reserves_all(state, planned.rule, terms.window, window.interval_number))
     use_up_grant(place, planned.key);

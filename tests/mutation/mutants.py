@@ -754,8 +754,14 @@ MUTANTS = [
     worker(
         "a key of which no more is said than that it is blocked takes a grant",
         "LastingBlock.LeavesWhatTheWorkerWasGrantedAlone",
-        "const bool is_blocked_only = block_is_published && state == nullptr;",
+        "const bool is_blocked_only = published != never && state == nullptr;",
         "const bool is_blocked_only = false;",
+    ),
+    worker(
+        "a key of which no more is said than that it was blocked takes a grant",
+        "LastingBlock.ThatHasEndedTellsNothingOfGrants",
+        "const bool is_blocked_only = published != never && state == nullptr;",
+        "const bool is_blocked_only = block_is_published && state == nullptr;",
     ),
     worker(
         "of a block that lasts a key without an entry is not told",

@@ -943,6 +943,14 @@ TEST_F(LastingBlock, LeavesWhatTheWorkerWasGrantedAlone) {
   EXPECT_EQ(table.credit(table.locate(ann.hash)), 0U);
 }
 
+// Where the controller is late. Others may have drawn all of the limit in the interval before the block.
+TEST_F(LastingBlock, ThatHasEndedTellsNothingOfGrants) {
+  ann.plane.grant = 8;
+  publish(MonotonicTime(1ms));
+  EXPECT_FALSE(ann.refuses(MonotonicTime(2ms)));
+  EXPECT_EQ(ann.plane.grants[0]->locate(ann.hash), GrantTable::nowhere);
+}
+
 TEST_F(LastingBlock, RefusesWhatAGrantWouldServe) {
   ann.plane.grant = 100;
   ann.plane.publish(0);
