@@ -817,7 +817,7 @@ MUTANTS = [
     node(
         "the only worker keeps as much of a bucket as several",
         "Throttle.TheOnlyWorkerOfALargeBucketMayKeepAThousandthOfItAndNeverAdmitsMore",
-        "const std::uint64_t alone = burst / 1024;",
+        "const std::uint64_t alone = burst / 2048;",
         "const std::uint64_t alone = burst / 64;",
         file="lib/node/rule_plan.cc",
     ),
