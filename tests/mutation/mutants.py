@@ -1860,11 +1860,25 @@ MUTANTS = [
         file="lib/shared/grant_table.h",
         units=["tests/unit/shared/grant_table_test.cc"],
     ),
-    whole(
+    node(
         "a bucket holds what is granted beside it",
-        "BucketGrants.ComeToNoMoreThanTheBucketWhereWindowsTurn",
+        "RulePlan.KeepsOffABucketWhatWorkersMayHaveBesideIt",
         "burst_of(rule) - held - 4 * granted",
         "burst_of(rule) - held",
+        file="lib/node/rule_plan.cc",
+    ),
+    node(
+        "the rate less what is granted is no round number",
+        "RulePlan.KeepsOffABucketWhatWorkersMayHaveBesideIt",
+        "std::min(rounded_up(granted), tokens / 64)",
+        "std::min(granted, tokens / 64)",
+        file="lib/node/rule_plan.cc",
+    ),
+    node(
+        "a bucket whose windows are as good as endless loses all of its rate",
+        "RulePlan.BearsTheSlowestBucketThereIs",
+        "std::min(rounded_up(granted), tokens / 64)",
+        "rounded_up(granted)",
         file="lib/node/rule_plan.cc",
     ),
     whole(

@@ -195,23 +195,30 @@ TEST(BucketGrants, AKeyInSteadyDemandHasItsRateOnWhateverWorkersItComes) {
 // who is refused is looked at no further than need be.
 TEST(BucketGrants, WhoIsRefusedHasLessThanHeAskedFor) {
   constexpr std::uint32_t weight = 7;
-  constexpr std::uint64_t burst = 40'000;
+  constexpr std::uint64_t burst = 2'000'000;  // of which a chunk is several times the largest grant
+  constexpr std::uint64_t chunk = burst / (128 * 2);
   for (const bool in_a_flood : {false, true}) {
-    for (std::uint64_t before = 200; before < 200 + 2 * weight; ++before) {
+    for (std::uint64_t left = 500; left < 500 + 2 * weight; ++left) {
       GrantedNode node({bucket_of(Algorithm::token_bucket, burst, burst)}, 2);
-      const auto asks = [&](unsigned worker, std::string_view name, std::uint32_t of_weight) {
+      const auto key_of = [&](unsigned worker, std::string_view name, std::uint32_t of_weight) {
         Key key = node.worker(worker).key(0, name);
         key.weight = of_weight;
         return key;
       };
-      std::uint64_t admitted = node.ask_at_once(0, 0, "ann", before);
-      admitted += node.ask_at_once(1, 0, "ann", burst);
-      std::vector<Key> keys{asks(0, "ann", weight)};
-      if (in_a_flood) {
-        const std::vector<Key> bobs{asks(0, "bob", 400)};
-        while (node.ask_for(0, bobs) > 0) {
+      const auto take_all = [&](unsigned worker, std::string_view name) {
+        std::uint64_t taken = 0;
+        for (const std::uint32_t of_weight : {10'000U, 1U}) {
+          const std::vector<Key> keys{key_of(worker, name, of_weight)};
+          while (node.ask_for(worker, keys) > 0) taken += of_weight;
         }
-        keys.push_back(bobs[0]);
+        return taken;
+      };
+      std::uint64_t admitted = node.ask_at_once(0, 0, "ann", GrantTable::most + 1 + chunk - left);
+      admitted += take_all(1, "ann");
+      std::vector<Key> keys{key_of(0, "ann", weight)};
+      if (in_a_flood) {
+        take_all(0, "bob");
+        keys.push_back(key_of(0, "bob", 10'000));
       }
       while (node.ask_for(0, keys) > 0) admitted += weight;
       EXPECT_LE(admitted, burst);
@@ -310,7 +317,7 @@ TEST(Buckets, ALateWorkerDrawsWhereTheNextWindowWillLook) {
 TEST(Buckets, HoldNoMoreForWhatIsOnItsWayBack) {
   for (const unsigned workers : {1U, 2U}) {
     Rule rule = bucket_of(Algorithm::token_bucket, 40'000, 40'000);
-    rule.weight = 400;  // more than any grant
+    rule.weight = 100;  // more than any grant
     GrantedNode node({rule}, workers);
     BucketUser ann("ann", rule);
     const auto each_asks = [&](std::uint64_t times) {
@@ -324,9 +331,9 @@ TEST(Buckets, HoldNoMoreForWhatIsOnItsWayBack) {
     node.report_all();
     each_asks(1);
     node.now = node.now + 49ms;
-    each_asks(200);
+    each_asks(500);
     node.round();
-    each_asks(200);
+    each_asks(500);
   }
 }
 
