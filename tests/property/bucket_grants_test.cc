@@ -195,10 +195,12 @@ TEST(BucketGrants, AKeyInSteadyDemandHasItsRateOnWhateverWorkersItComes) {
 // who is refused is looked at no further than need be.
 TEST(BucketGrants, WhoIsRefusedHasLessThanHeAskedFor) {
   constexpr std::uint32_t weight = 7;
-  constexpr std::uint64_t burst = 2'000'000;  // of which a chunk is several times the largest grant
-  constexpr std::uint64_t chunk = burst / (128 * 2);
+  // Of which a chunk is three times the largest grant, and so little more that it is not lent in the end.
+  constexpr std::uint64_t most = GrantTable::most;
+  constexpr std::uint64_t chunk = 3 * (most + 1) + 500;
+  constexpr std::uint64_t burst = chunk * 128 * 2;
   for (const bool in_a_flood : {false, true}) {
-    for (std::uint64_t left = 500; left < 500 + 2 * weight; ++left) {
+    for (std::uint64_t before = 3 * (most + 1) + 100; before < 3 * (most + 1) + 100 + 2 * weight; ++before) {
       GrantedNode node({bucket_of(Algorithm::token_bucket, burst, burst)}, 2);
       const auto key_of = [&](unsigned worker, std::string_view name, std::uint32_t of_weight) {
         Key key = node.worker(worker).key(0, name);
@@ -213,7 +215,7 @@ TEST(BucketGrants, WhoIsRefusedHasLessThanHeAskedFor) {
         }
         return taken;
       };
-      std::uint64_t admitted = node.ask_at_once(0, 0, "ann", GrantTable::most + 1 + chunk - left);
+      std::uint64_t admitted = node.ask_at_once(0, 0, "ann", before);
       admitted += take_all(1, "ann");
       std::vector<Key> keys{key_of(0, "ann", weight)};
       if (in_a_flood) {
