@@ -1017,6 +1017,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
 }
 
 // What a bucket's key has at hand goes back for what it cost, if it would cost something else from now on.
+// Not put into its callers, as all else is there: it seldom has anything to do.
 // @param price  0: none is to be had
 [[gnu::noinline]] void WorkerCore::settle_at_price(SpanTable::Place place, std::uint64_t key,
                                                    AllowanceCell& cell, TokenPrice price) noexcept {

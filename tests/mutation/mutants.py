@@ -1845,6 +1845,13 @@ MUTANTS = [
         "",
         file="lib/shared/grant_table.cc",
     ),
+    whole(
+        "keys of buckets have no grants",
+        "BucketGrants.AreEnoughForAKeyOfWhichLittleIsAsked",
+        "if (is_bucket(rule.algorithm) && workers == 1) return 0;",
+        "if (is_bucket(rule.algorithm)) return 0;",
+        file="lib/shared/grant_table.cc",
+    ),
     shared(
         "a node has grants of a whole bucket of which it has a part",
         "StandingGrant.IsAPartOfWhatABucketHoldsAtTheNodesPrice",

@@ -156,10 +156,17 @@ TEST(BucketGrants, ComeToNoMoreThanTheBucketWhereWindowsTurn) {
   node.expect_all_stored();
 }
 
+// Who asks for little takes nothing from what the others draw from.
 TEST(BucketGrants, AreEnoughForAKeyOfWhichLittleIsAsked) {
   GrantedNode node({bucket_of(Algorithm::token_bucket, 100'000, 100'000)}, 2);
-  for (int second = 0; second < 6; ++second) {
-    EXPECT_EQ(node.ask(0, 0, "ann", 100) + node.ask(1, 0, "ann", 100), 200U);
+  const auto told_to_the_other = [&] {
+    return node.worker(1).admit_key(0, "ann", 0, node.now.monotonic).remaining;
+  };
+  for (int second = 0; second < 6; second += 2) {  // windows of two
+    const std::uint64_t before = told_to_the_other();
+    EXPECT_EQ(node.ask(0, 0, "ann", 190), 190U);
+    EXPECT_EQ(told_to_the_other(), before);
+    node.pass_second();
     node.pass_second();
   }
 }
