@@ -734,7 +734,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
 
   for (std::size_t rule = 0; rule < blocked_keys_.size(); ++rule)
     blocked_keys_[rule] += lasting_blocks_.of_rule()[rule];
-  next.set_blocked(blocked);
+  next.set_blocked(blocked, now.monotonic);
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)
     begun_[i] = std::max(begun_[i], next.windows[i].interval_number);

@@ -73,7 +73,7 @@ class Publisher {
   void reclaim() {
     while (!retired_.empty() && quiescence_.all_passed(retired_.front().token)) {
       Retired& passed = retired_.front();
-      passed.publication->set_blocked(nullptr);  // others may go on in its memory
+      passed.publication->set_blocked(nullptr, {});  // others may go on in its memory
       if (passed.is_whole && spare_.size() < most_spare) spare_.push_back(std::move(passed.publication));
       retired_.pop_front();
     }

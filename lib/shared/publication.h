@@ -129,12 +129,18 @@ class Publication {
   }
 
   /// Keys of which nothing else is to be said yet than that they are blocked. nullptr: there are none.
-  void set_blocked(std::shared_ptr<const BlockedKeys> keys) { blocked_ = std::move(keys); }
-  /// When a key's block ends, or has ended; `never`: it has none.
+  /// @param at  now: of keys whose blocks have ended by then all that is to be said is said elsewhere
+  void set_blocked(std::shared_ptr<const BlockedKeys> keys, MonotonicTime at) {
+    blocked_ = std::move(keys);
+    blocked_at_ = at;
+  }
+  /// When a key's block ends, or has ended since this was published; `never`: it has none.
   /// @param state  find() of the key
   MonotonicTime blocked_until(std::uint64_t key, const KeyState* state) const noexcept {
     if (state != nullptr && state->blocked_until != never) return state->blocked_until;
-    return may_be_blocked(key) ? blocked_->find(key) : never;
+    if (!may_be_blocked(key)) return never;
+    const MonotonicTime until = blocked_->find(key);
+    return until > blocked_at_ ? until : never;
   }
 
   /// Keys whose requests are not to be admitted out of grants, beside the blocked ones that have been set:
@@ -253,6 +259,7 @@ class Publication {
   HugeVector<Word> index_ = HugeVector<Word>(1);  // open addressing, at most half full
   std::size_t mask_ = 0;
   std::shared_ptr<const BlockedKeys> blocked_;
+  MonotonicTime blocked_at_{};
   KeyFilter changed_;
   KeyFilter ungranted_;
   std::size_t ungranted_keys_ = 0;

@@ -698,7 +698,7 @@ MUTANTS = [
     publisher(
         "a set of blocked keys is shared for as long as a publication is kept for another use",
         "Publishing.SharesASetOfBlockedKeysNoLongerThanAWorkerMayLookAtIt",
-        "      passed.publication->set_blocked(nullptr);  // others may go on in its memory\n",
+        "      passed.publication->set_blocked(nullptr, {});  // others may go on in its memory\n",
         "",
     ),
     lasting_blocks(
@@ -3485,6 +3485,28 @@ MUTANTS = [
         "if (lasts && is_blocked_until",
         file="lib/shared/span_table.h",
         units=["tests/unit/shared/span_table_test.cc"],
+    ),
+    node(
+        "a block that has ended is told of as long as there are others",
+        "EndedBlocks.LeaveAKeyItsWholeLimitAsBefore",
+        "next.set_blocked(blocked, now.monotonic);",
+        "next.set_blocked(blocked, {});",
+    ),
+    shared(
+        "a block that had ended before is told of",
+        "Publication.TellsNothingOfBlocksThatHadEndedWhenItWasMade",
+        "return until > blocked_at_ ? until : never;",
+        "return until;",
+        file="lib/shared/publication.h",
+        units=["tests/unit/shared/publication_test.cc"],
+    ),
+    worker(
+        "of a key whose block had ended before nothing is known of grants",
+        "LastingBlock.ThatHadEndedWhenItWasPublishedIsNone",
+        "return until > blocked_at_ ? until : never;",
+        "return until;",
+        file="lib/shared/publication.h",
+        units=WORKER,
     ),
     shared(
         "the credit of who was refused nothing is forgotten",

@@ -67,7 +67,7 @@ TEST_F(Publishing, SharesASetOfBlockedKeysNoLongerThanAWorkerMayLookAtIt) {
   const auto publish_blocked = [&](std::shared_ptr<const BlockedKeys> set) {
     ASSERT_TRUE(publisher.ready());
     std::unique_ptr<Publication> next = publisher.blank();
-    next->set_blocked(std::move(set));
+    next->set_blocked(std::move(set), {});
     publisher.publish(std::move(next));
   };
   quiescence.online(0);

@@ -101,7 +101,7 @@ struct Plane {
       if (state.ungranted_since != KeyState::granted) ungranted.push_back(state.key);
     }
     next->index_keys();
-    next->set_blocked(lasting);
+    next->set_blocked(lasting, lasting_at);
     next->set_ungranted(ungranted);
     slot.publish(next.get());
     published.push_back(std::move(next));
@@ -167,6 +167,7 @@ struct Plane {
   KeyFilter::Bits refused = 0;
   std::uint32_t new_keys = Publication::all_new_keys;
   std::shared_ptr<const BlockedKeys> lasting;  // keys of which no more is said
+  MonotonicTime lasting_at{};
 };
 
 Request get(std::string_view target = "/") {
@@ -949,6 +950,15 @@ TEST_F(LastingBlock, ThatHasEndedTellsNothingOfGrants) {
   publish(MonotonicTime(1ms));
   EXPECT_FALSE(ann.refuses(MonotonicTime(2ms)));
   EXPECT_EQ(ann.plane.grants[0]->locate(ann.hash), GrantTable::nowhere);
+}
+
+// Others go on being blocked, so that the set is the same.
+TEST_F(LastingBlock, ThatHadEndedWhenItWasPublishedIsNone) {
+  ann.plane.grant = 8;
+  ann.plane.lasting_at = MonotonicTime(1ms);
+  publish(MonotonicTime(1ms));
+  EXPECT_FALSE(ann.refuses(MonotonicTime(2ms)));
+  EXPECT_NE(ann.plane.grants[0]->locate(ann.hash), GrantTable::nowhere);
 }
 
 TEST_F(LastingBlock, RefusesWhatAGrantWouldServe) {

@@ -97,7 +97,7 @@ TEST(Publication, TellsOfBlocksThatItNamesAndOfThoseThatItSharesWithOthers) {
   publication.append_key({.key = 8, .terms = {}, .blocked_until = MonotonicTime(4s)});
   publication.append_key({.key = 9, .terms = {}});
   publication.index_keys();
-  publication.set_blocked(blocked({{5, 50s}, {8, 80s}, {9, 90s}}));
+  publication.set_blocked(blocked({{5, 50s}, {8, 80s}, {9, 90s}}), {});
   publication.set_ungranted({});
   const auto until = [&](std::uint64_t key) { return publication.blocked_until(key, publication.find(key)); };
   EXPECT_EQ(until(5), MonotonicTime(50s));
@@ -105,9 +105,17 @@ TEST(Publication, TellsOfBlocksThatItNamesAndOfThoseThatItSharesWithOthers) {
   EXPECT_EQ(until(7), MonotonicTime(3s));
   EXPECT_EQ(until(8), MonotonicTime(4s)) << "what it names is the newer";
   EXPECT_EQ(until(9), MonotonicTime(90s));
-  publication.set_blocked(nullptr);
+  publication.set_blocked(nullptr, {});
   EXPECT_EQ(until(5), never);
   EXPECT_EQ(until(7), MonotonicTime(3s));
+}
+
+TEST(Publication, TellsNothingOfBlocksThatHadEndedWhenItWasMade) {
+  Publication publication;
+  publication.set_blocked(blocked({{5, 50s}, {6, 60s}}), MonotonicTime(50s));
+  publication.set_ungranted({});
+  EXPECT_EQ(publication.blocked_until(5, nullptr), never);
+  EXPECT_EQ(publication.blocked_until(6, nullptr), MonotonicTime(60s));
 }
 
 TEST(Publication, NobodyHasGrantsWhoIsBlockedOrIsNamedToHaveNone) {
@@ -120,7 +128,7 @@ TEST(Publication, NobodyHasGrantsWhoIsBlockedOrIsNamedToHaveNone) {
       for (std::uint64_t i = 0; i < count; ++i) ungranted.push_back(random());
       Publication publication;
       EXPECT_FALSE(publication.any_ungranted());
-      publication.set_blocked(blocked(lasting));
+      publication.set_blocked(blocked(lasting), {});
       publication.set_ungranted(ungranted);
       EXPECT_TRUE(publication.any_ungranted());
       EXPECT_EQ(publication.ungranted_keys(), count);
