@@ -39,6 +39,11 @@ constexpr std::uint32_t drains_between_forgetting = 64;
 constexpr std::uint64_t intervals_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
+// Of keys whose blocks last it is told in turns what they are refused, so many in a span: where there are
+// more, as in an attack, they would take most of it. But of each once in an interval, lest it be taken for
+// idle.
+constexpr std::size_t most_told = 65536;
+constexpr unsigned most_turns = 8;
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -64,12 +69,18 @@ Controller::Controller(ControllerParts parts)
       lasting_blocks_(parts_.rules.size()),
       blocked_keys_(parts_.rules.size()),
       shortest_span_(Duration::max()) {
+  Duration shortest_interval = Duration::max();
   for (const Rule& rule : parts_.rules) {
     shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
+    shortest_interval = std::min(shortest_interval, rule.interval);
     limits_.push_back(rule.limit);
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
   lasting_ = spans_kept * usual_span();
+  const Duration told_after = tables_per_worker * usual_span();
+  // Where refused requests count, too, they count when they came.
+  if (std::ranges::none_of(parts_.rules, [](const Rule& rule) { return rule.penalize; }))
+    while (most_turns_ < most_turns && 2 * most_turns_ * told_after <= shortest_interval) most_turns_ *= 2;
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
@@ -262,6 +273,7 @@ void Controller::drain_passed() {
   passed_.clear();
   for (std::size_t i = 0; i < workers_.size(); ++i)
     if (workers_[i].draining && has_passed(i)) passed_.push_back(i);
+  turns_ = turns_to_tell();
   for (const std::size_t worker : passed_) drain_entries(worker);
   harvest_passed();
   for (const std::size_t worker : passed_) end_drain(worker);
@@ -281,7 +293,8 @@ void Controller::drain_entries(std::size_t index) {
   }
   runs_.clear();
   for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
-  table.drain(limits_, keep_until_, [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
+  table.drain(limits_, keep_until_, turns_,
+              [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
 }
 
 void Controller::end_drain(std::size_t index) {
@@ -332,6 +345,15 @@ void Controller::give_back(const CountedKey& key) {
   } else if (runs_[window]) {
     if (pools.running().is_own_cell(key.cell, key.key)) key.cell->give_back(key.credit);
   }
+}
+
+// A power of two.
+unsigned Controller::turns_to_tell() noexcept {
+  std::size_t left_open = 0;
+  for (const std::size_t worker : passed_) left_open += drained_table(worker).left_open();
+  unsigned turns = 1;
+  while (turns < most_turns_ && left_open / turns > most_told) turns *= 2;
+  return turns;
 }
 
 SpanTable& Controller::drained_table(std::size_t index) noexcept {
@@ -846,11 +868,13 @@ void Controller::finish(Instant own) {
   advance(own);
   const Instant now = clock_.at(own);
   if (!awaiting_drain_) flip(now);
+  keep_until_ = SpanTable::keep_none;
   drain_passed();
   // What a flip handed over belongs to the engine now; what has been counted since is in the other table.
   decide(now, true);
   collect_replies(own);
   flip(now);
+  keep_until_ = SpanTable::keep_none;
   drain_passed();
   decide(now, true);
   collect_replies(own);

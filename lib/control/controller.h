@@ -125,6 +125,7 @@ class Controller {
   void drain_passed();
   void drain_entries(std::size_t worker);
   SpanTable& drained_table(std::size_t worker) noexcept;
+  unsigned turns_to_tell() noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
   void harvest_passed();
@@ -168,6 +169,8 @@ class Controller {
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
   std::vector<WorkerState> workers_;
   std::vector<std::size_t> passed_;  // workers whose spans are being drained
+  unsigned most_turns_ = 1;          // in which their refusals are told, …
+  unsigned turns_ = 1;               // …and are now
   GrantSums grant_sums_;
   std::vector<RuleGrant> grants_;  // by rule
   std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had

@@ -16,10 +16,19 @@ std::size_t home_lines(std::size_t keys, std::size_t keys_per_line) {
 /// that it has room for it.
 using Ticks = std::uint32_t;
 constexpr Duration tick{std::int64_t{1} << 24};
-/// For how long keys may be left open without a look: from half of it on, each as long as its hash says.
-constexpr Duration unseen = std::chrono::seconds{16};
+/// For so long, at least, and at most for twice as long, keys may be left open without a look. A power of
+/// two.
+constexpr Ticks unseen = 512;
 
 Ticks ticks_of(MonotonicTime time) { return static_cast<Ticks>(time.time_since_epoch() / tick); }
+bool is_later(Ticks time, Ticks than) { return static_cast<std::int32_t>(time - than) > 0; }
+
+// Those of a word together, lest it be told of all of them because one is to be looked at; each word at its
+// time.
+Ticks unseen_until(std::uint32_t word, MonotonicTime keep_until) {
+  const Ticks least = ticks_of(keep_until) + unseen;
+  return least + (word * 0x9e3779b9U / (0xffffffffU / unseen + 1) - least) % unseen;
+}
 
 }  // namespace
 
@@ -34,6 +43,8 @@ SpanTable::SpanTable(std::uint32_t keys, std::size_t rules, std::uint32_t first_
       rests_(entries_.size()),
       places_(entries_.size()),
       open_((entries_.size() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits),
+      left_alone_(open_.size()),
+      left_until_(open_.size()),
       heaviest_(keys / keys_per_heavy),
       names_of_a_span_(std::size_t{keys} * name_bytes_per_key + 512),
       names_(names_of_a_span_ + names_of_a_span_ / 2),
@@ -57,6 +68,7 @@ void SpanTable::touch_pages() noexcept {
   rests_.prefer_this_node();
   places_.prefer_this_node();
   open_.prefer_this_node();
+  left_alone_.prefer_this_node();
   names_.prefer_this_node();
   lines_.begin_surely(0);
   lines_.begin_last(rules_line_);
@@ -285,15 +297,18 @@ void SpanTable::forget_light() noexcept {
   }
 }
 
+// As many new ones may come twice over; and of those that found no place nobody knows how many they were.
+std::size_t SpanTable::lines_wanted() const noexcept {
+  const std::size_t known = held() + std::max(2 * std::size_t{new_keys()}, std::size_t{held()});
+  return without_place_ > 0 ? std::max(known, 4 * keys_of(homes())) : known;
+}
+
 void SpanTable::renew() noexcept {
-  const bool places_short = held() > entries_.size() / 4 * 3;
-  const std::uint32_t new_keys = held() - std::min(held(), held_before_);
-  // As many new ones may come twice over; and of those that found no place nobody knows how many they were.
-  wanted_ = std::max<std::size_t>(held() + 2 * std::size_t{new_keys}, 2 * std::size_t{held()});
-  if (without_place_ > 0) wanted_ = std::max(wanted_, 4 * keys_of(homes()));
+  const std::uint32_t new_keys = this->new_keys();
+  wanted_ = lines_wanted();
   may_grow_ = true;
   const std::size_t rests = rests_.used();
-  if (names_are_short() || places_short)
+  if (is_short())
     forget_light();
   else
     forget_counts();
@@ -305,6 +320,10 @@ void SpanTable::renew() noexcept {
 bool SpanTable::grow(std::uint32_t expected) noexcept {
   const std::size_t wanted = std::max<std::size_t>(std::exchange(wanted_, 0), expected);
   if (wanted <= keys_of(homes()) || !may_grow_) return false;
+  if (untold_ > 0) {
+    wanted_ = wanted;  // which the next drain sees
+    return false;
+  }
   const std::size_t homes =
       std::min(std::max(home_lines(wanted, keys_per_line), 2 * this->homes()), most_homes_);
   if (homes == this->homes()) return false;
@@ -370,6 +389,34 @@ void SpanTable::empty_lines() noexcept {
               (lines_.size() - rules_line_) * sizeof(Line));
 }
 
+// A key that a drain has left open, or whose line would have it left open, is looked at.
+void SpanTable::end_lasting(Place place) noexcept {
+  met_again = true;
+  line_of(place).lasting &= static_cast<std::uint8_t>(~bit(place));
+  const std::uint32_t number = numbers_[place];
+  left_alone_[number / OpenNumbers::word_bits] &= ~(OpenBits{1} << number % OpenNumbers::word_bits);
+}
+
+// Of those that the drain before has left open: whom this one is to tell of, they are left alone no more.
+// All, if their lines are about to go; else whose turn it is, and who may not stay open for as long as
+// others.
+void SpanTable::call_up(MonotonicTime keep_until, unsigned turns) noexcept {
+  ++drains_;
+  const bool any = std::exchange(left_open_, 0) > 0;
+  untold_ = 0;
+  if (!any) return;
+  const bool all = keep_until == keep_none || is_short() || may_need_lines(std::max(wanted_, lines_wanted()));
+  const Ticks then = all ? 0 : ticks_of(keep_until);
+  for (std::uint32_t word = 0; word * OpenNumbers::word_bits < held(); ++word) {
+    const bool in_turn = (word ^ drains_) % turns == 0;
+    if (all || in_turn || !is_later(left_until_[word], then))
+      left_alone_[word] = 0;
+    else
+      untold_ += static_cast<std::uint32_t>(std::popcount(left_alone_[word]));
+  }
+  left_open_ = untold_;
+}
+
 void SpanTable::close_entry(std::uint32_t number) noexcept {
   const Place place = places_[number];
   Line& line = line_of(place);
@@ -392,7 +439,7 @@ bool SpanTable::is_blocked_until(const SpanEntry& entry, MonotonicTime then) con
   if (then == keep_none) return false;
   if (entry.has_rest()) return rest(entry).block_is_published != 0 && entry.blocked_until >= then;
   // Not looked at since a drain has left it open.
-  return static_cast<std::int32_t>(entry.numbers.allowance - ticks_of(then)) > 0;
+  return is_later(entry.numbers.allowance, ticks_of(then));
 }
 
 // Its counts have been taken. What its line says goes on; for all else it is as one that has just been met.
@@ -400,11 +447,17 @@ void SpanTable::keep_refused(std::uint32_t number, MonotonicTime keep_until) noe
   const Place place = places_[number];
   Line& line = line_of(place);
   SpanEntry& entry = entries_[number];
-  const Duration unseen_here = unseen / 2 + unseen / 512 * (entry.key_high >> 24);
-  const Ticks until = entry.has_rest() ? ticks_of(std::min(entry.blocked_until, keep_until + unseen_here))
-                                       : entry.numbers.allowance;
+  const std::uint32_t word = number / OpenNumbers::word_bits;
+  Ticks until = entry.numbers.allowance;
+  if (entry.has_rest()) {
+    until = ticks_of(std::min(entry.blocked_until, keep_until + 2 * unseen * tick));
+    if (const Ticks look = unseen_until(word, keep_until); is_later(until, look)) until = look;
+  }
   close_entry(number);
-  open_[number / OpenNumbers::word_bits] |= OpenBits{1} << number % OpenNumbers::word_bits;
+  const OpenBits own = OpenBits{1} << number % OpenNumbers::word_bits;
+  open_[word] |= own;
+  if (left_alone_[word] == 0 || is_later(left_until_[word], until)) left_until_[word] = until;
+  left_alone_[word] |= own;
   entry.numbers.allowance = until;
   line.ready[lane_of(place)] = refused_here;
   for (std::uint8_t* const bits : {&line.open, &line.stale, &line.lasting})
@@ -416,7 +469,8 @@ void SpanTable::keep_refused(std::uint32_t number, MonotonicTime keep_until) noe
 void SpanTable::forget_open() noexcept {
   const std::size_t words = (held() + OpenNumbers::word_bits - 1) / OpenNumbers::word_bits;
   std::memset(open_.data(), 0, words * sizeof(OpenBits));
-  opened_ = left_open_ = 0;
+  if (left_open_ > 0) std::memset(left_alone_.data(), 0, words * sizeof(OpenBits));
+  opened_ = left_open_ = untold_ = 0;
   kept_until_ = keep_none;
 }
 
@@ -471,7 +525,8 @@ std::size_t SpanTable::memory() const noexcept {
   const std::size_t rules_lines = lines_.provided() < lines_.size() ? lines_.size() - rules_line_ : 0;
   return lines_.memory() + numbers_.memory() +
          rules_lines * (sizeof(Line) + lanes_per_line * sizeof(numbers_[0])) + entries_.memory() +
-         rests_.memory() + places_.memory() + entries_.provided() / 8 + names_.memory() +
+         rests_.memory() + places_.memory() + names_.memory() +
+         entries_.provided() / OpenNumbers::word_bits * (2 * sizeof(OpenBits) + sizeof(left_until_[0])) +
          overflow_.size() * sizeof(OverflowCount) +
          weighed * (sizeof(heavy_[0]) + sizeof(heaviest_.chosen()[0]) + sizeof(kept_[0]));
 }

@@ -17,7 +17,8 @@
 /// been published, and so does not end before its time, what his line says lasts: it holds under whatever is
 /// published next (refusal_that_lasts()), and a drain may leave it in place, and his entry open, for the
 /// span that will be counted here next. So who goes on sending though he is blocked is looked up once in each
-/// of a worker's tables and not in every span.
+/// of a worker's tables and not in every span. Nor need it be told of him in every span: where many are left
+/// so, a drain visits some of them, and what the lines of the others say waits for their turn.
 ///
 /// Memory follows what is used (shared/filling_array.h): most keys of a node never need an entry. Entries lie
 /// in the order in which keys come, and a key's place says by number which is its own; drains go through them
@@ -423,33 +424,38 @@ class alignas(64) SpanTable {
   /// Calls visit(const CountedKey&) for each open entry, in the order in which their keys first came.
   template <typename Visitor>
   void for_each(Visitor&& visit) const {
-    for_each_open([&](std::uint32_t number) { visit(counted(number)); });
+    for_each_open(true, [&](std::uint32_t number) { visit(counted(number)); });
   }
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
   /// Open entries, including those that a drain has left so.
   std::uint32_t size() const noexcept { return opened_; }
   /// Whether nothing has been counted, under no name.
   bool empty() const noexcept;
+  /// Of these, as many.
+  std::uint32_t left_open() const noexcept { return left_open_; }
   /// The drain, in three steps. First: calls take(std::span<const CountedKey>) with what was counted in open
   /// entries, in the order in which their keys first came, few at once, and closes them; but for those whose
   /// lines have refused something in this span and say what lasts.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
   /// @param keep_until  those stay open whose blocks last until then at least
+  /// @param turns   of those that stay open nothing but refusals is to be told, which may wait: each is told
+  ///                of in one drain of so many, but for want of room or a longer block. A power of two
   /// @param take    that it throws ends the program: half of the table would be counted twice
   template <typename Take>
-  void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Take&& take) noexcept;
+  void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, unsigned turns,
+             Take&& take) noexcept;
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
   /// provided what the keys to come are likely to need. @pre drain()
   void renew() noexcept;
   /// Third, which takes its time (50 ms where there are a million keys, as the last of at most five times):
   /// more lines, if those that there are may soon be too few. Once the worker has been online. @pre renew(),
-  /// nothing counted since
+  /// nothing counted since. Where the last drain has not told of all, it waits for one that does, the next
   /// @param expected  keys that may need a place in one span, whether they have been here before or not
   /// @return whether there are more now
   bool grow(std::uint32_t expected = 0) noexcept;
   /// All, where nobody asks what was counted.
   void close(std::span<const std::uint64_t> limits = {}) noexcept {
-    drain(limits, keep_none, [](std::span<const CountedKey>) {});
+    drain(limits, keep_none, 1, [](std::span<const CountedKey>) {});
     renew();
     grow();
   }
@@ -530,14 +536,22 @@ class alignas(64) SpanTable {
   }
   std::uint32_t held() const noexcept { return entries_.used(); }
   /// Calls visit() with the number of each open entry, in order.
+  /// @param all  those that are left alone, too
   template <typename Visitor>
-  void for_each_open(Visitor&& visit) const;
+  void for_each_open(bool all, Visitor&& visit) const;
   class OpenNumbers;
 
   bool has_room_for_entry() const noexcept { return entries_.has_room_for(1) && places_.has_room_for(1); }
   bool has_room_for(std::span<const std::byte> name) const noexcept;
   /// Whether a span's new keys, as many as the table was made for, might find no room for theirs.
   bool names_are_short() const noexcept { return names_.size() - names_.used() < names_of_a_span_; }
+  /// Whether light keys are about to be forgotten, for want of room for others.
+  bool is_short() const noexcept { return names_are_short() || held() > entries_.size() / 4 * 3; }
+  std::uint32_t new_keys() const noexcept { return held() - std::min(held(), held_before_); }
+  std::size_t lines_wanted() const noexcept;
+  bool may_need_lines(std::size_t keys) const noexcept {
+    return keys > keys_of(homes()) && homes() < most_homes_;
+  }
   Place place_for(std::uint64_t key) const noexcept;
   bool provide_lines(std::size_t homes) noexcept;
   void empty_lines() noexcept;
@@ -546,12 +560,14 @@ class alignas(64) SpanTable {
   template <typename StillHolds>
   void bring_up(Place place, std::uint32_t generation, StillHolds&& still_holds) noexcept;
   void put_aside(Place place) noexcept;
+  void end_lasting(Place place) noexcept;
   static bool has_ready_but_lasting(const Line& line) noexcept {
     for (unsigned others = line.open & ~line.lasting; others != 0; others &= others - 1)
       if (line.ready[std::countr_zero(others)] != 0) return true;
     return false;
   }
   bool is_blocked_until(const SpanEntry& entry, MonotonicTime then) const noexcept;
+  void call_up(MonotonicTime keep_until, unsigned turns) noexcept;
   void close_entry(std::uint32_t number) noexcept;
   void keep_refused(std::uint32_t number, MonotonicTime keep_until) noexcept;
   void forget_open() noexcept;
@@ -602,8 +618,14 @@ class alignas(64) SpanTable {
   FillingArray<EntryRest> rests_;  // in the order in which they were needed; none between drain and span
   FillingArray<Place> places_;     // by number of their entry
   HugeArray<OpenBits> open_;       // a bit for each entry
+  // …that a drain has left open and nobody has looked at since; and by the word until when all of them may
+  // stay so, as their entries have it.
+  HugeArray<OpenBits> left_alone_;
+  HugeArray<std::uint32_t> left_until_;
   std::uint32_t opened_ = 0;
-  std::uint32_t left_open_ = 0;  // by the last drain
+  std::uint32_t left_open_ = 0;  // by the last drain, …
+  std::uint32_t untold_ = 0;     // …of which it has not told
+  std::uint32_t drains_ = 0;
   MonotonicTime kept_until_ = keep_none;
   std::uint32_t held_before_ = 0;     // at the last drain
   std::uint64_t without_place_ = 0;   // how often a key found no place in its lines since then
@@ -713,8 +735,8 @@ inline SpanTable::Place SpanTable::locate(std::uint64_t key) const noexcept {
 
 inline void SpanTable::put_aside(Place place) noexcept {
   Line& line = line_of(place);
-  met_again = met_again || lasts(place);
-  line.lasting &= static_cast<std::uint8_t>(~bit(place));
+  if (lasts(place)) [[unlikely]]
+    end_lasting(place);
   if (line.ready[lane_of(place)] == 0) return;
   SpanEntry& own = entry(place);
   const std::uint32_t word = std::exchange(line.ready[lane_of(place)], 0);
@@ -746,15 +768,18 @@ void SpanTable::set_aside(Place place, std::uint32_t generation, StillHolds&& st
 /// Goes through the numbers of open entries.
 class SpanTable::OpenNumbers {
  public:
-  explicit OpenNumbers(const SpanTable& table) noexcept
-      : bits_(table.open_.data()), words_((table.held() + word_bits - 1) / word_bits) {
-    if (words_ > 0) left_ = bits_[0];
+  /// @param all  those that are left alone, too
+  OpenNumbers(const SpanTable& table, bool all) noexcept
+      : open_(table.open_.data()),
+        left_alone_(all ? nullptr : table.left_alone_.data()),
+        words_((table.held() + word_bits - 1) / word_bits) {
+    if (words_ > 0) left_ = bits_of(0);
   }
   static constexpr std::uint32_t none = 0xffffffff;
   std::uint32_t next() noexcept {
     while (left_ == 0) {
       if (word_ + 1 >= words_) return none;
-      left_ = bits_[++word_];
+      left_ = bits_of(++word_);
     }
     const auto bit = static_cast<std::uint32_t>(std::countr_zero(left_));
     left_ &= left_ - 1;
@@ -763,15 +788,20 @@ class SpanTable::OpenNumbers {
   static constexpr std::uint32_t word_bits = 64;
 
  private:
-  const OpenBits* bits_;
+  OpenBits bits_of(std::uint32_t word) const noexcept {
+    return left_alone_ == nullptr ? open_[word] : open_[word] & ~left_alone_[word];
+  }
+
+  const OpenBits* open_;
+  const OpenBits* left_alone_;
   std::uint32_t words_;
   std::uint32_t word_ = 0;
   OpenBits left_ = 0;
 };
 
 template <typename Visitor>
-void SpanTable::for_each_open(Visitor&& visit) const {
-  OpenNumbers ahead(*this);
+void SpanTable::for_each_open(bool all, Visitor&& visit) const {
+  OpenNumbers ahead(*this, all);
   // Entries lie in a row, but not all are open; and their lines lie at random.
   const auto prefetch_next = [&] {
     const std::uint32_t next = ahead.next();
@@ -780,7 +810,7 @@ void SpanTable::for_each_open(Visitor&& visit) const {
     prefetch_to_write(&entries_[next]);
   };
   for (std::uint32_t i = 0; i < drain_ahead; ++i) prefetch_next();
-  OpenNumbers nearer(*this);
+  OpenNumbers nearer(*this, all);
   // Which rest is an entry's it says only once it has come.
   const auto prefetch_next_rest = [&] {
     if (rests() == 0) return;
@@ -788,7 +818,7 @@ void SpanTable::for_each_open(Visitor&& visit) const {
     if (next != OpenNumbers::none && entries_[next].has_rest()) prefetch_to_read(&rest(entries_[next]));
   };
   for (std::uint32_t i = 0; i < drain_ahead / 2; ++i) prefetch_next_rest();
-  OpenNumbers numbers(*this);
+  OpenNumbers numbers(*this, all);
   for (std::uint32_t number = numbers.next(); number != OpenNumbers::none; number = numbers.next()) {
     prefetch_next();
     prefetch_next_rest();
@@ -797,13 +827,14 @@ void SpanTable::for_each_open(Visitor&& visit) const {
 }
 
 template <typename Take>
-void SpanTable::drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Take&& take) noexcept {
+void SpanTable::drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, unsigned turns,
+                      Take&& take) noexcept {
   const bool weighs = begin_weighing();
-  left_open_ = 0;
+  call_up(keep_until, turns);
   std::array<CountedKey, drained_together> keys;
   std::size_t count = 0;
   // All that is to be done with an entry while it and its line are near.
-  for_each_open([&](std::uint32_t number) {
+  for_each_open(false, [&](std::uint32_t number) {
     // Made where it is to be: what has just been written in pieces is slow to copy.
     const CountedKey& key = *::new (&keys[count]) CountedKey(counted(number));
     const bool lasts = this->lasts(places_[number]);

@@ -267,7 +267,7 @@ TEST(RefusedAtAGlance, ADrainCountsItAndEndsIt) {
   const SpanTable::Place place = refused_at_a_glance(table, 42);
   EXPECT_TRUE(refuses(table, 42, 1000));
   std::uint64_t offered = 0;
-  table.drain({}, SpanTable::keep_none, [&](std::span<const CountedKey> keys) {
+  table.drain({}, SpanTable::keep_none, 1, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) offered += key.offered;
   });
   table.renew();
@@ -300,9 +300,10 @@ bool goes_on_refusing(SpanTable& table, std::uint64_t key, std::uint64_t weight,
 }
 
 /// What a drain tells of, by key: what has been offered.
-std::map<std::uint64_t, std::uint64_t> offered_at_drain(SpanTable& table, MonotonicTime keep_until) {
+std::map<std::uint64_t, std::uint64_t> offered_at_drain(SpanTable& table, MonotonicTime keep_until,
+                                                        unsigned turns = 1) {
   std::map<std::uint64_t, std::uint64_t> offered;
-  table.drain({}, keep_until, [&](std::span<const CountedKey> keys) {
+  table.drain({}, keep_until, turns, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) EXPECT_TRUE(offered.emplace(key.key, key.offered).second);
   });
   table.renew();
@@ -415,25 +416,29 @@ TEST(RefusedForLong, WhoWasLeftSoIsNotLeftSoBeyondHisBlock) {
   }
 }
 
-TEST(RefusedForLong, WhoseBlockLastsForDaysIsLookedAtOnceInSomeSecondsEachAtHisTime) {
+TEST(RefusedForLong, WhoseBlockLastsForDaysIsLookedAtOnceInSomeSecondsFewAtATime) {
   std::mt19937_64 random(33);
-  std::map<Duration, int> looked_at_after;
-  for (int i = 0; i < 100; ++i) {
-    SpanTable table(64, 1);
-    const std::uint64_t key = random() | 1;
-    refused_for_long(table, key, MonotonicTime(48h));
-    EXPECT_TRUE(refuses(table, key, 1));
-    Duration now = 400ms;
-    for (std::uint32_t generation = 8;; ++generation, now += 400ms) {
-      offered_at_drain(table, MonotonicTime(now));
-      if (!goes_on_refusing(table, key, 1, generation)) break;
-      ASSERT_LT(now, 20s);
-    }
-    ++looked_at_after[now];
+  SpanTable table(10'000, 1);
+  std::vector<std::uint64_t> keys;
+  for (int i = 0; i < 6400; ++i) {
+    keys.push_back(random() | 1);
+    refused_for_long(table, keys.back(), MonotonicTime(48h));
+    EXPECT_TRUE(refuses(table, keys.back(), 1));
   }
-  EXPECT_GT(looked_at_after.begin()->first, 8s);
-  EXPECT_LT(looked_at_after.rbegin()->first, 18s);
-  EXPECT_GT(looked_at_after.size(), 10U);
+  std::map<Duration, int> looked_at_after;
+  Duration now = 400ms;
+  for (std::uint32_t generation = 8; !keys.empty(); ++generation, now += 400ms) {
+    ASSERT_LT(now, 20s);
+    offered_at_drain(table, MonotonicTime(now));
+    looked_at_after[now] = static_cast<int>(
+        std::erase_if(keys, [&](std::uint64_t key) { return !goes_on_refusing(table, key, 1, generation); }));
+  }
+  for (const auto& [after, looks] : looked_at_after) {
+    if (after < 8s) {
+      EXPECT_EQ(looks, 0) << after.count();
+    }
+    EXPECT_LT(looks, 1000) << after.count();
+  }
 }
 
 TEST(RefusedForLong, WhatIsMoreThanTheLineOfWhoWasLeftSoHasRoomForIsCountedWithALook) {
@@ -503,7 +508,7 @@ TEST(RefusedForLong, CreditIsGivenBackByADrainThoughNothingWasRefused) {
   table.add_credit(place, 20);
   table.refuse_from_now_on(place, true);
   std::uint64_t credit = 0;
-  table.drain({}, MonotonicTime(400ms), [&](std::span<const CountedKey> keys) {
+  table.drain({}, MonotonicTime(400ms), 1, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) credit += key.credit;
   });
   EXPECT_EQ(credit, 20U);
@@ -518,6 +523,177 @@ TEST(RefusedForLong, NoOtherKeyTakesThePlaceOfOneThatWasLeftSo) {
   for (int i = 0; i < 10'000; ++i) meet(table, random() | 1, "");
   EXPECT_EQ(table.locate(42), place);
   EXPECT_TRUE(goes_on_refusing(table, 42, 1, 8));
+}
+
+/// Some hundred keys that are refused for long, of which it is told in turns.
+class ToldInTurns : public ::testing::Test {
+ protected:
+  static constexpr unsigned turns = 4;
+
+  ToldInTurns() {
+    for (std::uint64_t i = 0; i < 640; ++i) keys_.push_back(random_() | 1);
+    for (const std::uint64_t key : keys_) {
+      refused_for_long(table_, key, blocked_until);
+      EXPECT_TRUE(refuses(table_, key, 1));
+    }
+    EXPECT_EQ(drain().size(), keys_.size());
+  }
+
+  void refuse_each(std::uint64_t weight) {
+    ++generation_;
+    for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table_, key, weight, generation_));
+  }
+  Offered drain() { return offered_at_drain(table_, keep_until_, turns); }
+  /// Of each key, what it has told of by the end of these drains.
+  Offered drain_all() {
+    Offered sums;
+    for (unsigned i = 0; i < turns; ++i)
+      for (const auto& [key, offered] : drain()) EXPECT_TRUE(sums.emplace(key, offered).second);
+    return sums;
+  }
+  Offered each(std::uint64_t offered) const {
+    Offered all;
+    for (const std::uint64_t key : keys_) all[key] = offered;
+    return all;
+  }
+
+  static constexpr MonotonicTime blocked_until{2s};
+  MonotonicTime keep_until_{400ms};
+  std::mt19937_64 random_{44};
+  std::vector<std::uint64_t> keys_;
+  SpanTable table_{4096, 1};
+  std::uint32_t generation_ = 7;
+};
+
+TEST_F(ToldInTurns, ADrainTellsOfAPartOfThemAndOfTheOthersLaterAllThatTheyWereRefused) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t span = 1; span <= 2 * turns; ++span) {
+    refuse_each(1);
+    const Offered told = drain();
+    for (const auto& [key, offered] : told) sum += offered;
+    EXPECT_GE(told.size(), keys_.size() / turns / 2) << span;
+    EXPECT_LE(told.size(), keys_.size() / turns * 2) << span;
+    for (const auto& [key, offered] : told) EXPECT_EQ(offered, std::min<std::uint64_t>(span, turns));
+    EXPECT_EQ(table_.size(), keys_.size());
+    EXPECT_EQ(table_.left_open(), keys_.size());
+    EXPECT_TRUE(table_.empty());
+    EXPECT_EQ(table_.kept_until(), keep_until_);
+  }
+  for (const auto& [key, offered] : drain_all()) sum += offered;
+  EXPECT_EQ(sum, 2 * turns * keys_.size());
+}
+
+TEST_F(ToldInTurns, WhoDoesNotComeAgainIsForgottenWhenItIsHisTurn) {
+  EXPECT_EQ(drain_all(), Offered());
+  EXPECT_EQ(table_.size(), 0U);
+}
+
+TEST_F(ToldInTurns, WhoIsLookedAtIsToldOfAtOnce) {
+  refuse_each(2);
+  for (const std::uint64_t key : keys_) {
+    const SpanTable::Place place = table_.locate(key);
+    table_.set_aside(place, generation_ + 1, nothing_holds);
+    EXPECT_TRUE(takes_stale(table_, place));
+    admit(table_, place, 1);
+  }
+  EXPECT_EQ(drain(), each(3));
+  EXPECT_EQ(table_.size(), 0U);
+}
+
+TEST_F(ToldInTurns, WhoseBlockIsAboutToEndIsToldOfAtOnceAndLeftOpenNoLonger) {
+  refuse_each(2);
+  keep_until_ = blocked_until - 40ms;  // how exactly the end is known by now
+  EXPECT_LT(drain().size(), keys_.size());
+  refuse_each(1);
+  keep_until_ = blocked_until;
+  std::size_t once = 0;
+  for (const auto& [key, offered] : drain()) once += offered == 1;
+  EXPECT_GT(once, 0U);
+  EXPECT_LT(once, keys_.size());
+  EXPECT_EQ(table_.size(), 0U);
+  EXPECT_EQ(table_.kept_until(), SpanTable::keep_none);
+}
+
+// Some came to the table later, beside those whose blocks will have ended by then.
+TEST_F(ToldInTurns, NobodyIsLeftOpenForAsLongAsWhoIsBesideHim) {
+  SpanTable table(4096, 1);
+  std::uint64_t some = 0;
+  for (const std::uint64_t key : keys_) {
+    refused_for_long(table, key, ++some % 2 == 0 ? MonotonicTime(600ms) : blocked_until);
+    EXPECT_TRUE(refuses(table, key, 1));
+  }
+  offered_at_drain(table, MonotonicTime(400ms), turns);
+  for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table, key, 1, 8));
+  EXPECT_EQ(offered_at_drain(table, MonotonicTime(800ms), turns).size(), keys_.size());
+  EXPECT_EQ(table.size(), keys_.size() / 2);
+}
+
+TEST_F(ToldInTurns, WhereSomeAreLookedAtNowAndThenOthersWaitAllTheSame) {
+  std::size_t told = 0;
+  std::size_t looks = 0;
+  SpanTable table(4096, 1);
+  constexpr std::size_t drains = 100;
+  for (std::uint32_t drain = 0; drain < drains; ++drain) {
+    for (const std::uint64_t key : keys_) {
+      if (goes_on_refusing(table, key, 1, 100 + drain)) continue;
+      ++looks;
+      refused_for_long(table, key, MonotonicTime(1h));
+      EXPECT_TRUE(refuses(table, key, 1));
+    }
+    told += offered_at_drain(table, MonotonicTime(400ms + drain * 200ms), turns).size();
+  }
+  EXPECT_GE(looks, 2 * keys_.size());
+  EXPECT_LT(told, keys_.size() * drains / turns * 3 / 2);
+}
+
+TEST_F(ToldInTurns, AllAreToldOfWhereNobodyIsToStayOpen) {
+  refuse_each(2);
+  keep_until_ = SpanTable::keep_none;
+  EXPECT_EQ(drain(), each(2));
+}
+
+TEST_F(ToldInTurns, AllAreToldOfBeforeNamesRunShort) {
+  refuse_each(2);
+  const std::string long_name(1000, 'n');
+  while (table_.insert(random_() | 1, 0, bytes(long_name)) != nowhere) {
+  }
+  EXPECT_EQ(drain(), each(2));
+}
+
+TEST_F(ToldInTurns, LinesAreNotMadeMoreUntilADrainHasToldOfAll) {
+  SpanTable table(100'000, 1, 4096);
+  for (const std::uint64_t key : keys_) {
+    refused_for_long(table, key, blocked_until);
+    EXPECT_TRUE(refuses(table, key, 1));
+  }
+  offered_at_drain(table, keep_until_, turns);
+  for (std::uint32_t generation = 8; generation < 10; ++generation) {
+    for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table, key, 1, generation));
+    if (generation == 8) {
+      EXPECT_LT(offered_at_drain(table, keep_until_, turns).size(), keys_.size());
+      EXPECT_FALSE(table.grow(50'000));
+      EXPECT_EQ(table.size(), keys_.size());
+    } else {
+      EXPECT_EQ(offered_at_drain(table, keep_until_, turns).size(), keys_.size());
+      EXPECT_TRUE(table.grow(50'000));
+    }
+  }
+}
+
+// More keys have come than there are lines for: there will be more after this drain.
+TEST_F(ToldInTurns, AllAreToldOfBeforeThereAreMoreLines) {
+  SpanTable table(100'000, 1, 4096);
+  for (const std::uint64_t key : keys_) {
+    refused_for_long(table, key, blocked_until);
+    EXPECT_TRUE(refuses(table, key, 1));
+  }
+  offered_at_drain(table, keep_until_, turns);
+  table.grow();
+  for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table, key, 1, 8));
+  for (int i = 0; i < 3000; ++i) EXPECT_NE(meet(table, random_() | 1, ""), nowhere);
+  Offered told = offered_at_drain(table, keep_until_, turns);
+  for (const std::uint64_t key : keys_) EXPECT_EQ(told[key], 1U);
+  EXPECT_TRUE(table.grow());
 }
 
 TEST(RefusedForLong, ATableThatIsMadeAnewBeginsAnew) {
