@@ -115,6 +115,12 @@ def whole(name, test, old, new, file, **more):
 MUTANTS = [
     # Counting.
     engine(
+        "of who is blocked here it is asked whether he is elsewhere",
+        "StoredBlock.IsNotAskedForWhileOneRunsHere",
+        "if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic)) ask_blocks",
+        "if (!slot.asked_blocks) ask_blocks",
+    ),
+    engine(
         "the last span's count is written to the interval that runs",
         "Step1.TheLastSpanOfAnIntervalIsPushedAfterItsEndAndStillBelongsToIt",
         "write(rule, slot, slot.current.ordinal, slot.unwritten);\n  slot.unwritten = 0;\n  if (slot.fresh) ask_first",

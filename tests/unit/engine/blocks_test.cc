@@ -159,6 +159,24 @@ TEST(StoredBlock, IsAskedForAgainAfterTheKeyWasAway) {
   EXPECT_EQ(of_blocks(node).size(), 2U);
 }
 
+TEST(StoredBlock, IsNotAskedForWhileOneRunsHere) {
+  EngineNode node(blocking_rule());
+  Counters counters;
+  node.count(0ms, 130, 100, EngineNode::at(50ms).monotonic);
+  node.step(100ms);
+  EXPECT_EQ(of_blocks(node).size(), 1U) << "that its own has begun";
+  node.sync(counters, 105ms);
+  for (Duration now = 200ms; now <= 2000ms; now += 100ms) node.step(now);
+  node.count(2000ms, 10, 0);
+  node.step(2100ms);
+  EXPECT_TRUE(of_blocks(node).empty());
+  node.sync(counters, 2105ms);
+  for (Duration now = 2200ms; now <= 4000ms; now += 100ms) node.step(now);
+  node.count(4000ms, 1);
+  node.step(4100ms);
+  EXPECT_EQ(of_blocks(node).size(), 2U) << "another node's may have begun since";
+}
+
 TEST(StoredBlock, IsNotAskedForWhereNothingBlocks) {
   Rule rule = blocking_rule();
   rule.algorithm = Algorithm::fixed_window;
