@@ -40,10 +40,11 @@ constexpr std::uint64_t intervals_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
 // Of keys whose blocks last it is told in turns what they are refused, so many in a span: where there are
-// more, as in an attack, they would take most of it. But of each once in an interval, lest it be taken for
-// idle.
+// more, as in an attack, they would take most of it. But of each once in an interval, by one of a worker's
+// tables, lest it be taken for idle.
 constexpr std::size_t most_told = 65536;
 constexpr unsigned most_turns = 8;
+constexpr unsigned drains_apart = most_turns / 2;  // a key's turns in the two tables
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
 
@@ -77,10 +78,11 @@ Controller::Controller(ControllerParts parts)
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
   lasting_ = spans_kept * usual_span();
-  const Duration told_after = tables_per_worker * usual_span();
   // Where refused requests count, too, they count when they came.
   if (std::ranges::none_of(parts_.rules, [](const Rule& rule) { return rule.penalize; }))
-    while (most_turns_ < most_turns && 2 * most_turns_ * told_after <= shortest_interval) most_turns_ *= 2;
+    while (most_turns_ < most_turns &&
+           std::min(2 * most_turns_, drains_apart) * tables_per_worker * usual_span() <= shortest_interval)
+      most_turns_ *= 2;
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
@@ -293,7 +295,8 @@ void Controller::drain_entries(std::size_t index) {
   }
   runs_.clear();
   for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
-  table.drain(limits_, keep_until_, turns_,
+  const SpanTable::Turns turns{.count = turns_, .ahead = (worker.table ^ 1U) * drains_apart};
+  table.drain(limits_, keep_until_, turns,
               [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
 }
 

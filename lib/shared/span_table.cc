@@ -400,15 +400,15 @@ void SpanTable::end_lasting(Place place) noexcept {
 // Of those that the drain before has left open: whom this one is to tell of, they are left alone no more.
 // All, if their lines are about to go; else whose turn it is, and who may not stay open for as long as
 // others.
-void SpanTable::call_up(MonotonicTime keep_until, unsigned turns) noexcept {
-  ++drains_;
+void SpanTable::call_up(MonotonicTime keep_until, Turns turns) noexcept {
+  const std::uint32_t turn = ++drains_ + turns.ahead;
   const bool any = std::exchange(left_open_, 0) > 0;
   untold_ = 0;
   if (!any) return;
   const bool all = keep_until == keep_none || is_short() || may_need_lines(std::max(wanted_, lines_wanted()));
   const Ticks then = all ? 0 : ticks_of(keep_until);
   for (std::uint32_t word = 0; word * OpenNumbers::word_bits < held(); ++word) {
-    const bool in_turn = (word ^ drains_) % turns == 0;
+    const bool in_turn = (word ^ turn) % turns.count == 0;
     if (all || in_turn || !is_later(left_until_[word], then))
       left_alone_[word] = 0;
     else

@@ -172,6 +172,11 @@ class alignas(64) SpanTable {
   static constexpr std::size_t drained_together = 64;
   /// For a drain that leaves nothing open.
   static constexpr MonotonicTime keep_none = MonotonicTime::max();
+  /// In which it is told of those that stay open.
+  struct Turns {
+    unsigned count = 1;  ///< each in one drain of so many; a power of two
+    unsigned ahead = 0;  ///< of another table of the same keys, lest both tell of a key at the same time
+  };
 
   /// Keys to have lines for at first, of so many, where most are expected to need none.
   static constexpr std::uint32_t few_of(std::uint32_t keys) noexcept {
@@ -438,11 +443,12 @@ class alignas(64) SpanTable {
   /// lines have refused something in this span and say what lasts.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
   /// @param keep_until  those stay open whose blocks last until then at least
-  /// @param turns   of those that stay open nothing but refusals is to be told, which may wait: each is told
-  ///                of in one drain of so many, but for want of room or a longer block. A power of two
+  /// @param turns   of those that stay open nothing but refusals is to be told, which may wait: who is told
+  /// of
+  ///                in this drain, if there is room for the others, and their blocks last
   /// @param take    that it throws ends the program: half of the table would be counted twice
   template <typename Take>
-  void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, unsigned turns,
+  void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Turns turns,
              Take&& take) noexcept;
   /// Second: forgets the counts that are no entry's, and the light keys too if there is little room left; has
   /// provided what the keys to come are likely to need. @pre drain()
@@ -455,7 +461,7 @@ class alignas(64) SpanTable {
   bool grow(std::uint32_t expected = 0) noexcept;
   /// All, where nobody asks what was counted.
   void close(std::span<const std::uint64_t> limits = {}) noexcept {
-    drain(limits, keep_none, 1, [](std::span<const CountedKey>) {});
+    drain(limits, keep_none, {}, [](std::span<const CountedKey>) {});
     renew();
     grow();
   }
@@ -567,7 +573,7 @@ class alignas(64) SpanTable {
     return false;
   }
   bool is_blocked_until(const SpanEntry& entry, MonotonicTime then) const noexcept;
-  void call_up(MonotonicTime keep_until, unsigned turns) noexcept;
+  void call_up(MonotonicTime keep_until, Turns turns) noexcept;
   void close_entry(std::uint32_t number) noexcept;
   void keep_refused(std::uint32_t number, MonotonicTime keep_until) noexcept;
   void forget_open() noexcept;
@@ -827,7 +833,7 @@ void SpanTable::for_each_open(bool all, Visitor&& visit) const {
 }
 
 template <typename Take>
-void SpanTable::drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, unsigned turns,
+void SpanTable::drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Turns turns,
                       Take&& take) noexcept {
   const bool weighs = begin_weighing();
   call_up(keep_until, turns);

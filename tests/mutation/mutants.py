@@ -3517,14 +3517,14 @@ MUTANTS = [
     shared(
         "it is told of all in each drain",
         "ToldInTurns.ADrainTellsOfAPartOfThemAndOfTheOthersLaterAllThatTheyWereRefused",
-        "(word ^ drains_) % turns == 0",
-        "(word ^ drains_) % 1 == 0",
+        "(word ^ turn) % turns.count == 0",
+        "true",
     ),
     shared(
         "it is told of some in no drain",
         "ToldInTurns.ADrainTellsOfAPartOfThemAndOfTheOthersLaterAllThatTheyWereRefused",
-        "(word ^ drains_) % turns == 0",
-        "word % turns == 0",
+        "(word ^ turn) % turns.count == 0",
+        "word % turns.count == 0",
     ),
     shared(
         "who has not been told of is not among those left open",
@@ -3581,6 +3581,18 @@ MUTANTS = [
         "left_open / turns > most_told / 2",
     ),
     node(
+        "it is told of a key by both tables at the same time",
+        "ManyBlocked.AreToldOfByEachTableInTurn",
+        ".ahead = (worker.table ^ 1U) * drains_apart}",
+        ".ahead = 0}",
+    ),
+    shared(
+        "a table does not know that it is told of its keys by another one, too",
+        "ToldInTurns.TwoTablesTellOfAKeyAtDifferentTimes",
+        "++drains_ + turns.ahead;",
+        "++drains_;",
+    ),
+    node(
         "what counts is told in turns",
         "ManyBlocked.AreToldOfInEverySpanWhereWhatIsRefusedCounts",
         "[](const Rule& rule) { return rule.penalize; }",
@@ -3589,8 +3601,8 @@ MUTANTS = [
     node(
         "who is refused in each span is not told of in an interval",
         "ManyBlocked.AreToldOfInEverySpanOfWhichAnIntervalHasFew",
-        " && 2 * most_turns_ * told_after <= shortest_interval",
-        "",
+        "* tables_per_worker * usual_span() <= shortest_interval)",
+        "* Duration{} <= shortest_interval)",
     ),
     node(
         "a node that stops does not tell of those whose turn it is not",

@@ -133,7 +133,8 @@ class GrowingTables : public ::testing::TestWithParam<std::uint64_t> {
     }
     const MonotonicTime keep_until = one_in(10) ? SpanTable::keep_none : now_ + kept_for;
     table.drain(
-        std::vector<std::uint64_t>(rules, 10), keep_until, turns_, [&](std::span<const CountedKey> keys) {
+        std::vector<std::uint64_t>(rules, 10), keep_until, {.count = turns_, .ahead = turns_ / 2},
+        [&](std::span<const CountedKey> keys) {
           for (const CountedKey& key : keys) {
             const std::string name = name_of(key.key);
             EXPECT_TRUE(std::ranges::equal(key.name, std::as_bytes(std::span(name))));

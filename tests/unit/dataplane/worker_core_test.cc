@@ -848,7 +848,7 @@ TEST(BlockedKey, IsSoAsPublishedWhateverItsCellSays) {
   AllowanceCell* const cell = ann.plane.running.claim(ann.hash, 0).cell;
   cell->refused_at.store(Duration(50ms).count());
   EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
-  ann.plane.tables[0].drain({}, MonotonicTime(160ms) + 1ns, 1, [](std::span<const CountedKey>) {});
+  ann.plane.tables[0].drain({}, MonotonicTime(160ms) + 1ns, {}, [](std::span<const CountedKey>) {});
   ann.plane.tables[0].renew();
   EXPECT_EQ(ann.plane.tables[0].size(), 0U) << "it is over by then, whatever the mark says";
 }
@@ -987,7 +987,7 @@ void end_span(BlockedKey& ann, MonotonicTime now, MonotonicTime keep_until,
               const std::vector<KeyState>& states) {
   ann.plane.publish(1, states);
   ann.offered = 0;
-  ann.plane.tables[0].drain({}, keep_until, 1, [](std::span<const CountedKey>) {});
+  ann.plane.tables[0].drain({}, keep_until, {}, [](std::span<const CountedKey>) {});
   ann.plane.tables[0].renew();
   ann.plane.began = now;
   ann.plane.publish(0, states);
@@ -1251,7 +1251,7 @@ TEST(Keys, ThatADrainHasLeftRefusedAreToldOfOnlyByTheirOverflowWhereNoCellIsLeft
   };
   EXPECT_EQ(admit(1ms), Verdict::block);
   plane.publish(1, {state});
-  table.drain({}, MonotonicTime(400ms), 1, [](std::span<const CountedKey>) {});
+  table.drain({}, MonotonicTime(400ms), {}, [](std::span<const CountedKey>) {});
   table.renew();
   ASSERT_EQ(table.size(), 1U);
   plane.publish(0, {state});
@@ -1261,7 +1261,7 @@ TEST(Keys, ThatADrainHasLeftRefusedAreToldOfOnlyByTheirOverflowWhereNoCellIsLeft
   EXPECT_EQ(admit(100ms), Verdict::block);
   EXPECT_EQ(table.overflows()[0].offered, 1U);
   std::size_t told = 0;
-  table.drain({}, SpanTable::keep_none, 1, [&](std::span<const CountedKey> keys) { told += keys.size(); });
+  table.drain({}, SpanTable::keep_none, {}, [&](std::span<const CountedKey> keys) { told += keys.size(); });
   EXPECT_EQ(told, 0U);
 }
 

@@ -67,7 +67,7 @@ class FloodedNode {
  private:
   static Config config(const std::string& rule) {
     ConfigResult parsed = parse_config(
-        "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 1\ncooldown = "
+        "[node]\nkeys = 1000000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 1\ncooldown = "
         "\"1000s\"\n" +
             rule,
         "test");
@@ -101,6 +101,16 @@ TEST(ManyBlocked, AreToldOfInTurnsEachWithAllThatItWasRefused) {
   }
   EXPECT_GE(in_turns, 3);
   EXPECT_EQ(node.admitted(), admitted);
+}
+
+// In eight turns: what lies between two of them is what the one table tells, and half as much of the other.
+TEST(ManyBlocked, AreToldOfByEachTableInTurn) {
+  FloodedNode node(300'000, long_interval);
+  for (int i = 0; i < 20; ++i) node.span();
+  const std::vector<std::uint64_t> offered = node.offered();
+  EXPECT_LE(offered.front() - offered.back(), 9U);
+  EXPECT_GE(offered.front() - offered.back(), 5U);
+  EXPECT_GE(offered.back(), node.spans() - 13);
 }
 
 TEST(ManyBlocked, AreAllToldOfWhenTheNodeStops) {

@@ -165,7 +165,7 @@ TEST_F(GrowingTable, MakesRoomForTheKeysThatAreExpected) {
   table.touch_pages();
   const std::vector<std::uint64_t> keys = some_keys(100'000, 7);
   refused_of(table, std::span(keys).first(1));
-  table.drain({}, SpanTable::keep_none, 1, [](std::span<const CountedKey>) {});
+  table.drain({}, SpanTable::keep_none, {}, [](std::span<const CountedKey>) {});
   table.renew();
   table.grow(100'000);
   EXPECT_LE(refused_of(table, keys), 10U);
@@ -237,7 +237,7 @@ TEST_F(GrowingTable, WhoComesBeforeASprayFindsRoomWhileThereAreFewLines) {
   for (std::size_t span = 0; span < 8; ++span) {
     EXPECT_EQ(refused_of(table, some_keys(1000, 100 + span)), 0U) << span;
     EXPECT_GT(refused_of(table, some_keys(80'000, 200 + span)), 0U) << span;
-    table.drain(limits, SpanTable::keep_none, 1, [](std::span<const CountedKey>) {});
+    table.drain(limits, SpanTable::keep_none, {}, [](std::span<const CountedKey>) {});
     table.renew();
   }
 }

@@ -267,7 +267,7 @@ TEST(RefusedAtAGlance, ADrainCountsItAndEndsIt) {
   const SpanTable::Place place = refused_at_a_glance(table, 42);
   EXPECT_TRUE(refuses(table, 42, 1000));
   std::uint64_t offered = 0;
-  table.drain({}, SpanTable::keep_none, 1, [&](std::span<const CountedKey> keys) {
+  table.drain({}, SpanTable::keep_none, {}, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) offered += key.offered;
   });
   table.renew();
@@ -301,9 +301,9 @@ bool goes_on_refusing(SpanTable& table, std::uint64_t key, std::uint64_t weight,
 
 /// What a drain tells of, by key: what has been offered.
 std::map<std::uint64_t, std::uint64_t> offered_at_drain(SpanTable& table, MonotonicTime keep_until,
-                                                        unsigned turns = 1) {
+                                                        unsigned turns = 1, unsigned ahead = 0) {
   std::map<std::uint64_t, std::uint64_t> offered;
-  table.drain({}, keep_until, turns, [&](std::span<const CountedKey> keys) {
+  table.drain({}, keep_until, {.count = turns, .ahead = ahead}, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) EXPECT_TRUE(offered.emplace(key.key, key.offered).second);
   });
   table.renew();
@@ -508,7 +508,7 @@ TEST(RefusedForLong, CreditIsGivenBackByADrainThoughNothingWasRefused) {
   table.add_credit(place, 20);
   table.refuse_from_now_on(place, true);
   std::uint64_t credit = 0;
-  table.drain({}, MonotonicTime(400ms), 1, [&](std::span<const CountedKey> keys) {
+  table.drain({}, MonotonicTime(400ms), {}, [&](std::span<const CountedKey> keys) {
     for (const CountedKey& key : keys) credit += key.credit;
   });
   EXPECT_EQ(credit, 20U);
@@ -581,6 +581,23 @@ TEST_F(ToldInTurns, ADrainTellsOfAPartOfThemAndOfTheOthersLaterAllThatTheyWereRe
   }
   for (const auto& [key, offered] : drain_all()) sum += offered;
   EXPECT_EQ(sum, 2 * turns * keys_.size());
+}
+
+TEST_F(ToldInTurns, TwoTablesTellOfAKeyAtDifferentTimes) {
+  SpanTable other(4096, 1);
+  for (const std::uint64_t key : keys_) {
+    refused_for_long(other, key, blocked_until);
+    EXPECT_TRUE(refuses(other, key, 1));
+  }
+  offered_at_drain(other, keep_until_, turns, turns / 2);
+  for (unsigned span = 0; span < turns; ++span) {
+    refuse_each(1);
+    for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(other, key, 1, generation_));
+    const Offered told = drain();
+    const Offered told_by_other = offered_at_drain(other, keep_until_, turns, turns / 2);
+    EXPECT_GT(told_by_other.size(), 0U);
+    for (const auto& [key, offered] : told) EXPECT_FALSE(told_by_other.contains(key));
+  }
 }
 
 TEST_F(ToldInTurns, WhoDoesNotComeAgainIsForgottenWhenItIsHisTurn) {
