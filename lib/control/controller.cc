@@ -350,10 +350,10 @@ void Controller::give_back(const CountedKey& key) {
   }
 }
 
-// A power of two.
+// A power of two. By all workers, however many of them are drained together.
 unsigned Controller::turns_to_tell() noexcept {
   std::size_t left_open = 0;
-  for (const std::size_t worker : passed_) left_open += drained_table(worker).left_open();
+  for (std::size_t i = 0; i < workers_.size(); ++i) left_open += drained_table(i).left_open();
   unsigned turns = 1;
   while (turns < most_turns_ && left_open / turns > most_told) turns *= 2;
   return turns;
@@ -871,7 +871,7 @@ void Controller::finish(Instant own) {
   advance(own);
   const Instant now = clock_.at(own);
   if (!awaiting_drain_) flip(now);
-  keep_until_ = SpanTable::keep_none;
+  keep_until_ = SpanTable::keep_none;  // so that nothing waits for its turn
   drain_passed();
   // What a flip handed over belongs to the engine now; what has been counted since is in the other table.
   decide(now, true);

@@ -633,7 +633,8 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
 void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
   // First, so that a block that runs elsewhere is not taken for the beginning of a new one. (While one runs
   // here the answer would tell nothing: in a flood it would be asked for a million.)
-  if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic)) ask_blocks(rule, slot, now.wall);
+  if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic))
+    ask_blocks(rule, slot, now.wall);
   // Of refusals alone nobody learns: beside them it is asked what others have admitted.
   const bool refused = ledger_.detail(slot).refused_unwritten > 0;
   if (slot.unwritten > 0 || refused || (slot.watched && rule.hears()))

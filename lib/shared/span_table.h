@@ -434,18 +434,18 @@ class alignas(64) SpanTable {
   std::span<const OverflowCount> overflows() const noexcept { return overflow_; }
   /// Open entries, including those that a drain has left so.
   std::uint32_t size() const noexcept { return opened_; }
-  /// Whether nothing has been counted, under no name.
-  bool empty() const noexcept;
-  /// Of these, as many.
+  /// Those that the last drain has left so.
   std::uint32_t left_open() const noexcept { return left_open_; }
+  /// Whether nothing has been counted, under no name; but for refusals that wait for their turn (drain()).
+  bool empty() const noexcept;
   /// The drain, in three steps. First: calls take(std::span<const CountedKey>) with what was counted in open
   /// entries, in the order in which their keys first came, few at once, and closes them; but for those whose
   /// lines have refused something in this span and say what lasts.
   /// @param limits  of each rule; heavy is who used much of it. Empty: who used much
   /// @param keep_until  those stay open whose blocks last until then at least
-  /// @param turns   of those that stay open nothing but refusals is to be told, which may wait: who is told
-  /// of
-  ///                in this drain, if there is room for the others, and their blocks last
+  /// @param turns   of whom it is told in this drain among those that the last one has left open and nobody
+  ///                has looked at since: refusals are all that there is to tell of them, and may wait. Of
+  ///                all where room is short; and of whose blocks do not last
   /// @param take    that it throws ends the program: half of the table would be counted twice
   template <typename Take>
   void drain(std::span<const std::uint64_t> limits, MonotonicTime keep_until, Turns turns,

@@ -117,8 +117,8 @@ MUTANTS = [
     engine(
         "of who is blocked here it is asked whether he is elsewhere",
         "StoredBlock.IsNotAskedForWhileOneRunsHere",
-        "if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic)) ask_blocks",
-        "if (!slot.asked_blocks) ask_blocks",
+        "if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic))",
+        "if (!slot.asked_blocks)",
     ),
     engine(
         "the last span's count is written to the interval that runs",

@@ -4,13 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "control/new_key_limit.h"
-#include "node/node_core.h"
-#include "store/memory/memory_store.h"
-#include "weir/config.h"
+#include "timed_node.h"
 
 namespace weir {
 namespace {
@@ -19,46 +16,23 @@ using namespace std::chrono_literals;
 
 class BusyNode {
  public:
-  BusyNode()
-      : core_(config(), {.workers = 1, .hash_seed = 1, .log = {}},
-              make_memory_store(std::make_shared<MemoryCounters>())) {
-    core_.advance(now_);
-    core_.worker(0).online();
-    end_span(0ms);
-  }
-  ~BusyNode() { core_.worker(0).offline(); }
+  BusyNode() { end_span(0ms); }
 
   /// @param late  after the span's end the controller comes round
-  void end_span(Duration late) {
-    // Spans begin at the full tenths of a second.
-    now_ = now_ + (100ms - now_.wall.time_since_epoch() % 100ms) + late;
-    core_.advance(now_);
-    core_.worker(0).quiescent();
-    core_.advance(now_);
-    core_.worker(0).quiescent();
-  }
+  void end_span(Duration late) { node_.end_span(late); }
   std::uint64_t admit(std::uint32_t first, std::uint32_t keys) {
     std::uint64_t admitted = 0;
     for (std::uint32_t key = first; key < first + keys; ++key)
-      admitted +=
-          core_.worker(0).admit_key(0, std::to_string(key), 1, now_.monotonic).verdict == Verdict::admit;
+      admitted += node_.admit(0, std::to_string(key), 1);
     return admitted;
   }
   /// Requests of keys that the controller has not been told of by name.
-  std::uint64_t overflowed() const { return core_.figures().overflowed; }
+  std::uint64_t overflowed() const { return node_.core().figures().overflowed; }
 
  private:
-  static Config config() {
-    ConfigResult parsed = parse_config(
-        "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 6400\n"
-        "interval = \"1s\"\nspans = 10\n",
-        "test");
-    for (const ConfigError& error : parsed.errors) ADD_FAILURE() << error.to_string();
-    return parsed.config;
-  }
-
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
-  NodeCore core_;
+  testing::TimedNode node_{
+      "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 6400\n"
+      "interval = \"1s\"\nspans = 10\n"};
 };
 
 constexpr std::uint32_t known = 40'000;

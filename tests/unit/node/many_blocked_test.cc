@@ -8,79 +8,62 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "node/node_core.h"
-#include "store/memory/memory_store.h"
-#include "weir/config.h"
+#include "timed_node.h"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// One request of each key in every span, of 100 ms; all but the first two spans' are refused.
+/// One request of each key in every span; all but the first two spans' are refused.
 class FloodedNode {
  public:
-  FloodedNode(std::uint32_t keys, const std::string& rule)
-      : core_(config(rule), {.workers = 1, .hash_seed = 1, .log = {}},
-              make_memory_store(std::make_shared<MemoryCounters>())) {
-    core_.advance(now_);
-    core_.worker(0).online();
+  FloodedNode(std::uint32_t keys, const std::string& rule) : node_(config(rule)) {
     for (std::uint32_t key = 0; key < keys; ++key)
-      keys_.push_back(core_.worker(0).key(0, names_.emplace_back(std::to_string(key))));
+      keys_.push_back(node_.worker().key(0, names_.emplace_back(std::to_string(key))));
     for (int i = 0; i < 8; ++i) span();
   }
-  ~FloodedNode() { core_.worker(0).offline(); }
 
   void span() {
     std::array<Verdict, 32> verdicts;
     for (std::size_t i = 0; i < keys_.size(); i += verdicts.size()) {
       const auto burst = std::span(keys_).subspan(i, std::min(verdicts.size(), keys_.size() - i));
-      core_.worker(0).admit_keys(burst, now_.monotonic, verdicts);
+      node_.worker().admit_keys(burst, node_.now().monotonic, verdicts);
       admitted_ += std::ranges::count(std::span(verdicts).first(burst.size()), Verdict::admit);
     }
     ++spans_;
-    now_ = now_ + 100ms;
-    core_.advance(now_);
-    core_.worker(0).quiescent();
-    core_.advance(now_);
-    core_.worker(0).quiescent();
+    node_.end_span();
   }
   void finish() {
-    core_.worker(0).offline();
-    EXPECT_TRUE(core_.finish(now_, 0ms));
+    node_.worker().offline();
+    EXPECT_TRUE(node_.core().finish(node_.now(), 0ms));
   }
   std::ptrdiff_t admitted() const { return admitted_; }
   std::uint64_t spans() const { return spans_; }
   /// Of each key, in the interval, as far as the controller knows; the most first.
   std::vector<std::uint64_t> offered() const {
     std::vector<std::uint64_t> offered;
-    for (const KeyFigures& key : core_.top(keys_.size())) offered.push_back(key.offered);
+    for (const KeyFigures& key : node_.core().top(keys_.size())) offered.push_back(key.offered);
     EXPECT_EQ(offered.size(), keys_.size());
     return offered;
   }
 
  private:
-  static Config config(const std::string& rule) {
-    ConfigResult parsed = parse_config(
-        "[node]\nkeys = 1000000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 1\ncooldown = "
-        "\"1000s\"\n" +
-            rule,
-        "test");
-    for (const ConfigError& error : parsed.errors) ADD_FAILURE() << error.to_string();
-    return parsed.config;
+  static std::string config(const std::string& rule) {
+    return "[node]\nkeys = 1000000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 1\ncooldown = "
+           "\"1000s\"\n" +
+           rule;
   }
 
+  testing::TimedNode node_;
   std::deque<std::string> names_;
   std::vector<Key> keys_;
   std::ptrdiff_t admitted_ = 0;
   std::uint64_t spans_ = 0;
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
-  NodeCore core_;
 };
 
 constexpr std::uint32_t few = 60'000;

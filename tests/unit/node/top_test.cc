@@ -3,60 +3,31 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "node/node_core.h"
-#include "store/memory/memory_store.h"
-#include "weir/config.h"
+#include "timed_node.h"
 
 namespace weir {
 namespace {
 
-using namespace std::chrono_literals;
-
 class Node {
  public:
-  Node()
-      : core_(config(), {.workers = 1, .hash_seed = 1, .log = {}},
-              make_memory_store(std::make_shared<MemoryCounters>())) {
-    core_.advance(now_);
-    core_.worker(0).online();
-  }
-  ~Node() { core_.worker(0).offline(); }
-
   void admit(std::uint32_t key, std::uint32_t weight) {
-    core_.worker(0).admit_key(0, std::to_string(key), weight, now_.monotonic);
+    node_.worker().admit_key(0, std::to_string(key), weight, node_.now().monotonic);
   }
   std::vector<KeyFigures> top(std::size_t count) {
-    now_ = now_ + 100ms;
-    core_.advance(now_);
-    core_.worker(0).quiescent();
-    core_.advance(now_);
-    return core_.top(count);
+    node_.end_span();
+    return node_.core().top(count);
   }
 
  private:
-  static Config config() {
-    Rule rule;
-    rule.name = "r";
-    rule.key = {{.kind = Dimension::Kind::header, .name = "x-user"}};
-    rule.limit = 64'000;
-    rule.interval = 1s;
-    rule.spans = 10;
-    Config config;
-    config.node.keys = 400'000;
-    config.rules.push_back(rule);
-    return config;
-  }
-
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
-  NodeCore core_;
+  testing::TimedNode node_{
+      "[node]\nkeys = 400000\n[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 64000\n"
+      "interval = \"1s\"\nspans = 10\n"};
 };
 
 TEST(Top, NamesTheMostOfferedInOrderHoweverManyKeysThereAre) {

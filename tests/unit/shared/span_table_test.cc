@@ -532,11 +532,15 @@ class ToldInTurns : public ::testing::Test {
 
   ToldInTurns() {
     for (std::uint64_t i = 0; i < 640; ++i) keys_.push_back(random_() | 1);
-    for (const std::uint64_t key : keys_) {
-      refused_for_long(table_, key, blocked_until);
-      EXPECT_TRUE(refuses(table_, key, 1));
-    }
+    block_in(table_);
     EXPECT_EQ(drain().size(), keys_.size());
+  }
+
+  void block_in(SpanTable& table) const {
+    for (const std::uint64_t key : keys_) {
+      refused_for_long(table, key, blocked_until);
+      EXPECT_TRUE(refuses(table, key, 1));
+    }
   }
 
   void refuse_each(std::uint64_t weight) {
@@ -585,10 +589,7 @@ TEST_F(ToldInTurns, ADrainTellsOfAPartOfThemAndOfTheOthersLaterAllThatTheyWereRe
 
 TEST_F(ToldInTurns, TwoTablesTellOfAKeyAtDifferentTimes) {
   SpanTable other(4096, 1);
-  for (const std::uint64_t key : keys_) {
-    refused_for_long(other, key, blocked_until);
-    EXPECT_TRUE(refuses(other, key, 1));
-  }
+  block_in(other);
   offered_at_drain(other, keep_until_, turns, turns / 2);
   for (unsigned span = 0; span < turns; ++span) {
     refuse_each(1);
@@ -679,10 +680,7 @@ TEST_F(ToldInTurns, AllAreToldOfBeforeNamesRunShort) {
 
 TEST_F(ToldInTurns, LinesAreNotMadeMoreUntilADrainHasToldOfAll) {
   SpanTable table(100'000, 1, 4096);
-  for (const std::uint64_t key : keys_) {
-    refused_for_long(table, key, blocked_until);
-    EXPECT_TRUE(refuses(table, key, 1));
-  }
+  block_in(table);
   offered_at_drain(table, keep_until_, turns);
   for (std::uint32_t generation = 8; generation < 10; ++generation) {
     for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table, key, 1, generation));
@@ -700,10 +698,7 @@ TEST_F(ToldInTurns, LinesAreNotMadeMoreUntilADrainHasToldOfAll) {
 // More keys have come than there are lines for: there will be more after this drain.
 TEST_F(ToldInTurns, AllAreToldOfBeforeThereAreMoreLines) {
   SpanTable table(100'000, 1, 4096);
-  for (const std::uint64_t key : keys_) {
-    refused_for_long(table, key, blocked_until);
-    EXPECT_TRUE(refuses(table, key, 1));
-  }
+  block_in(table);
   offered_at_drain(table, keep_until_, turns);
   table.grow();
   for (const std::uint64_t key : keys_) EXPECT_TRUE(goes_on_refusing(table, key, 1, 8));
