@@ -12,9 +12,9 @@
 /// nanoseconds: whole numbers, so that a bucket of one token per 100 ms has its next token after 100 ms and
 /// not a nanosecond later. Only where capacity would then need more than 2^59 units are units coarser (2^-59
 /// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
-/// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 units have passed, which is
-/// no less than five times the time that fills it. Who keeps buckets for longer must know how old they are
-/// (see fills_in()).
+/// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
+/// passed, which is no less than five times the time that fills it. For who keeps buckets for longer units
+/// are so coarse that it is for as long as he says.
 #pragma once
 
 #include <algorithm>
@@ -40,17 +40,23 @@ class BucketTerms {
   /// @param limit     tokens per interval, ≥ 1
   /// @param interval  > 0
   /// @param burst     capacity in tokens, ≥ 1
-  constexpr BucketTerms(std::uint64_t limit, Duration interval, std::uint64_t burst) noexcept
+  /// @param kept      for how long levels are right without a look, if that is more than five fillings
+  constexpr BucketTerms(std::uint64_t limit, Duration interval, std::uint64_t burst,
+                        Duration kept = {}) noexcept
       : burst_(std::min(burst, max_burst)) {
     const auto period = static_cast<std::uint64_t>(interval.count());
     const std::uint64_t divisor = std::gcd(limit, period);
     token_ = period / divisor;
     rate_ = limit / divisor;
     // Exact where it fits; a nanosecond must not generate so much that the numbers wrap within the bucket.
-    exact_ = static_cast<unsigned __int128>(burst_) * token_ <= max_burst && rate_ <= max_burst;
+    const auto longest = static_cast<unsigned __int128>(kept.count());
+    exact_ = static_cast<unsigned __int128>(burst_) * token_ <= max_burst && rate_ <= max_burst &&
+             rate_ * longest <= most_generated;
     if (!exact_) {
       // units per token: a power of two; units per nanosecond: rate_ / 2^shift_.
-      const int fraction = 59 - static_cast<int>(std::bit_width(burst_ - (burst_ > 1 ? 1 : 0)));
+      int fraction = 59 - static_cast<int>(std::bit_width(burst_ - (burst_ > 1 ? 1 : 0)));
+      const unsigned __int128 tokens = limit * longest / period + 1;
+      while (fraction > 0 && tokens > most_generated >> fraction) --fraction;
       token_ = std::uint64_t{1} << std::max(fraction, 0);
       unsigned __int128 numerator = static_cast<unsigned __int128>(limit) * token_;
       // As many bits of the quotient as a word holds.
@@ -108,13 +114,15 @@ class BucketTerms {
     return Duration(static_cast<std::int64_t>(std::min(nanoseconds, max_duration)));
   }
 
-  /// How long an empty bucket takes to be full: what has not been touched for so long says nothing any more.
+  /// How long an empty bucket takes to be full.
   constexpr Duration fills_in() const noexcept { return time_for(capacity_); }
 
  private:
   /// No level is further from a full one, also in debt, and where another one's clock is ahead: what seems to
   /// be has been full for long.
   static constexpr std::uint64_t most_ahead = std::uint64_t{3} << 61;
+  /// In units, from when a bucket was looked at until it is again: the numbers of levels that remain.
+  static constexpr unsigned __int128 most_generated = (std::uint64_t{5} << 61) / unit;
   static constexpr unsigned __int128 max_word = std::numeric_limits<std::uint64_t>::max();
   static constexpr unsigned __int128 max_duration = std::numeric_limits<std::int64_t>::max();
 

@@ -48,6 +48,13 @@ std::int64_t intervals_of_window(const Rule& rule) {
   return std::max<std::int64_t>(1, (window.count() + rule.interval.count() - 1) / rule.interval.count());
 }
 
+/// For how long a level may lie in its cells: in the window that it was made in and the next one, and as long
+/// again where a window turns late.
+Duration longest_kept(const Rule& rule) {
+  const Duration window = intervals_of_window(rule) * rule.interval;
+  return 3 * std::min(window, Duration::max() / 3);
+}
+
 /// To one or two digits: a rate that is a round number in a round time is counted in larger units.
 std::uint64_t rounded_up(std::uint64_t tokens) {
   std::uint64_t unit = 1;
@@ -61,13 +68,13 @@ BucketTerms make_bucket(const Rule& rule, unsigned workers) {
   // What workers hold drawn counts as in the bucket: together they never hold more than it.
   const std::uint64_t held = held_of(rule, workers);
   const std::uint32_t grant = may_be_granted(rule) ? standing_grant(rule, grantable(rule), workers) : 0;
-  if (grant < rule.weight) return {rule.limit, rule.interval, burst_of(rule) - held};
+  if (grant < rule.weight) return {rule.limit, rule.interval, burst_of(rule) - held, longest_kept(rule)};
   // As shared/grant_table.h derives it. (Windows that are as good as endless bring no more than the first.)
   const std::uint64_t granted = std::uint64_t{grant} * workers;
   const std::int64_t intervals = intervals_of_window(rule);
   const std::uint64_t tokens = rule.limit * static_cast<std::uint64_t>(intervals);
   return {tokens - std::min(rounded_up(granted), tokens / 64), intervals * rule.interval,
-          burst_of(rule) - held - 4 * granted};
+          burst_of(rule) - held - 4 * granted, longest_kept(rule)};
 }
 
 std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <random>
+#include <vector>
 
 #include "shared/grant_table.h"
 
@@ -58,6 +61,51 @@ TEST(RulePlan, HasABucketsWindowLastForAsLongAsItTakesToFillTwice) {
   EXPECT_EQ(window(1000, 501, 1s), 2s);
   EXPECT_EQ(window(1000, 1000, 1s), 2s);
   EXPECT_EQ(window(1, 1800, 2s), 2h);
+}
+
+/// How much is in a bucket that was looked at so long ago, in per mille of what it holds.
+std::uint64_t filled(const BucketTerms& bucket, std::uint64_t missing, MonotonicTime then, Duration age) {
+  const std::uint64_t now = bucket.generated(then + age);
+  const std::uint64_t level = bucket.caught_up(bucket.full(bucket.generated(then)) + missing, now);
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bucket.available(level, now)) * 1000 /
+                                    bucket.capacity());
+}
+
+// Windows last as long as intervals, in which small bursts are filled many times over.
+TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
+  std::mt19937_64 random(55);
+  const auto below = [&](int bits) { return random() % (std::uint64_t{1} << bits); };
+  struct Bucket {
+    std::uint64_t limit;
+    std::uint64_t burst;
+    Duration interval;
+  };
+  std::vector<Bucket> buckets{{100'000, 10'000, 24h}, {1'000'000, 100'000, 24h}, {5'000'000, 100'000, 1h},
+                              {77'777, 100, 24h},     {1'000'003, 7, 1s},        {31'536'000, 512, 8760h}};
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t limit = 1 + below(static_cast<int>(random() % 41));
+    const auto interval = Duration(1 + below(static_cast<int>(random() % 54)));
+    buckets.push_back({limit, 1 + random() % limit, interval});
+  }
+  for (const auto& [limit, burst, interval] : buckets) {
+    for (const unsigned workers : {1U, 4U, 64U}) {
+      const Config config = with_bucket(limit, burst, interval);
+      const RulePlan plan(config, workers);
+      const BucketTerms& bucket = plan.buckets[0];
+      const Duration window = plan.pools[0].terms().interval;
+      const Duration longest = std::min(window, Duration::max() / 8) * 5 / 2;
+      for (int i = 0; i < 20; ++i) {
+        const MonotonicTime then(Duration(below(static_cast<int>(random() % 62))));
+        const Duration age = Duration(random() % static_cast<std::uint64_t>(longest.count()));
+        for (const std::uint64_t missing : {std::uint64_t{0}, bucket.capacity(), 2 * bucket.capacity()}) {
+          if (age < bucket.time_for(missing)) continue;
+          ASSERT_EQ(filled(bucket, missing, then, age), 1000U)
+              << limit << " in " << interval.count() << " ns, burst " << burst << ", workers " << workers
+              << ", " << age.count() << " after " << then.time_since_epoch().count();
+        }
+      }
+    }
+  }
 }
 
 // As good as never full, but no number is too large.
