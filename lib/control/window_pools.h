@@ -177,8 +177,9 @@ class WindowPools {
                  const BucketTerms& terms) noexcept {
     // Relaxed: whoever owns the cell by now, if it is the key's bucket it is the only one that has begun and
     // not moved on.
-    if (from.key.load(std::memory_order_relaxed) == key && BucketCell(from).is_here())
-      return BucketCell(from).give_back(tokens, price, terms);
+    if (from.key.load(std::memory_order_relaxed) == key && BucketCell(from).is_here() &&
+        BucketCell(from).give_back(tokens, price, terms))
+      return;
     AllowanceCell* cell = pools_[0]->find(key);
     if (cell == nullptr || !BucketCell(*cell).begun()) cell = pools_[1]->find(key);
     if (cell != nullptr) BucketCell(*cell).give_back(tokens, price, terms);

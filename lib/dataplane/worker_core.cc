@@ -1348,12 +1348,13 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   if (touched.entry != nullptr && touched.entry->lent > 0 &&
       (touched.direct || table_->credit(touched.place) < weight))
     use_up_grant(touched.place, planned.key);
-  const std::uint64_t unused = touched.direct && touched.entry != nullptr ? take_credit(touched.place) : 0;
+  std::uint64_t unused = touched.direct && touched.entry != nullptr ? take_credit(touched.place) : 0;
   const std::uint64_t credit = touched.direct ? 0 : table_->credit(touched.place);
   if (credit >= weight) return true;
   const auto draw_from = [&](AllowanceCell& cell, std::uint64_t more) {
     BucketCell bucket(cell);
-    if (unused > 0) bucket.give_back(unused, price, terms.bucket);
+    // Once: the bucket may move on, with it, before there is drawn from it.
+    if (unused > 0 && bucket.give_back(unused, price, terms.bucket)) unused = 0;
     return bucket.draw(planned.key, weight - credit, more, price, terms.bucket, now);
   };
   BucketCell::Draw draw{.closed = true};

@@ -92,9 +92,9 @@ class BucketCell {
     }
   }
 
-  /// Puts tokens back that were drawn and not used.
-  void give_back(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms) noexcept {
-    change([&](std::uint64_t level) { return level - priced(terms.cost(tokens), price); });
+  /// Puts tokens back that were drawn and not used. @return false: the bucket has moved on, without them
+  bool give_back(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms) noexcept {
+    return change([&](std::uint64_t level) { return level - priced(terms.cost(tokens), price); });
   }
 
   /// Takes tokens whether they are there or not, down to one whole bucket of debt: what others have admitted.
@@ -149,15 +149,17 @@ class BucketCell {
     return terms.available(terms.caught_up(word & ~marks, generated), generated);
   }
 
+  /// @return false: the bucket has moved on
   template <typename Change>
-  void change(Change&& next) noexcept {
+  bool change(Change&& next) noexcept {
     std::uint64_t word = level_.load(std::memory_order_relaxed);
     for (;;) {
       // A bucket that has moved on is its next cell's business; one never touched is full.
-      if ((word & closed) != 0 || (word & set) == 0) return;
+      if ((word & closed) != 0) return false;
+      if ((word & set) == 0) return true;
       if (level_.compare_exchange_weak(word, next(word & ~marks) | set, std::memory_order_relaxed,
                                        std::memory_order_relaxed))
-        return;
+        return true;
     }
   }
 

@@ -2011,6 +2011,14 @@ MUTANTS = [
         units=["lib/node/rule_plan.cc"],
     ),
     shared(
+        "what a bucket was given back that had moved on is thought to have come",
+        "BucketCell.SaysWhetherWhatIsGivenBackHasComeBeforeItMovedOn",
+        "if ((word & closed) != 0) return false;\n      if ((word & set) == 0)",
+        "if ((word & closed) != 0) return true;\n      if ((word & set) == 0)",
+        file="lib/shared/bucket_cell.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
+    ),
+    shared(
         "a bucket that was not looked at for long is taken for one in debt",
         "BucketCell.IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings",
         "level - full <= most_ahead ?",

@@ -107,6 +107,18 @@ TEST(BucketCell, ItsLevelMovesToTheNextPoolAndTheOldCellIsClosed) {
   EXPECT_EQ(next.draw(4).taken, 4U);
 }
 
+TEST(BucketCell, SaysWhetherWhatIsGivenBackHasComeBeforeItMovedOn) {
+  Cell old;
+  old.bucket.take_over(nullptr, ten_a_second, start);
+  old.draw(6);
+  EXPECT_TRUE(old.bucket.give_back(2, full_price, ten_a_second));
+  Cell next;
+  next.bucket.take_over(&old.cell, ten_a_second, start);
+  EXPECT_EQ(next.tokens(start), 6U);
+  EXPECT_FALSE(old.bucket.give_back(2, full_price, ten_a_second));
+  EXPECT_EQ(next.tokens(start), 6U);
+}
+
 TEST(BucketCell, WhatItGainedMeanwhileMovesWithIt) {
   Cell old;
   old.bucket.take_over(nullptr, ten_a_second, start);
