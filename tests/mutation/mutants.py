@@ -1925,8 +1925,8 @@ MUTANTS = [
     whole(
         "what is lent of a bucket is not called back for a request of more",
         "BucketGrants.WhoIsRefusedHasLessThanHeAskedFor",
-        "    use_up_grant(touched.place, planned.key);\n  const std::uint64_t unused",
-        "    static_cast<void>(planned);\n  const std::uint64_t unused",
+        "    use_up_grant(touched.place, planned.key);\n  std::uint64_t unused",
+        "    static_cast<void>(planned);\n  std::uint64_t unused",
         file="lib/dataplane/worker_core.cc",
     ),
     whole(
@@ -2863,8 +2863,8 @@ MUTANTS = [
     shared(
         "a table that has had no place for all grows by no more than it holds",
         "GrowingTable.IsFourTimesAsLargeAfterASpanThatHadNoPlaceForAll",
-        "if (without_place_ > 0) wanted_",
-        "if (false) wanted_",
+        "return without_place_ > 0 ? std::max(known, 4 * keys_of(homes())) : known;",
+        "return known;",
     ),
     shared(
         "the rules' own keys lose their places as a table grows",
@@ -3391,13 +3391,6 @@ MUTANTS = [
         "Publications.WhoIsBlockedAndGoesOnIsLookedUpOnceInEachTableUntilHisBlockIsNearlyOver",
         "table.drain(limits_, keep_until_,",
         "table.drain(limits_, SpanTable::keep_none,",
-    ),
-    node(
-        "a node that ends takes what a drain has left open for what has not been told",
-        "Stop.TellsAllInAFloodOfABlockedKeyThatOnlyItsLineRefusesAndSaysSo",
-        "[](const SpanTable& table) { return table.empty(); }",
-        "[](const SpanTable& table) { return table.size() == 0; }",
-        file="lib/node/node_core.cc",
     ),
     node(
         "what is left of a late span does not last as long as the next one",

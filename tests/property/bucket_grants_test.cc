@@ -180,11 +180,11 @@ TEST(BucketGrants, AKeyInSteadyDemandHasItsRateOnWhateverWorkersItComes) {
     GrantedNode node({rule}, 4);
     BucketUser ann("ann", rule);
     std::uint64_t admitted = 0;
-    constexpr int seconds = 40;
+    constexpr int seconds = 24;
     for (int span = 0; span < seconds * 10; ++span) {
       if (span == 20) admitted = 0;  // it had saved something up
       for (unsigned worker = 0; worker < asking; ++worker) {
-        const std::uint64_t more = node.ask_at_once(worker, 0, "ann", limit / 5);
+        const std::uint64_t more = node.ask_at_once(worker, 0, "ann", limit / 9);
         ann.expect_held(more, node.now);
         admitted += more;
       }
