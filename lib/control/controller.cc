@@ -275,13 +275,13 @@ void Controller::drain_passed() {
   passed_.clear();
   for (std::size_t i = 0; i < workers_.size(); ++i)
     if (workers_[i].draining && has_passed(i)) passed_.push_back(i);
-  turns_ = turns_to_tell();
-  for (const std::size_t worker : passed_) drain_entries(worker);
+  const unsigned turns = turns_to_tell();
+  for (const std::size_t worker : passed_) drain_entries(worker, turns);
   harvest_passed();
   for (const std::size_t worker : passed_) end_drain(worker);
 }
 
-void Controller::drain_entries(std::size_t index) {
+void Controller::drain_entries(std::size_t index, unsigned turns) {
   WorkerState& worker = workers_[index];
   worker.draining = false;
   worker.drained_flip = worker.flip;
@@ -295,8 +295,8 @@ void Controller::drain_entries(std::size_t index) {
   }
   runs_.clear();
   for (const WindowPools& pools : parts_.pools) runs_.push_back(pools.runs_at(table.began));
-  const SpanTable::Turns turns{.count = turns_, .ahead = (worker.table ^ 1U) * drains_apart};
-  table.drain(limits_, keep_until_, turns,
+  const SpanTable::Turns in_turns{.count = turns, .ahead = (worker.table ^ 1U) * drains_apart};
+  table.drain(limits_, keep_until_, in_turns,
               [&](std::span<const CountedKey> keys) { take_counts(index, keys); });
 }
 

@@ -123,7 +123,7 @@ class Controller {
   bool has_passed(std::size_t worker) const noexcept;
   bool all_have_passed() const noexcept;
   void drain_passed();
-  void drain_entries(std::size_t worker);
+  void drain_entries(std::size_t worker, unsigned turns);
   SpanTable& drained_table(std::size_t worker) noexcept;
   unsigned turns_to_tell() noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
@@ -169,8 +169,7 @@ class Controller {
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
   std::vector<WorkerState> workers_;
   std::vector<std::size_t> passed_;  // workers whose spans are being drained
-  unsigned most_turns_ = 1;          // in which their refusals are told, …
-  unsigned turns_ = 1;               // …and are now
+  unsigned most_turns_ = 1;          // in which their refusals are told
   GrantSums grant_sums_;
   std::vector<RuleGrant> grants_;  // by rule
   std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had

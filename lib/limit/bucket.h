@@ -13,8 +13,8 @@
 /// not a nanosecond later. Only where capacity would then need more than 2^59 units are units coarser (2^-59
 /// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
 /// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
-/// passed, which is no less than five times the time that fills it. For who keeps buckets for longer units
-/// are so coarse that it is for as long as he says.
+/// passed, which is no less than five times the time that fills it. For who keeps buckets for longer, units
+/// are coarser also where that many would pass in the time that he names.
 #pragma once
 
 #include <algorithm>
