@@ -39,11 +39,7 @@ constexpr std::uint32_t drains_between_forgetting = 64;
 constexpr std::uint64_t intervals_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
-// Of keys whose blocks last it is told in turns what they are refused, so many in a span: where there are
-// more, as in an attack, they would take most of it. But of each once in an interval, by one of a worker's
-// tables, lest it be taken for idle.
-constexpr std::size_t most_told = 65536;
-constexpr unsigned most_turns = 8;
+constexpr unsigned most_turns = 8;                 // to tell of blocked keys
 constexpr unsigned drains_apart = most_turns / 2;  // a key's turns in the two tables
 // Beyond so many keys it is cheaper to let the workers look their keys up again.
 constexpr std::size_t most_compared = 65536;
@@ -355,7 +351,7 @@ unsigned Controller::turns_to_tell() noexcept {
   std::size_t left_open = 0;
   for (std::size_t i = 0; i < workers_.size(); ++i) left_open += drained_table(i).left_open();
   unsigned turns = 1;
-  while (turns < most_turns_ && left_open / turns > most_told) turns *= 2;
+  while (turns < most_turns_ && left_open / turns > parts_.most_told) turns *= 2;
   return turns;
 }
 

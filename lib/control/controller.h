@@ -9,6 +9,7 @@
 /// (control/store_clock.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,6 +49,8 @@ struct ControllerFigures {
   Duration clock_uncertainty{};  ///< of it; 0: the store has told no time
 };
 
+constexpr std::size_t usually_most_told = 65536;
+
 /// What the controller works on. Everything outlives it.
 struct ControllerParts {
   std::span<const Rule> rules;
@@ -62,6 +65,10 @@ struct ControllerParts {
   Store& store;
   Duration store_timeout;
   std::function<void(std::string_view)> log;
+  /// Of keys whose blocks last it is told in turns what they are refused, about so many in a span: where
+  /// there are more, as in an attack, they would take most of it. But of each once in an interval, by one of
+  /// a worker's tables, lest it be taken for idle.
+  std::size_t most_told = usually_most_told;
 };
 
 /// Not thread-safe: one thread, or a lock around it.

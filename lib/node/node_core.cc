@@ -41,7 +41,8 @@ std::uint32_t first_entries(const Config& config, unsigned workers) {
 
 }  // namespace
 
-NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store)
+NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store,
+                   std::size_t most_told)
     : config_(std::move(config)),
       classifier_(config_.rules),
       plan_(config_, options.workers),
@@ -72,7 +73,8 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                    .engine = engine_,
                    .store = *store_,
                    .store_timeout = config_.store.timeout,
-                   .log = options.log}) {
+                   .log = options.log,
+                   .most_told = most_told}) {
   const DataPlane plane{classifier_, plan_.terms, publication_, quiescence_,
                         make_hash_key(options.hash_seed)};
   for (unsigned i = 0; i < options.workers; ++i) {

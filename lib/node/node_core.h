@@ -3,6 +3,7 @@
 /// One node: the rooms put together behind weir/throttle.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,8 +28,10 @@ namespace weir {
 /// Thread rules as in weir/throttle.h.
 class NodeCore {
  public:
+  /// @param most_told  ControllerParts::most_told
   /// @pre `config` has passed check_config()
-  NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store);
+  NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store,
+           std::size_t most_told = usually_most_told);
   ~NodeCore();
 
   Worker& worker(unsigned index) noexcept { return workers_[index]; }

@@ -3595,14 +3595,14 @@ MUTANTS = [
     node(
         "a flood of blocked keys is told of in each span",
         "ManyBlocked.AreToldOfInTurnsEachWithAllThatItWasRefused",
-        "while (turns < most_turns_ && left_open / turns > most_told) turns *= 2;",
+        "while (turns < most_turns_ && left_open / turns > parts_.most_told) turns *= 2;",
         "",
     ),
     node(
         "blocked keys are told of in turns however few they are",
         "ManyBlocked.AreToldOfInEverySpanWhereTheyAreNotThatMany",
-        "left_open / turns > most_told",
-        "left_open / turns > most_told / 2",
+        "left_open / turns > parts_.most_told",
+        "left_open / turns > parts_.most_told / 2",
     ),
     node(
         "it is told of a key by both tables at the same time",
