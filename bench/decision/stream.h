@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/huge_allocator.h"
 #include "key_sequence.h"
 
 namespace weir::bench {
@@ -37,6 +38,10 @@ enum class Drawn : std::uint8_t { uniform, zipf, once };
 inline constexpr std::size_t drawn_kinds = 3;
 const char* name_of(Drawn drawn);
 
+/// As mbufs lie: on small pages it would be the address translation of requests that is measured.
+template <typename T>
+using OnHugePages = std::vector<T, HugeAllocator<T>>;
+
 /// Requests one after the other, and the first few bursts once more after the last one: whoever looks ahead
 /// need not ask where the end is.
 class Stream {
@@ -60,7 +65,7 @@ class Stream {
 
  private:
   std::size_t size_;
-  std::vector<PlainKey> keys_;
+  OnHugePages<PlainKey> keys_;
 };
 
 /// One size's streams, each made when it is first asked for. One thread at a time.

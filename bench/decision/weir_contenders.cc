@@ -104,8 +104,8 @@ void expect_in_order(const Figures& figures, std::uint64_t requests, Result& tol
 }
 
 /// @param named  by the requests' names; else all are the key of a rule without dimensions
-std::vector<Key> keys_of(Worker& worker, const Stream& stream) {
-  std::vector<Key> keys;
+OnHugePages<Key> keys_of(Worker& worker, const Stream& stream) {
+  OnHugePages<Key> keys;
   keys.reserve(stream.all().size());
   for (const PlainKey& key : stream.all()) keys.push_back(worker.key(0, key.name()));
   return keys;
@@ -189,7 +189,7 @@ class KeysAtHand : public Node {
 
  private:
   const std::size_t told_;
-  const std::array<std::vector<Key>, 2> keys_;
+  const std::array<OnHugePages<Key>, 2> keys_;
   std::array<Verdict, burst> verdicts_;
 };
 
@@ -377,7 +377,7 @@ class FirstTouches final : public Contender {
   const Stream& stream_;
   const bool strangers_;
   std::unique_ptr<Throttle> throttle_;
-  std::vector<Key> keys_;  // all nodes have the same hash
+  OnHugePages<Key> keys_;  // all nodes have the same hash
   Duration since_start_{};
   std::uint64_t requests_ = 0;
   Result figures_;
