@@ -26,6 +26,7 @@ struct WindowTerms {
   std::uint32_t spans = 1;  ///< windows per interval: more than one for a sliding window, whose spans count
   bool monotonic = false;   ///< what must not be forgotten because the wall clock jumps: buckets and logs
   LogPool* logs = nullptr;  ///< of the one rule that these pools are for
+  BucketTerms::Pace pace{};  ///< of buckets: keys that find no cell of their own share them across rules
 
   bool operator==(const WindowTerms&) const = default;
 };

@@ -14,7 +14,8 @@
 /// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
 /// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
 /// passed, which is no less than five times the time that fills it. For who keeps buckets for longer, units
-/// are coarser also where that many would pass in the time that he names.
+/// are coarser also where that many would pass in the time that he names; rates beyond 5 × 2^59 tokens in
+/// that time are cut to it.
 #pragma once
 
 #include <algorithm>
@@ -45,11 +46,14 @@ class BucketTerms {
                         Duration kept = {}) noexcept
       : burst_(std::min(burst, max_burst)) {
     const auto period = static_cast<std::uint64_t>(interval.count());
+    const auto longest = static_cast<unsigned __int128>(kept.count());
+    // A rate as good as none (2^63 a second): less than one unit a token there is not.
+    if (limit * longest > most_generated * period)
+      limit = std::max(static_cast<std::uint64_t>(most_generated * period / longest), std::uint64_t{1});
     const std::uint64_t divisor = std::gcd(limit, period);
     token_ = period / divisor;
     rate_ = limit / divisor;
     // Exact where it fits; a nanosecond must not generate so much that the numbers wrap within the bucket.
-    const auto longest = static_cast<unsigned __int128>(kept.count());
     exact_ = static_cast<unsigned __int128>(burst_) * token_ <= max_burst && rate_ <= max_burst &&
              rate_ * longest <= most_generated;
     if (!exact_) {
@@ -70,6 +74,16 @@ class BucketTerms {
     }
     capacity_ = burst_ * token_ * unit;
   }
+
+  /// What the numbers of levels mean: two rules' buckets may be taken for each other's only where it is the
+  /// same.
+  struct Pace {
+    std::uint64_t units;  ///< in 2^shift nanoseconds
+    int shift;
+
+    bool operator==(const Pace&) const = default;
+  };
+  constexpr Pace pace() const noexcept { return {rate_, exact_ ? 0 : shift_}; }
 
   constexpr std::uint64_t burst() const noexcept { return burst_; }
   /// Of the full bucket, as levels count.

@@ -85,7 +85,7 @@ std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
 }
 
 /// When what a rule's cells hold is worth nothing any more, and its keys are granted anew.
-WindowTerms window_of(const Rule& rule, LogPool* logs) {
+WindowTerms window_of(const Rule& rule, LogPool* logs, const BucketTerms& bucket) {
   switch (rule.algorithm) {
     case Algorithm::sliding_window:
       return {.interval = rule.interval, .spans = rule.spans, .monotonic = false, .logs = nullptr};
@@ -94,7 +94,8 @@ WindowTerms window_of(const Rule& rule, LogPool* logs) {
       return {.interval = intervals_of_window(rule) * rule.interval,
               .spans = 1,
               .monotonic = true,
-              .logs = nullptr};
+              .logs = nullptr,
+              .pace = bucket.pace()};
     case Algorithm::sliding_log:
       return {.interval = rule.interval, .spans = 1, .monotonic = true, .logs = logs};
     default:
@@ -103,11 +104,12 @@ WindowTerms window_of(const Rule& rule, LogPool* logs) {
 }
 
 std::vector<std::uint16_t> number_windows(const Config& config, unsigned workers,
+                                          const std::vector<BucketTerms>& buckets,
                                           const std::vector<std::unique_ptr<LogPool>>& logs,
                                           std::vector<WindowPools>& pools) {
   std::vector<std::uint16_t> window_of_rule;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const WindowTerms wanted = window_of(config.rules[i], logs[i].get());
+    const WindowTerms wanted = window_of(config.rules[i], logs[i].get(), buckets[i]);
     const auto same = std::find_if(pools.begin(), pools.end(),
                                    [&](const WindowPools& pool) { return pool.terms() == wanted; });
     window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
@@ -144,7 +146,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
 RulePlan::RulePlan(const Config& config, unsigned workers)
     : logs(make_logs(config)),
       buckets(make_buckets(config, workers)),
-      window_of_rule(number_windows(config, workers, logs, pools)),
+      window_of_rule(number_windows(config, workers, buckets, logs, pools)),
       terms(number_terms(config, workers, window_of_rule, buckets, logs)) {}
 
 }  // namespace weir

@@ -64,12 +64,14 @@ class BucketCell {
   Draw draw(std::uint64_t key, std::uint64_t need, std::uint64_t more, TokenPrice price,
             const BucketTerms& terms, MonotonicTime now) noexcept {
     const std::uint64_t generated = terms.generated(now);
-    std::uint64_t needed = priced(terms.cost(need), price);
     // A request that could never pass must not pass as one that is merely dear for this node.
     if (need > terms.burst()) return {0, available(terms, now), false};
-    if (needed > terms.capacity()) {
-      const double part = static_cast<double>(terms.capacity()) / static_cast<double>(needed);
-      const auto filling = static_cast<std::int64_t>(generated / terms.capacity());
+    const unsigned __int128 whole = at_price(terms.cost(need), price);
+    std::uint64_t needed = cut(whole);
+    if (whole > terms.capacity()) {
+      const double part = static_cast<double>(terms.capacity()) / static_cast<double>(whole);
+      // Numbers of levels begin anew too soon to tell one from the other.
+      const std::int64_t filling = now.time_since_epoch() / terms.fills_in();
       if (whole_requests(part, key, filling) == 0) return {0, available(terms, now), false};
       needed = terms.capacity();
     }
@@ -102,8 +104,10 @@ class BucketCell {
     const std::uint64_t generated = terms.generated(now);
     change([&](std::uint64_t level) {
       level = terms.caught_up(level, generated);
-      const std::uint64_t room = generated + terms.capacity() - level;  // to the deepest debt
-      return level + std::min(terms.cost(tokens), room);
+      // To the deepest debt. A worker whose clock is ahead may have drawn what is not there yet.
+      const auto room = static_cast<std::int64_t>(generated + terms.capacity() - level);
+      return level +
+             std::min(terms.cost(tokens), static_cast<std::uint64_t>(std::max(room, std::int64_t{0})));
     });
   }
 
@@ -129,9 +133,7 @@ class BucketCell {
 
   /// What a cost is at a price, never beyond what differences of levels can tell.
   static constexpr std::uint64_t priced(std::uint64_t cost, TokenPrice price) noexcept {
-    const unsigned __int128 scaled = static_cast<unsigned __int128>(cost) * price / full_price;
-    constexpr std::uint64_t most = BucketTerms::max_burst * BucketTerms::unit;
-    return scaled > most ? most : static_cast<std::uint64_t>(scaled) & ~marks;
+    return cut(at_price(cost, price));
   }
 
  private:
@@ -139,6 +141,14 @@ class BucketCell {
   static constexpr std::uint64_t closed = 2;
   static constexpr std::uint64_t marks = set | closed;
   static_assert(BucketTerms::unit == marks + 1);
+
+  static constexpr unsigned __int128 at_price(std::uint64_t cost, TokenPrice price) noexcept {
+    return static_cast<unsigned __int128>(cost) * price / full_price;
+  }
+  static constexpr std::uint64_t cut(unsigned __int128 whole) noexcept {
+    constexpr std::uint64_t most = BucketTerms::max_burst * BucketTerms::unit;
+    return whole > most ? most : static_cast<std::uint64_t>(whole) & ~marks;
+  }
 
   static bool has_level(const std::atomic<std::uint64_t>& level) noexcept {
     return (level.load(std::memory_order_relaxed) & set) != 0;

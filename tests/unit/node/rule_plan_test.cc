@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -63,6 +64,20 @@ TEST(RulePlan, HasABucketsWindowLastForAsLongAsItTakesToFillTwice) {
   EXPECT_EQ(window(1, 1800, 2s), 2h);
 }
 
+// Keys that find no cell of their own share some with others, of whatever rule has the same windows.
+TEST(RulePlan, HasRulesShareWindowsOnlyWhereTheirLevelsCountAlike) {
+  const auto windows = [](std::uint64_t limit) {
+    Config config = with_bucket(100, 100, 60s);
+    config.rules.push_back(config.rules[0]);
+    config.rules[1].limit = config.rules[1].burst = limit;
+    return RulePlan(config, 1).pools.size();
+  };
+  EXPECT_EQ(windows(50), 1U);
+  EXPECT_EQ(windows(120), 1U);
+  EXPECT_EQ(windows(70), 2U);                            // seven units in a nanosecond, not one
+  EXPECT_EQ(windows((std::uint64_t{1} << 31) - 1), 2U);  // none whose token is a whole number of units
+}
+
 /// How much is in a bucket that was looked at so long ago, in per mille of what it holds.
 std::uint64_t filled(const BucketTerms& bucket, std::uint64_t missing, MonotonicTime then, Duration age) {
   const std::uint64_t now = bucket.generated(then + age);
@@ -80,8 +95,14 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
     std::uint64_t burst;
     Duration interval;
   };
-  std::vector<Bucket> buckets{{100'000, 10'000, 24h}, {1'000'000, 100'000, 24h}, {5'000'000, 100'000, 1h},
-                              {77'777, 100, 24h},     {1'000'003, 7, 1s},        {31'536'000, 512, 8760h}};
+  std::vector<Bucket> buckets{{100'000, 10'000, 24h},
+                              {1'000'000, 100'000, 24h},
+                              {5'000'000, 100'000, 1h},
+                              {77'777, 100, 24h},
+                              {1'000'003, 7, 1s},
+                              {31'536'000, 512, 8760h},
+                              {std::numeric_limits<std::int64_t>::max(), BucketTerms::max_burst, 1s},
+                              {1'000'000'000'000'000'000, 1, 1s}};
   for (int i = 0; i < 1000; ++i) {
     const std::uint64_t limit = 1 + below(static_cast<int>(random() % 41));
     const auto interval = Duration(1 + below(static_cast<int>(random() % 54)));

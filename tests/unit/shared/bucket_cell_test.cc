@@ -172,6 +172,19 @@ TEST(BucketCell, WhatCostsMoreThanItHoldsPassesInSoManyOfItsFillingsThatItComesT
   EXPECT_NEAR(admitted, 100, 2);
 }
 
+// So dear that levels cannot count it: seven tokens, of which a month generates no round number, and each of
+// a thousand nodes pays for one as all of them do.
+TEST(BucketCell, WhatCostsMoreThanLevelsCountPassesInAsManyFillingsAsItsPriceSays) {
+  constexpr Duration month = 30 * 24h;
+  constexpr BucketTerms slow(7, month, 7);
+  Cell cell;
+  cell.bucket.take_over(nullptr, slow, start);
+  int admitted = 0;
+  for (int filling = 0; filling < 3000; ++filling)
+    admitted += cell.bucket.draw(key, 1, 0, 1024 * full_price, slow, start + filling * month).taken > 0;
+  EXPECT_NEAR(admitted, 3000 * 7 / 1024, 2);
+}
+
 TEST(BucketCell, ARequestLargerThanTheBurstNeverPassesAtAnyPrice) {
   Cell cell;
   cell.bucket.take_over(nullptr, ten_a_second, start);
@@ -212,6 +225,15 @@ TEST(BucketCell, ADebtIsAtMostOneBucket) {
   for (int i = 0; i < 5; ++i) cell.bucket.charge(1'000'000'000'000, ten_a_second, start);
   EXPECT_EQ(cell.draw(1, start + 1099ms).taken, 0U);
   EXPECT_EQ(cell.draw(1, start + 1100ms).taken, 1U);
+}
+
+TEST(BucketCell, ADebtIsNoDeeperWhereAWorkersClockIsAheadOfTheChargesOwn) {
+  Cell cell;
+  cell.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(cell.draw(10, start + 5s).taken, 10U);
+  cell.bucket.charge(50, ten_a_second, start);
+  EXPECT_EQ(cell.draw(1, start + 5099ms).taken, 0U);
+  EXPECT_EQ(cell.draw(1, start + 5100ms).taken, 1U);
 }
 
 TEST(BucketCell, AChargeIsNotMadeTwiceWhenTheBucketHasMoved) {
