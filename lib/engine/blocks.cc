@@ -34,10 +34,12 @@ void Engine::judge_refusals() {
   refusals_.clear();
 }
 
-void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now) {
+// While a block runs here the answer would tell nothing: in a flood it would be asked for a million.
+void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, Instant now) {
+  if (slot.asked_blocks || ledger_.detail(slot).block.active(now.monotonic)) return;
   slot.asked_blocks = true;
   if (rule.algorithm != Algorithm::cooldown) return;
-  const Ordinal running = rule.block_clock.ordinal(now);
+  const Ordinal running = rule.block_clock.ordinal(now.wall);
   write_block(rule, slot, running, 0);
   write_block(rule, slot, running + 1, 0);
 }

@@ -255,7 +255,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
       past.offered += count.offered;
       past.admitted += count.admitted;
     }
-    if (!leased) write(rule, slot, ordinal, units);
+    if (!leased && units > 0) write(rule, slot, ordinal, units);  // of refusals alone nobody learns
   }
 
   if (count.refused_at != never) {
@@ -631,10 +631,8 @@ void Engine::write_counts(RuleState& rule, KeySlot& slot, Instant now) {
 }
 
 void Engine::tell(RuleState& rule, KeySlot& slot, Instant now) {
-  // First, so that a block that runs elsewhere is not taken for the beginning of a new one. (While one runs
-  // here the answer would tell nothing: in a flood it would be asked for a million.)
-  if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic))
-    ask_blocks(rule, slot, now.wall);
+  // First, so that a block that runs elsewhere is not taken for the beginning of a new one.
+  ask_blocks(rule, slot, now);
   // Of refusals alone nobody learns: beside them it is asked what others have admitted.
   const bool refused = ledger_.detail(slot).refused_unwritten > 0;
   if (slot.unwritten > 0 || refused || (slot.watched && rule.hears()))
@@ -661,7 +659,7 @@ void Engine::ask_for_fresh(Instant now) {
     if (slot.key == 0 || !slot.fresh) continue;
     const RuleState& rule = rules_[slot.rule];
     ledger_.past(slot).looks_back = true;
-    if (!slot.asked_blocks) ask_blocks(rule, slot, now.wall);
+    ask_blocks(rule, slot, now);
     write(rule, slot, slot.current.ordinal, 0);
     ask_first(rule, slot);
   }

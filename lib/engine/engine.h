@@ -355,7 +355,7 @@ class Engine {
   void share_holds(std::uint64_t parts);
   void share_light() noexcept;
   void ask_first(const RuleState& rule, KeySlot& slot);
-  void ask_blocks(const RuleState& rule, KeySlot& slot, WallTime now);
+  void ask_blocks(const RuleState& rule, KeySlot& slot, Instant now);
   void ask_for_fresh(Instant now);
   void begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at);
   void write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t raised_to);

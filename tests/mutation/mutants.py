@@ -117,8 +117,22 @@ MUTANTS = [
     engine(
         "of who is blocked here it is asked whether he is elsewhere",
         "StoredBlock.IsNotAskedForWhileOneRunsHere",
-        "if (!slot.asked_blocks && !ledger_.detail(slot).block.active(now.monotonic))",
-        "if (!slot.asked_blocks)",
+        "if (slot.asked_blocks || ledger_.detail(slot).block.active(now.monotonic)) return;",
+        "if (slot.asked_blocks) return;",
+        file="lib/engine/blocks.cc",
+    ),
+    engine(
+        "of who is blocked here since his first span it is asked whether he is elsewhere",
+        "StoredBlock.IsNotAskedForWhileTheOneThatANewKeysFirstSpanBeganRunsHere",
+        "if (slot.asked_blocks || ledger_.detail(slot).block.active(now.monotonic)) return;",
+        "if (slot.asked_blocks) return;",
+        file="lib/engine/blocks.cc",
+    ),
+    engine(
+        "what a straggler refused is written",
+        "Step1.WhatAStragglerRefusedIsNotWorthAWrite",
+        "if (!leased && units > 0) write(",
+        "if (!leased) write(",
     ),
     engine(
         "the last span's count is written to the interval that runs",
@@ -2011,22 +2025,6 @@ MUTANTS = [
         units=["lib/node/rule_plan.cc"],
     ),
     shared(
-        "what a bucket was given back that had moved on is thought to have come",
-        "BucketCell.SaysWhetherWhatIsGivenBackHasComeBeforeItMovedOn",
-        "if ((word & closed) != 0) return false;\n      if ((word & set) == 0)",
-        "if ((word & closed) != 0) return true;\n      if ((word & set) == 0)",
-        file="lib/shared/bucket_cell.h",
-        units=["tests/unit/shared/bucket_cell_test.cc"],
-    ),
-    shared(
-        "a bucket that was not looked at for long is taken for one in debt",
-        "BucketCell.IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings",
-        "level - full <= most_ahead ?",
-        "static_cast<std::int64_t>(level - full) >= 0 ?",
-        file="lib/limit/bucket.h",
-        units=["tests/unit/shared/bucket_cell_test.cc"],
-    ),
-    shared(
         "a charge goes on where a worker's clock is ahead",
         "BucketCell.ADebtIsNoDeeperWhereAWorkersClockIsAheadOfTheChargesOwn",
         "std::max(room, std::int64_t{0})",
@@ -2071,6 +2069,22 @@ MUTANTS = [
         "return pool.terms() == wanted; });",
         "return &pool.terms() == &wanted; });",
         file="lib/node/rule_plan.cc",
+    ),
+    shared(
+        "what a bucket was given back that had moved on is thought to have come",
+        "BucketCell.SaysWhetherWhatIsGivenBackHasComeBeforeItMovedOn",
+        "if ((word & closed) != 0) return false;\n      if ((word & set) == 0)",
+        "if ((word & closed) != 0) return true;\n      if ((word & set) == 0)",
+        file="lib/shared/bucket_cell.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
+    ),
+    shared(
+        "a bucket that was not looked at for long is taken for one in debt",
+        "BucketCell.IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings",
+        "level - full <= most_ahead ?",
+        "static_cast<std::int64_t>(level - full) >= 0 ?",
+        file="lib/limit/bucket.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
     ),
     shared(
         "a bucket in the deepest debt is full for who has read his clock before",
@@ -3655,6 +3669,12 @@ MUTANTS = [
         "ManyBlocked.AreToldOfByEachTableInTurn",
         ".ahead = (worker.table ^ 1U) * drains_apart}",
         ".ahead = 0}",
+    ),
+    node(
+        "blocked keys are told of in sixteen turns",
+        "ManyBlocked.AreToldOfOnceInSixteenSpansInWhateverOrderTheyCome",
+        "constexpr unsigned most_turns = 8; ",
+        "constexpr unsigned most_turns = 16; ",
     ),
     shared(
         "a table does not know that it is told of its keys by another one, too",

@@ -177,6 +177,17 @@ TEST(StoredBlock, IsNotAskedForWhileOneRunsHere) {
   EXPECT_EQ(of_blocks(node).size(), 2U) << "another node's may have begun since";
 }
 
+// Of which it is asked as soon as much has been counted.
+TEST(StoredBlock, IsNotAskedForWhileTheOneThatANewKeysFirstSpanBeganRunsHere) {
+  Rule rule = blocking_rule();
+  rule.interval = 60s;
+  rule.spans = 6;
+  EngineNode node(rule);
+  node.count(0ms, 130, 100, EngineNode::at(50ms).monotonic);
+  node.step(1s);
+  EXPECT_EQ(of_blocks(node).size(), 1U) << "that its own has begun";
+}
+
 TEST(StoredBlock, IsNotAskedForWhereNothingBlocks) {
   Rule rule = blocking_rule();
   rule.algorithm = Algorithm::fixed_window;

@@ -59,6 +59,14 @@ TEST(Step1, AStragglersCountGoesToItsOwnOrdinalNotToTheRunningOne) {
             (Written{{{"login|a", first_ordinal}, 2}, {{"login|a", first_ordinal + 1}, 3}}));
 }
 
+TEST(Step1, WhatAStragglerRefusedIsNotWorthAWrite) {
+  EngineNode node(rule_of(100));
+  node.step(1000ms);
+  node.count(1000ms, 3);
+  node.count(900ms, 5, 0);
+  EXPECT_EQ(node.step(1100ms), (Written{{{"login|a", first_ordinal + 1}, 3}}));
+}
+
 TEST(Step1, AKeyWithoutCountsWritesNothing) {
   EngineNode node(rule_of(100));
   node.count(0ms, 4, 0, EngineNode::at(10ms).monotonic);  // offered, none admitted
