@@ -271,6 +271,7 @@ void Controller::drain_passed() {
   passed_.clear();
   for (std::size_t i = 0; i < workers_.size(); ++i)
     if (workers_[i].draining && has_passed(i)) passed_.push_back(i);
+  if (passed_.empty()) return;
   const unsigned turns = turns_to_tell();
   for (const std::size_t worker : passed_) drain_entries(worker, turns);
   harvest_passed();

@@ -66,8 +66,8 @@ struct ControllerParts {
   Duration store_timeout;
   std::function<void(std::string_view)> log;
   /// Of keys whose blocks last it is told in turns what they are refused, about so many in a span: where
-  /// there are more, as in an attack, they would take most of it. But of each once in an interval, by one of
-  /// a worker's tables, lest it be taken for idle.
+  /// there are more, as in an attack, they would take most of it. But of each once in two intervals, by one
+  /// of a worker's tables: it is not idle.
   std::size_t most_told = usually_most_told;
 };
 
