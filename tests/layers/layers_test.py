@@ -244,7 +244,7 @@ class Includes(unittest.TestCase):
                 # The simulator drives the very objects that run in production, one level below the public face, and what
                 # their keys take of memory is asked of them; the
                 # benchmarks of the store and of classification measure one room, that of the controller tells the parts
-                # of a turn, and that of the decision has its floor in the same memory.
+                # of a turn, and that of the decision has its floor and its requests in the same memory.
                 if name.split("/")[0] in ROOMS and relative(path).startswith(("tools/weir-sim/", "tools/key-memory/")):
                     continue
                 if name.split("/")[0] in ("store", "base") and relative(path).startswith("bench/store/"):
@@ -255,7 +255,9 @@ class Includes(unittest.TestCase):
                     "bench/controller/"
                 ):
                     continue
-                if name in ("base/huge_array.h", "shared/grant_lines.h") and relative(path).startswith("bench/decision/"):
+                if name in ("base/huge_allocator.h", "base/huge_array.h", "shared/grant_lines.h") and relative(path).startswith(
+                    "bench/decision/"
+                ):
                     continue
                 # Benchmarks use each other's workloads (some folders are called as the rooms they measure), and
                 # bench/filter measures the program's own loop.
