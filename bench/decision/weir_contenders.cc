@@ -346,8 +346,8 @@ class FirstTouches final : public Contender {
   }
 
  private:
-  // Both tables and the controller get to know the keys before anything is timed: so many in a span as had it
-  // end in time.
+  // Both tables and the controller get to know the keys before anything is timed. A node meets so many new
+  // ones in a span as let it end in time.
   void meet_all() {
     std::uint64_t overflowed = 0;
     for (int patience = 60, known = 0; known < 3; --patience) {

@@ -49,7 +49,7 @@ struct ControllerFigures {
   Duration clock_uncertainty{};  ///< of it; 0: the store has told no time
 };
 
-constexpr std::size_t usually_most_told = 65536;
+inline constexpr std::size_t default_most_told = 65536;  ///< ControllerParts::most_told
 
 /// What the controller works on. Everything outlives it.
 struct ControllerParts {
@@ -65,10 +65,9 @@ struct ControllerParts {
   Store& store;
   Duration store_timeout;
   std::function<void(std::string_view)> log;
-  /// Of keys whose blocks last it is told in turns what they are refused, about so many in a span: where
-  /// there are more, as in an attack, they would take most of it. But of each once in two intervals, by one
-  /// of a worker's tables: it is not idle.
-  std::size_t most_told = usually_most_told;
+  /// Beyond so many keys whose blocks last it is told in turns what they are refused: in an attack they would
+  /// take most of a span. But of each at least once in two intervals, lest it be taken for idle.
+  std::size_t most_told = default_most_told;
 };
 
 /// Not thread-safe: one thread, or a lock around it.

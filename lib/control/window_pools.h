@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/span_clock.h"
 #include "limit/bucket.h"
@@ -26,20 +27,27 @@ struct WindowTerms {
   std::uint32_t spans = 1;  ///< windows per interval: more than one for a sliding window, whose spans count
   bool monotonic = false;   ///< what must not be forgotten because the wall clock jumps: buckets and logs
   LogPool* logs = nullptr;  ///< of the one rule that these pools are for
-  BucketTerms::Pace pace{};  ///< of buckets: keys that find no cell of their own share them across rules
 
   bool operator==(const WindowTerms&) const = default;
 };
 
 class WindowPools {
  public:
-  WindowPools(const WindowTerms& terms, std::uint32_t keys, unsigned workers)
-      : terms_(terms),
-        clock_(terms.interval, terms.spans),
-        pools_{std::make_unique<AllowancePool>(keys, workers), std::make_unique<AllowancePool>(keys, workers),
-               std::make_unique<AllowancePool>(keys, workers)} {}
+  /// @param paces  at which the buckets of its rules fill, each once: keys that find no cell of their own
+  /// share some only where levels count alike. Of other rules the default
+  WindowPools(const WindowTerms& terms, std::uint32_t keys, unsigned workers,
+              std::vector<BucketTerms::Pace> paces = {BucketTerms::Pace{}})
+      : terms_(terms), paces_(std::move(paces)), clock_(terms.interval, terms.spans) {
+    for (auto& pool : pools_)
+      pool = std::make_unique<AllowancePool>(keys, workers, static_cast<unsigned>(paces_.size()));
+  }
 
   const WindowTerms& terms() const noexcept { return terms_; }
+  /// Of the pools' sketches: that of the keys of a bucket rule.
+  /// @param pace  one of those it was made with
+  unsigned section(const BucketTerms::Pace& pace) const noexcept {
+    return static_cast<unsigned>(std::find(paces_.begin(), paces_.end(), pace) - paces_.begin());
+  }
   /// Whether `at` lies in the window that runs.
   bool runs_at(Instant at) const noexcept { return clock_.span(time(at)) == running_; }
   /// The number of the interval that the running window lies in: a new one for each, but where the clock has
@@ -167,7 +175,8 @@ class WindowPools {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
     if (!place.own) return;  // shared with other keys: theirs too would be taken
     BucketCell bucket(*place.cell);
-    bucket.take_over(pools_[1]->claim(key, AllowancePool::controller).cell, terms, now);
+    bucket.take_over(pools_[1]->claim(key, AllowancePool::controller, section(terms.pace())).cell, terms,
+                     now);
     if (tokens > 0) bucket.charge(tokens, terms, now);
     if (scale != 1) bucket.scale(scale, terms, now);
   }
@@ -235,6 +244,7 @@ class WindowPools {
   }
 
   WindowTerms terms_;
+  std::vector<BucketTerms::Pace> paces_;
   SpanClock clock_;
   std::array<std::unique_ptr<AllowancePool>, 3> pools_;  // running, ended, spare
   SpanId running_;

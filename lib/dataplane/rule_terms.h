@@ -20,13 +20,14 @@ struct RuleTerms {
   std::uint16_t window = 0;  ///< index into Publication::windows
   Algorithm algorithm = Algorithm::cooldown;
   Action action = Action::drop;
-  bool dense = false;       ///< its keys have no dimensions: there is one
-  BlockTerms block;         ///< cooldown
-  Duration span{};          ///< interval / spans
-  std::uint32_t spans = 2;  ///< of a sliding window
-  std::uint64_t chunk = 0;  ///< buckets: tokens drawn beyond need, when several workers share one
-  LogPool* logs = nullptr;  ///< sliding log: the keys' logs
-  BucketTerms bucket;       ///< token and leaky bucket
+  bool dense = false;         ///< its keys have no dimensions: there is one
+  BlockTerms block;           ///< cooldown
+  Duration span{};            ///< interval / spans
+  std::uint32_t spans = 2;    ///< of a sliding window
+  std::uint16_t section = 0;  ///< buckets: of the pools' sketches
+  std::uint64_t chunk = 0;    ///< buckets: tokens drawn beyond need, when several workers share one
+  LogPool* logs = nullptr;    ///< sliding log: the keys' logs
+  BucketTerms bucket;         ///< token and leaky bucket
 };
 
 }  // namespace weir

@@ -960,8 +960,8 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
   AllowancePool* ended = windows_[terms.window].ended;
   if (is_bucket(terms.algorithm)) {
     if (cell.drawn.load(std::memory_order_relaxed) == 0)
-      BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell, terms.bucket,
-                                 now);
+      BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,
+                                 terms.bucket, now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (cell.log.load(std::memory_order_relaxed) == 0)
       terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);
@@ -975,7 +975,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
   SpanEntry& entry = table_->entry(place);
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
-  const AllowancePool::Place pooled = window.running->claim(planned.key, index_);
+  const AllowancePool::Place pooled = window.running->claim(planned.key, index_, terms.section);
   if (!pooled.own) [[unlikely]]
     return touch_without_entry(planned, pooled, now);
   const auto cell = static_cast<std::uint32_t>(pooled.cell - window.running->cells());
@@ -1119,8 +1119,9 @@ GrantTable::Place WorkerCore::grant_of(const PlannedKey& planned, NameOf&& name_
 template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch_unknown(const PlannedKey& planned, NameOf&& name_of,
                                               MonotonicTime now) noexcept {
-  const WindowState& window = windows_[plane_.terms[planned.rule].window];
-  const AllowancePool::Place pooled = window.running->claim(planned.key, index_);
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  const AllowancePool::Place pooled =
+      windows_[terms.window].running->claim(planned.key, index_, terms.section);
   if (pooled.own && may_tell_of(planned)) {
     const std::span<const std::byte> name = name_of(planned.rule);
     const SpanTable::Place place = planned.dense ? table_->insert_rule(planned.key, planned.rule, name)
@@ -1164,13 +1165,15 @@ WorkerCore::Touched WorkerCore::touch_entry(const PlannedKey& planned, NameOf&& 
   if (place == SpanTable::nowhere) [[unlikely]]
     return touch_unknown(planned, name_of, now);
   // Another key's, with the same tag: that one was here first.
-  AllowancePool& pool = *windows_[plane_.terms[planned.rule].window].running;
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  AllowancePool& pool = *windows_[terms.window].running;
   if (!table_->holds(place, planned.key)) [[unlikely]]
-    return touch_without_entry(planned, pool.claim(planned.key, index_), now);
+    return touch_without_entry(planned, pool.claim(planned.key, index_, terms.section), now);
   const bool is_open = table_->is_open(place);
   if (!is_open || table_->lasts(place)) {
     // Kept from an earlier span; in this window its pool may have no cell left for it.
-    if (const AllowancePool::Place pooled = pool.claim(planned.key, index_); !pooled.own) [[unlikely]]
+    if (const AllowancePool::Place pooled = pool.claim(planned.key, index_, terms.section); !pooled.own)
+        [[unlikely]]
       return touch_without_entry(planned, pooled, now);
     if (!is_open) table_->open(place);
   }
@@ -1364,10 +1367,11 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
     // This worker is the last to leave the old window: what it draws now belongs to the next one, also where
     // nobody has asked for the key there. (By the one after that it would be forgotten.)
     const WindowState& window = plane_.publication.load()->windows[terms.window];
-    touched.cell = window.running->claim(planned.key, index_).cell;
+    touched.cell = window.running->claim(planned.key, index_, terms.section).cell;
     BucketCell(*touched.cell)
-        .take_over(window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_).cell,
-                   terms.bucket, now);
+        .take_over(
+            window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_, terms.section).cell,
+            terms.bucket, now);
     draw = draw_from(*touched.cell, 0);
   }
   touched.drawn = draw.taken;
@@ -1510,7 +1514,7 @@ std::uint64_t WorkerCore::there_of_granted(const PlannedKey& planned, MonotonicT
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = plane_.publication.load()->windows[terms.window];
   AllowancePool& running = *window.running;
-  const AllowanceCell* cell = running.foresee(planned.key, index_);
+  const AllowanceCell* cell = running.foresee(planned.key, index_, terms.section);
   if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
     cell = window.ended->find(planned.key);
   return cell == nullptr ? terms.bucket.capacity() : BucketCell::available(*cell, terms.bucket, now);

@@ -47,7 +47,8 @@ class BucketTerms {
       : burst_(std::min(burst, max_burst)) {
     const auto period = static_cast<std::uint64_t>(interval.count());
     const auto longest = static_cast<unsigned __int128>(kept.count());
-    // A rate as good as none (2^63 a second): less than one unit a token there is not.
+    // More than units of a token each can count: only limits of nearly 2^60 in an interval, or in a day, and
+    // bursts of nearly 2^59, are so large, as whoever wants none may write.
     if (limit * longest > most_generated * period)
       limit = std::max(static_cast<std::uint64_t>(most_generated * period / longest), std::uint64_t{1});
     const std::uint64_t divisor = std::gcd(limit, period);

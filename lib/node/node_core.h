@@ -31,7 +31,7 @@ class NodeCore {
   /// @param most_told  ControllerParts::most_told
   /// @pre `config` has passed check_config()
   NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store,
-           std::size_t most_told = usually_most_told);
+           std::size_t most_told = default_most_told);
   ~NodeCore();
 
   Worker& worker(unsigned index) noexcept { return workers_[index]; }

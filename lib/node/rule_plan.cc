@@ -42,17 +42,20 @@ std::uint64_t held_of(const Rule& rule, unsigned workers) {
 
 /// How many of its intervals a bucket's windows last: until what its cells hold is worth nothing any more.
 std::int64_t intervals_of_window(const Rule& rule) {
-  // From the deepest debt, one bucket, to a full one it takes two fillings.
+  // From the deepest debt, one bucket, to a full one it takes two fillings. (But where BucketTerms cuts the
+  // rate, of which nobody can tell.)
   const Duration fills_in = BucketTerms(rule.limit, rule.interval, burst_of(rule)).fills_in();
   const Duration window = 2 * std::min(fills_in, longest_window / 2);
   return std::max<std::int64_t>(1, (window.count() + rule.interval.count() - 1) / rule.interval.count());
 }
 
 /// For how long a level may lie in its cells: in the window that it was made in and the next one, and as long
-/// again where a window turns late.
+/// again where a window turns late, or nobody looks at the clock: a machine that was suspended, a capture
+/// with a hole. (Rates of up to 33,000 units in a nanosecond stay exact: all that are round numbers.)
 Duration longest_kept(const Rule& rule) {
+  constexpr Duration suspended = std::chrono::hours{24};
   const Duration window = intervals_of_window(rule) * rule.interval;
-  return 3 * std::min(window, Duration::max() / 3);
+  return std::max(3 * std::min(window, Duration::max() / 3), suspended);
 }
 
 /// To one or two digits: a rate that is a round number in a round time is counted in larger units.
@@ -85,7 +88,7 @@ std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
 }
 
 /// When what a rule's cells hold is worth nothing any more, and its keys are granted anew.
-WindowTerms window_of(const Rule& rule, LogPool* logs, const BucketTerms& bucket) {
+WindowTerms window_of(const Rule& rule, LogPool* logs) {
   switch (rule.algorithm) {
     case Algorithm::sliding_window:
       return {.interval = rule.interval, .spans = rule.spans, .monotonic = false, .logs = nullptr};
@@ -94,8 +97,7 @@ WindowTerms window_of(const Rule& rule, LogPool* logs, const BucketTerms& bucket
       return {.interval = intervals_of_window(rule) * rule.interval,
               .spans = 1,
               .monotonic = true,
-              .logs = nullptr,
-              .pace = bucket.pace()};
+              .logs = nullptr};
     case Algorithm::sliding_log:
       return {.interval = rule.interval, .spans = 1, .monotonic = true, .logs = logs};
     default:
@@ -108,23 +110,33 @@ std::vector<std::uint16_t> number_windows(const Config& config, unsigned workers
                                           const std::vector<std::unique_ptr<LogPool>>& logs,
                                           std::vector<WindowPools>& pools) {
   std::vector<std::uint16_t> window_of_rule;
+  std::vector<WindowTerms> windows;
+  std::vector<std::vector<BucketTerms::Pace>> paces;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const WindowTerms wanted = window_of(config.rules[i], logs[i].get(), buckets[i]);
-    const auto same = std::find_if(pools.begin(), pools.end(),
-                                   [&](const WindowPools& pool) { return pool.terms() == wanted; });
-    window_of_rule.push_back(static_cast<std::uint16_t>(same - pools.begin()));
-    if (same == pools.end()) pools.emplace_back(wanted, config.node.keys, workers);
+    const WindowTerms wanted = window_of(config.rules[i], logs[i].get());
+    const auto window =
+        static_cast<std::size_t>(std::find(windows.begin(), windows.end(), wanted) - windows.begin());
+    window_of_rule.push_back(static_cast<std::uint16_t>(window));
+    if (window == windows.size()) {
+      windows.push_back(wanted);
+      paces.emplace_back();
+    }
+    if (std::ranges::count(paces[window], buckets[i].pace()) == 0) paces[window].push_back(buckets[i].pace());
   }
+  for (std::size_t i = 0; i < windows.size(); ++i)
+    pools.emplace_back(windows[i], config.node.keys, workers, std::move(paces[i]));
   return window_of_rule;
 }
 
 std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                                     const std::vector<std::uint16_t>& window_of_rule,
+                                    const std::vector<WindowPools>& pools,
                                     const std::vector<BucketTerms>& buckets,
                                     const std::vector<std::unique_ptr<LogPool>>& logs) {
   std::vector<RuleTerms> terms;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
     const Rule& rule = config.rules[i];
+    const WindowPools& pool = pools[window_of_rule[i]];
     terms.push_back({.limit = rule.limit,
                      .weight = rule.weight,
                      .window = window_of_rule[i],
@@ -134,6 +146,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                      .block = {rule.cooldown, rule.dephase},
                      .span = rule.interval / rule.spans,
                      .spans = rule.spans,
+                     .section = static_cast<std::uint16_t>(pool.section(buckets[i].pace())),
                      .chunk = is_bucket(rule.algorithm) ? chunk_of(rule, workers) : 0,
                      .logs = logs[i].get(),
                      .bucket = buckets[i]});
@@ -147,6 +160,6 @@ RulePlan::RulePlan(const Config& config, unsigned workers)
     : logs(make_logs(config)),
       buckets(make_buckets(config, workers)),
       window_of_rule(number_windows(config, workers, buckets, logs, pools)),
-      terms(number_terms(config, workers, window_of_rule, buckets, logs)) {}
+      terms(number_terms(config, workers, window_of_rule, pools, buckets, logs)) {}
 
 }  // namespace weir

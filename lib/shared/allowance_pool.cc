@@ -22,16 +22,18 @@ std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, u
   }
 }
 
-AllowancePool::AllowancePool(std::uint32_t keys, unsigned workers)
+AllowancePool::AllowancePool(std::uint32_t keys, unsigned workers, unsigned sections)
     : homes_(std::max<std::size_t>(keys, probe_length) * 2),
       keys_(keys),
+      section_size_(std::max<std::size_t>(keys / 4 / sections, 64)),
       index_(homes_ + probe_length - 1),
       // What workers have at hand is no key's yet.
       cells_(std::size_t{keys} + keys / 2 + (workers + std::size_t{1}) * at_hand),
-      sketch_(std::max<std::size_t>(keys / 4, 64)),
+      sketch_(sections * section_size_),
       at_hand_(workers + std::size_t{1}) {}
 
-AllowancePool::Place AllowancePool::claim_from(std::size_t first, std::uint64_t key, unsigned by) noexcept {
+AllowancePool::Place AllowancePool::claim_from(std::size_t first, std::uint64_t key, unsigned by,
+                                               unsigned section) noexcept {
   for (std::size_t i = first; i < first + probe_length; ++i) {
     Word found = index_[i].load(std::memory_order_relaxed);
     // The controller's comes first: its number is the one before 0.
@@ -41,7 +43,7 @@ AllowancePool::Place AllowancePool::claim_from(std::size_t first, std::uint64_t 
     if (number == shared) break;
     return {&cells_[number - 1], true};
   }
-  return {&shared_cell(key), false};
+  return {&shared_cell(key, section), false};
 }
 
 // @return what the word is then; never free
@@ -89,20 +91,20 @@ AllowanceCell* AllowancePool::find(std::uint64_t key) noexcept {
   return nullptr;
 }
 
-const AllowanceCell* AllowancePool::foresee(std::uint64_t key, unsigned by) noexcept {
+const AllowanceCell* AllowancePool::foresee(std::uint64_t key, unsigned by, unsigned section) noexcept {
   const std::size_t first = home(key);
   for (std::size_t i = first; i < first + probe_length; ++i) {
     const Word found = index_[i].load(std::memory_order_relaxed);
     if (number_of(found) == free) {
       const AtHand& mine = at_hand_[by + 1];
       const bool has_some = mine.next < mine.end && mine.turn == found;
-      return has_some || used() < cells_.usable() ? nullptr : &shared_cell(key);
+      return has_some || used() < cells_.usable() ? nullptr : &shared_cell(key, section);
     }
     const Word number = number_if_of(found, key);
     if (names_cell(number)) return &cells_[number - 1];
     if (number == shared) break;
   }
-  return &shared_cell(key);
+  return &shared_cell(key, section);
 }
 
 void AllowancePool::begin() noexcept {

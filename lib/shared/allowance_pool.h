@@ -15,8 +15,8 @@
 /// moment agree on its cell without a lock, and nobody waits for a number. Each worker has some cells at hand
 /// to give; who comes too late keeps his for the next key. When a key's probe is full of others, or there is
 /// no cell left, it draws from a cell of the sketch that it may share with further light keys: it is refused
-/// early rather than never. That, too, the index says: once it has drawn there it never gets a cell of its
-/// own.
+/// early rather than never. (Where cells mean different things, a section of the sketch is for those that
+/// mean the same.) That, too, the index says: once it has drawn there it never gets a cell of its own.
 ///
 /// The controller clears a whole pool when its interval is over and all workers have passed a grace period.
 /// A worker may have stalled for so long that its pool is cleared under it. It draws nothing in the end, but
@@ -99,7 +99,9 @@ class AllowancePool {
   /// Reserves addresses for all there will ever be.
   /// @param keys     cells are made for half as many again, plus the sketch
   /// @param workers  numbered from 0
-  AllowancePool(std::uint32_t keys, unsigned workers);
+  /// @param sections  of the sketch, at least 1: who shares cells there shares them with others of his
+  /// section
+  AllowancePool(std::uint32_t keys, unsigned workers, unsigned sections = 1);
 
   /// What a worker draws a key from.
   struct Place {
@@ -112,9 +114,10 @@ class AllowancePool {
 
   /// The key's cell, claimed if it has none. Any worker, any time. Bounded: one probe of probe_length words.
   /// @param by  the caller's number: no two claim at once under the same one
-  Place claim(std::uint64_t key, unsigned by) noexcept {
+  /// @param section  of the sketch: for a key always the same one
+  Place claim(std::uint64_t key, unsigned by, unsigned section = 0) noexcept {
     AllowanceCell* const cell = at_first_look(key);
-    return cell != nullptr ? Place{cell, true} : claim_from(home(key), key, by);
+    return cell != nullptr ? Place{cell, true} : claim_from(home(key), key, by, section);
   }
   /// The key's own cell where the first of its words says which, as nearly always; else nullptr. Claims none.
   AllowanceCell* at_first_look(std::uint64_t key) noexcept {
@@ -125,8 +128,8 @@ class AllowancePool {
   AllowanceCell* find(std::uint64_t key) noexcept;
   /// What a worker that claimed the key now would draw it from: its own cell, or one that it shares; nullptr:
   /// a new one. Claims none.
-  /// @param by  the worker, as for claim()
-  const AllowanceCell* foresee(std::uint64_t key, unsigned by) noexcept;
+  /// @param by, section  as for claim()
+  const AllowanceCell* foresee(std::uint64_t key, unsigned by, unsigned section = 0) noexcept;
   /// From here a key's own cell is as many cells away as its number says, which is never 0: for who keeps it
   /// in 32 bits. Always the same.
   AllowanceCell* cells() noexcept { return cells_.data() - 1; }
@@ -217,15 +220,16 @@ class AllowancePool {
   std::size_t home(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);
   }
-  AllowanceCell& shared_cell(std::uint64_t key) noexcept {
-    return sketch_[static_cast<std::uint32_t>(key) * sketch_.size() >> 32];
+  AllowanceCell& shared_cell(std::uint64_t key, unsigned section) noexcept {
+    return sketch_[section * section_size_ + (static_cast<std::uint32_t>(key) * section_size_ >> 32)];
   }
-  Place claim_from(std::size_t first, std::uint64_t key, unsigned by) noexcept;
+  Place claim_from(std::size_t first, std::uint64_t key, unsigned by, unsigned section) noexcept;
   Word enter(std::atomic<Word>& word, Word found, std::uint64_t key, AtHand& mine) noexcept;
   bool take_some(AtHand& mine) noexcept;
 
   std::size_t homes_;
   std::uint32_t keys_;
+  std::size_t section_size_;  // in cells of the sketch
   // Relaxed throughout: a word tells all there is to agree on, and the cell that it names has been clean
   // since before anybody heard of the pool. (For who is in a pool that is cleared under him see clear().)
   HugeArray<std::atomic<Word>> index_;  // a few more than homes, for those that begin near the end

@@ -878,8 +878,8 @@ MUTANTS = [
     worker(
         "a key kept from an earlier span is blocked for what others took of a shared cell",
         "Keys.KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem",
-        "pooled = pool.claim(planned.key, index_); !pooled.own) [[unlikely]]",
-        "pooled = pool.claim(planned.key, index_); !pooled.own && place == 0) [[unlikely]]",
+        "pooled = pool.claim(planned.key, index_, terms.section); !pooled.own)",
+        "pooled = pool.claim(planned.key, index_, terms.section); !pooled.own && place == 0)",
     ),
     worker(
         "a worker that had nothing to do decides by what it knew then",
@@ -2004,8 +2004,8 @@ MUTANTS = [
     node(
         "a bucket that is filled many times in its window is taken for one in debt",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        "return 3 * std::min(window, Duration::max() / 3);",
-        "return Duration{};",
+        "return std::max(3 * std::min(window, Duration::max() / 3), suspended);",
+        "return suspended;",
         file="lib/node/rule_plan.cc",
     ),
     node(
@@ -2015,6 +2015,13 @@ MUTANTS = [
         ";",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
+    ),
+    node(
+        "a machine that was suspended finds its buckets in debt",
+        "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
+        "constexpr Duration suspended = std::chrono::hours{24};",
+        "constexpr Duration suspended{};",
+        file="lib/node/rule_plan.cc",
     ),
     node(
         "a bucket whose rate is rounded wraps",
@@ -2059,16 +2066,29 @@ MUTANTS = [
     node(
         "rules share cells whose levels mean different things",
         "ManyBuckets.AreNothingToARuleWhoseBucketsFillAtAnotherPace",
-        ".pace = bucket.pace()};",
-        ".pace = bucket.pace() == BucketTerms::Pace{} ? bucket.pace() : BucketTerms::Pace{}};",
+        ".section(buckets[i].pace()))",
+        ".section(buckets[0].pace()))",
         file="lib/node/rule_plan.cc",
     ),
     node(
+        "a bucket moves on from where another rule's levels lie",
+        "ManyBuckets.AreNothingToARuleWhoseBucketsFillAtAnotherPace",
+        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,",
+        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell,",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    node(
         "no two rules share cells",
-        "RulePlan.HasRulesShareWindowsOnlyWhereTheirLevelsCountAlike",
-        "return pool.terms() == wanted; });",
-        "return &pool.terms() == &wanted; });",
+        "RulePlan.HasKeysShareCellsOnlyWhereLevelsCountAlike",
+        "if (std::ranges::count(paces[window], buckets[i].pace()) == 0)",
+        "if (true)",
         file="lib/node/rule_plan.cc",
+    ),
+    window_pools(
+        "a charge takes over what is in another section",
+        "Charge.TakesOverWhatIsInACellSharedWithKeysWhoseBucketsFillAtTheSamePace",
+        "AllowancePool::controller, section(terms.pace())).cell",
+        "AllowancePool::controller).cell",
     ),
     shared(
         "what a bucket was given back that had moved on is thought to have come",
@@ -2242,8 +2262,8 @@ MUTANTS = [
     worker(
         "a bucket is full again after its window has turned",
         "Worker/Bucket.IsNotFullAgainAfterItsWindowHasTurned/token",
-        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell, terms.bucket,",
-        "BucketCell(cell).take_over(nullptr, terms.bucket,",
+        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,",
+        "BucketCell(cell).take_over(nullptr,",
     ),
     shared(
         "a bucket that has moved to the new window can still be drawn from in the old one",

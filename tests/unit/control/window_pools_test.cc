@@ -90,6 +90,33 @@ TEST(ReservedCells, LeaveSomeForNewKeysHoweverManyAreKnown) {
   EXPECT_EQ(pools.with_cells(10 * keys, 100), 100U);
 }
 
+// A key that found no cell of its own has one in the window that follows, and its bucket moves there.
+TEST(Charge, TakesOverWhatIsInACellSharedWithKeysWhoseBucketsFillAtTheSamePace) {
+  const BucketTerms other(100, 1min, 100);
+  const BucketTerms bucket(70, 1min, 70);
+  WindowPools pools({.interval = 2min, .spans = 1, .monotonic = true, .logs = nullptr}, 64, 1,
+                    {other.pace(), bucket.pace()});
+  const auto at = [](Duration since) {
+    return Instant{WallTime(1000s) + since, MonotonicTime(1200s) + since};
+  };
+  pools.begin();
+  pools.turn_to(at(0s));
+  std::uint64_t key = 1;
+  while (pools.running().claim(key, 0).own) key += 0x9e3779b97f4a7c15;
+  AllowanceCell* const shared = pools.running().claim(key, 0, pools.section(bucket.pace())).cell;
+  EXPECT_NE(shared, pools.running().claim(key, 0, pools.section(other.pace())).cell);
+  BucketCell(*shared).take_over(nullptr, bucket, at(0s).monotonic);
+  EXPECT_EQ(BucketCell(*shared).draw(key, 70, 0, full_price, bucket, at(119s).monotonic).taken, 70U);
+
+  pools.provide();
+  pools.turn_to(at(120s));
+  pools.retired(0, 0);
+  pools.charge(key, 0, 1, bucket, at(120s).monotonic);
+  AllowanceCell* const own = pools.running().find(key);
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(bucket.tokens(BucketCell(*own).available(bucket, at(120s).monotonic)), 1U);
+}
+
 /// The intervals' numbers of the windows that some moments lie in, one after the other.
 std::vector<std::uint64_t> interval_numbers(std::uint32_t spans, const std::vector<Duration>& moments) {
   WindowPools pools({.interval = 1s, .spans = spans, .monotonic = false, .logs = nullptr}, keys, 1);

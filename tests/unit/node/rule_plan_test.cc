@@ -65,17 +65,22 @@ TEST(RulePlan, HasABucketsWindowLastForAsLongAsItTakesToFillTwice) {
 }
 
 // Keys that find no cell of their own share some with others, of whatever rule has the same windows.
-TEST(RulePlan, HasRulesShareWindowsOnlyWhereTheirLevelsCountAlike) {
-  const auto windows = [](std::uint64_t limit) {
-    Config config = with_bucket(100, 100, 60s);
+TEST(RulePlan, HasKeysShareCellsOnlyWhereLevelsCountAlike) {
+  Config config = with_bucket(100, 50, 60s);
+  const auto add = [&](std::uint64_t limit) {
     config.rules.push_back(config.rules[0]);
-    config.rules[1].limit = config.rules[1].burst = limit;
-    return RulePlan(config, 1).pools.size();
+    config.rules.back().limit = limit;
+    config.rules.back().burst = limit / 2;
   };
-  EXPECT_EQ(windows(50), 1U);
-  EXPECT_EQ(windows(120), 1U);
-  EXPECT_EQ(windows(70), 2U);                            // seven units in a nanosecond, not one
-  EXPECT_EQ(windows((std::uint64_t{1} << 31) - 1), 2U);  // none whose token is a whole number of units
+  add(50);
+  add(70);                            // seven units in a nanosecond, not one
+  add((std::uint64_t{1} << 31) - 1);  // no whole number
+  add(140);
+  const RulePlan plan(config, 1);
+  EXPECT_EQ(plan.pools.size(), 1U);
+  std::vector<unsigned> sections;
+  for (const RuleTerms& rule : plan.terms) sections.push_back(rule.section);
+  EXPECT_EQ(sections, (std::vector<unsigned>{0, 0, 1, 2, 1}));
 }
 
 /// How much is in a bucket that was looked at so long ago, in per mille of what it holds.
@@ -86,7 +91,8 @@ std::uint64_t filled(const BucketTerms& bucket, std::uint64_t missing, Monotonic
                                     bucket.capacity());
 }
 
-// Windows last as long as intervals, in which small bursts are filled many times over.
+// Windows last as long as intervals, in which small bursts are filled many times over; and a machine may be
+// suspended.
 TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
   std::mt19937_64 random(55);
   const auto below = [&](int bits) { return random() % (std::uint64_t{1} << bits); };
@@ -114,7 +120,7 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
       const RulePlan plan(config, workers);
       const BucketTerms& bucket = plan.buckets[0];
       const Duration window = plan.pools[0].terms().interval;
-      const Duration longest = std::min(window, Duration::max() / 8) * 5 / 2;
+      const Duration longest = std::max<Duration>(std::min(window, Duration::max() / 8) * 5 / 2, 23h);
       for (int i = 0; i < 20; ++i) {
         const MonotonicTime then(Duration(below(static_cast<int>(random() % 62))));
         const Duration age = Duration(random() % static_cast<std::uint64_t>(longest.count()));

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 /// A node with one worker, in the test's own time. Its spans last 100 ms.
 class TimedNode {
  public:
-  explicit TimedNode(const std::string& config, std::size_t most_told = usually_most_told)
+  explicit TimedNode(const std::string& config, std::size_t most_told = default_most_told)
       : core_(parsed(config), {.workers = 1, .hash_seed = 1, .log = {}},
               make_memory_store(std::make_shared<MemoryCounters>()), most_told) {
     core_.advance(now_);

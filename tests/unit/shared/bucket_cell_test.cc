@@ -172,8 +172,8 @@ TEST(BucketCell, WhatCostsMoreThanItHoldsPassesInSoManyOfItsFillingsThatItComesT
   EXPECT_NEAR(admitted, 100, 2);
 }
 
-// So dear that levels cannot count it: seven tokens, of which a month generates no round number, and each of
-// a thousand nodes pays for one as all of them do.
+// So dear that levels cannot count it: a token of a bucket that fills once a month, in 1024 parts of which
+// each is to be had by one node.
 TEST(BucketCell, WhatCostsMoreThanLevelsCountPassesInAsManyFillingsAsItsPriceSays) {
   constexpr Duration month = 30 * 24h;
   constexpr BucketTerms slow(7, month, 7);
