@@ -34,7 +34,7 @@ struct WindowTerms {
 class WindowPools {
  public:
   /// @param paces  at which the buckets of its rules fill, each once: keys that find no cell of their own
-  /// share some only where levels count alike. Of other rules the default
+  /// share some only where levels count alike. Of other rules any
   WindowPools(const WindowTerms& terms, std::uint32_t keys, unsigned workers,
               std::vector<BucketTerms::Pace> paces = {BucketTerms::Pace{}})
       : terms_(terms), paces_(std::move(paces)), clock_(terms.interval, terms.spans) {

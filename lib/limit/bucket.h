@@ -15,7 +15,8 @@
 /// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
 /// passed, which is no less than five times the time that fills it. For who keeps buckets for longer, units
 /// are coarser also where that many would pass in the time that he names; rates beyond 5 × 2^59 tokens in
-/// that time are cut to it.
+/// that time are cut to it. What seems further ahead than a bucket in debt does to a clock that is behind by
+/// as long is full, too: so are nearly all that are older than he named.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +48,8 @@ class BucketTerms {
       : burst_(std::min(burst, max_burst)) {
     const auto period = static_cast<std::uint64_t>(interval.count());
     const auto longest = static_cast<unsigned __int128>(kept.count());
-    // More than units of a token each can count: only limits of nearly 2^60 in an interval, or in a day, and
-    // bursts of nearly 2^59, are so large, as whoever wants none may write.
+    // More than units of a token each can count: only limits of nearly 2^60 in an interval, and bursts of
+    // nearly 2^59, are so large, as whoever wants none may write.
     if (limit * longest > most_generated * period)
       limit = std::max(static_cast<std::uint64_t>(most_generated * period / longest), std::uint64_t{1});
     const std::uint64_t divisor = std::gcd(limit, period);
@@ -74,6 +75,9 @@ class BucketTerms {
       rate_ = quotient > max_word ? max_word : static_cast<std::uint64_t>(quotient);
     }
     capacity_ = burst_ * token_ * unit;
+    const unsigned __int128 generated_in_kept = (longest * rate_ >> (exact_ ? 0 : shift_)) * unit;
+    if (longest > 0 && 2 * capacity_ + generated_in_kept < most_ahead_)
+      most_ahead_ = 2 * capacity_ + static_cast<std::uint64_t>(generated_in_kept);
   }
 
   /// What the numbers of levels mean: two rules' buckets may be taken for each other's only where it is the
@@ -110,7 +114,7 @@ class BucketTerms {
   /// Brings a level forward: what has overflowed by now is gone.
   constexpr std::uint64_t caught_up(std::uint64_t level, std::uint64_t generated) const noexcept {
     const std::uint64_t full = generated - capacity_;
-    return level - full <= most_ahead ? level : full;
+    return level - full <= most_ahead_ ? level : full;
   }
   /// The level of a full bucket.
   constexpr std::uint64_t full(std::uint64_t generated) const noexcept { return generated - capacity_; }
@@ -133,9 +137,6 @@ class BucketTerms {
   constexpr Duration fills_in() const noexcept { return time_for(capacity_); }
 
  private:
-  /// No level is further from a full one, also in debt, and where another one's clock is ahead: what seems to
-  /// be has been full for long.
-  static constexpr std::uint64_t most_ahead = std::uint64_t{3} << 61;
   /// In units, from when a bucket was looked at until it is again: the numbers of levels that remain.
   static constexpr unsigned __int128 most_generated = (std::uint64_t{5} << 61) / unit;
   static constexpr unsigned __int128 max_word = std::numeric_limits<std::uint64_t>::max();
@@ -145,6 +146,9 @@ class BucketTerms {
   std::uint64_t token_ = 1;  // units per token
   std::uint64_t rate_ = 1;   // units per 2^shift_ nanoseconds
   std::uint64_t capacity_ = 0;
+  // No level is further from a full one, also in debt, and where another one's clock is ahead, by as long as
+  // levels are kept for: what seems to be has been full for long.
+  std::uint64_t most_ahead_ = std::uint64_t{3} << 61;
   int shift_ = 0;
   bool exact_ = true;
 };

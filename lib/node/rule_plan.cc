@@ -44,18 +44,17 @@ std::uint64_t held_of(const Rule& rule, unsigned workers) {
 std::int64_t intervals_of_window(const Rule& rule) {
   // From the deepest debt, one bucket, to a full one it takes two fillings. (But where BucketTerms cuts the
   // rate, of which nobody can tell.)
-  const Duration fills_in = BucketTerms(rule.limit, rule.interval, burst_of(rule)).fills_in();
-  const Duration window = 2 * std::min(fills_in, longest_window / 2);
-  return std::max<std::int64_t>(1, (window.count() + rule.interval.count() - 1) / rule.interval.count());
+  const unsigned __int128 tokens = 2 * std::min(burst_of(rule), BucketTerms::max_burst);
+  const unsigned __int128 intervals = (tokens + rule.limit - 1) / rule.limit;
+  const std::int64_t most = (longest_window.count() + rule.interval.count() - 1) / rule.interval.count();
+  return static_cast<std::int64_t>(std::min<unsigned __int128>(intervals, static_cast<std::uint64_t>(most)));
 }
 
 /// For how long a level may lie in its cells: in the window that it was made in and the next one, and as long
-/// again where a window turns late, or nobody looks at the clock: a machine that was suspended, a capture
-/// with a hole. (Rates of up to 33,000 units in a nanosecond stay exact: all that are round numbers.)
+/// again where a window turns late.
 Duration longest_kept(const Rule& rule) {
-  constexpr Duration suspended = std::chrono::hours{24};
   const Duration window = intervals_of_window(rule) * rule.interval;
-  return std::max(3 * std::min(window, Duration::max() / 3), suspended);
+  return 3 * std::min(window, Duration::max() / 3);
 }
 
 /// To one or two digits: a rate that is a round number in a round time is counted in larger units.

@@ -2004,8 +2004,8 @@ MUTANTS = [
     node(
         "a bucket that is filled many times in its window is taken for one in debt",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        "return std::max(3 * std::min(window, Duration::max() / 3), suspended);",
-        "return suspended;",
+        "return 3 * std::min(window, Duration::max() / 3);",
+        "return 2 * std::min(window, Duration::max() / 3);",
         file="lib/node/rule_plan.cc",
     ),
     node(
@@ -2017,11 +2017,27 @@ MUTANTS = [
         units=["lib/node/rule_plan.cc"],
     ),
     node(
-        "a machine that was suspended finds its buckets in debt",
+        "a bucket that nobody has looked at is taken for one in debt as long as levels count",
+        "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
+        "if (longest > 0 && 2 * capacity_ + generated_in_kept < most_ahead_)",
+        "if (false)",
+        file="lib/limit/bucket.h",
+        units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
+    ),
+    node(
+        "a bucket in debt is full for who has read his clock a window before",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        "constexpr Duration suspended = std::chrono::hours{24};",
-        "constexpr Duration suspended{};",
-        file="lib/node/rule_plan.cc",
+        "most_ahead_ = 2 * capacity_ + static_cast<std::uint64_t>(generated_in_kept);",
+        "most_ahead_ = 2 * capacity_;",
+        file="lib/limit/bucket.h",
+        units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
+    ),
+    node(
+        "a key that has no cell draws from one that another rule's keys draw from",
+        "ManyBuckets.AreNothingToARuleWhoseBucketsFillAtAnotherPace",
+        "windows_[terms.window].running->claim(planned.key, index_, terms.section);",
+        "windows_[terms.window].running->claim(planned.key, index_);",
+        file="lib/dataplane/worker_core.cc",
     ),
     node(
         "a bucket whose rate is rounded wraps",
@@ -2101,7 +2117,7 @@ MUTANTS = [
     shared(
         "a bucket that was not looked at for long is taken for one in debt",
         "BucketCell.IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings",
-        "level - full <= most_ahead ?",
+        "level - full <= most_ahead_ ?",
         "static_cast<std::int64_t>(level - full) >= 0 ?",
         file="lib/limit/bucket.h",
         units=["tests/unit/shared/bucket_cell_test.cc"],
@@ -2109,7 +2125,7 @@ MUTANTS = [
     shared(
         "a bucket in the deepest debt is full for who has read his clock before",
         "BucketCell.InTheDeepestDebtIsEmptyToAClockThatIsBehind",
-        "level - full <= most_ahead ?",
+        "level - full <= most_ahead_ ?",
         "level - full <= 2 * capacity_ ?",
         file="lib/limit/bucket.h",
         units=["tests/unit/shared/bucket_cell_test.cc"],

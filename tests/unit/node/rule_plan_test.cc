@@ -91,8 +91,7 @@ std::uint64_t filled(const BucketTerms& bucket, std::uint64_t missing, Monotonic
                                     bucket.capacity());
 }
 
-// Windows last as long as intervals, in which small bursts are filled many times over; and a machine may be
-// suspended.
+// Windows last as long as intervals, in which small bursts are filled many times over.
 TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
   std::mt19937_64 random(55);
   const auto below = [&](int bits) { return random() % (std::uint64_t{1} << bits); };
@@ -120,10 +119,12 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
       const RulePlan plan(config, workers);
       const BucketTerms& bucket = plan.buckets[0];
       const Duration window = plan.pools[0].terms().interval;
-      const Duration longest = std::max<Duration>(std::min(window, Duration::max() / 8) * 5 / 2, 23h);
+      const Duration longest = std::min(window, Duration::max() / 8) * 5 / 2;
       for (int i = 0; i < 20; ++i) {
         const MonotonicTime then(Duration(below(static_cast<int>(random() % 62))));
         const Duration age = Duration(random() % static_cast<std::uint64_t>(longest.count()));
+        EXPECT_EQ(filled(bucket, 2 * bucket.capacity(), then, -window / 4), 0U)
+            << "by a clock that is behind";
         for (const std::uint64_t missing : {std::uint64_t{0}, bucket.capacity(), 2 * bucket.capacity()}) {
           if (age < bucket.time_for(missing)) continue;
           ASSERT_EQ(filled(bucket, missing, then, age), 1000U)
@@ -132,6 +133,22 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
         }
       }
     }
+  }
+}
+
+// A process that is stopped, or a capture with a hole, turns one window in all that time.
+TEST(RulePlan, ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments) {
+  std::mt19937_64 random(56);
+  for (const std::uint64_t limit : {9973, 33'347, 100'003, 1'000'003}) {
+    const Config config = with_bucket(limit, limit, 1s);
+    const BucketTerms bucket = RulePlan(config, 1).buckets[0];
+    int full = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const MonotonicTime then(Duration(random() >> 3));
+      const Duration age = 1h + Duration(random() % static_cast<std::uint64_t>(Duration(240h).count()));
+      full += filled(bucket, bucket.capacity(), then, age) == 1000;
+    }
+    EXPECT_GE(full, 990) << limit;
   }
 }
 
