@@ -2019,7 +2019,7 @@ MUTANTS = [
     node(
         "a bucket that nobody has looked at is taken for one in debt as long as levels count",
         "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
-        "if (longest > 0 && 2 * capacity_ + generated_in_kept < most_ahead_)",
+        "if (longest > 0 && 2 * capacity_ + meanwhile < most_ahead_)",
         "if (false)",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
@@ -2027,7 +2027,7 @@ MUTANTS = [
     node(
         "a bucket in debt is full for who has read his clock a window before",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        "most_ahead_ = 2 * capacity_ + static_cast<std::uint64_t>(generated_in_kept);",
+        "most_ahead_ = 2 * capacity_ + static_cast<std::uint64_t>(meanwhile);",
         "most_ahead_ = 2 * capacity_;",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
@@ -2046,6 +2046,14 @@ MUTANTS = [
         "",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
+    ),
+    shared(
+        "a bucket is full for who is late by more than its windows",
+        "BucketCell.IsNotFilledByAChargeThatIsLateByMoreThanItsWindows",
+        "const auto apart = longest + static_cast<std::uint64_t>(clocks_apart.count());",
+        "const auto apart = longest;",
+        file="lib/limit/bucket.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
     ),
     shared(
         "a charge goes on where a worker's clock is ahead",

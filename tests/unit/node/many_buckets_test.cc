@@ -31,8 +31,7 @@ TEST(ManyBuckets, AreNothingToARuleWhoseBucketsFillAtAnotherPace) {
     interval = "1m"
     limit = 100
   )");
-  node.end_spans(
-      200);  // so that levels differ by as much as debts do
+  node.end_spans(200);  // so that levels differ by as much as debts do
   for (int key = 0; key < 500; ++key) node.admit(crowded, std::to_string(key), 70);
   EXPECT_EQ(node.admit(quiet, "at once", 100), 100U);
   for (int seconds = 0; seconds < 300; seconds += 30) {

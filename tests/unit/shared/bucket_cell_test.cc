@@ -236,6 +236,18 @@ TEST(BucketCell, ADebtIsNoDeeperWhereAWorkersClockIsAheadOfTheChargesOwn) {
   EXPECT_EQ(cell.draw(1, start + 5100ms).taken, 1U);
 }
 
+// Its windows are short, and the controller had much to do since it read its clock.
+TEST(BucketCell, IsNotFilledByAChargeThatIsLateByMoreThanItsWindows) {
+  constexpr BucketTerms quick(100, 10ms, 100, 60ms);
+  Cell cell;
+  cell.bucket.take_over(nullptr, quick, start);
+  for (const Duration late : {71ms, 350ms, 5000ms}) {
+    EXPECT_EQ(cell.bucket.draw(key, 100, 0, full_price, quick, start + late).taken, 100U);
+    cell.bucket.charge(10, quick, start);
+    EXPECT_EQ(cell.bucket.available(quick, start + late), 0U);
+  }
+}
+
 TEST(BucketCell, AChargeIsNotMadeTwiceWhenTheBucketHasMoved) {
   Cell old;
   old.bucket.take_over(nullptr, ten_a_second, start);
