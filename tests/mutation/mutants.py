@@ -2017,6 +2017,14 @@ MUTANTS = [
         units=["lib/node/rule_plan.cc"],
     ),
     node(
+        "a bucket is full for who is late by more than its windows",
+        "RulePlan.ABucketInDebtIsNotFullToWhoIsLateByMoreThanItsWindows",
+        "const auto apart = longest + static_cast<std::uint64_t>(clocks_apart.count());",
+        "const auto apart = longest;",
+        file="lib/limit/bucket.h",
+        units=["lib/node/rule_plan.cc"],
+    ),
+    node(
         "a bucket that nobody has looked at is taken for one in debt as long as levels count",
         "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
         "if (longest > 0 && 2 * capacity_ + meanwhile < most_ahead_)",
@@ -2046,14 +2054,6 @@ MUTANTS = [
         "",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
-    ),
-    shared(
-        "a bucket is full for who is late by more than its windows",
-        "BucketCell.IsNotFilledByAChargeThatIsLateByMoreThanItsWindows",
-        "const auto apart = longest + static_cast<std::uint64_t>(clocks_apart.count());",
-        "const auto apart = longest;",
-        file="lib/limit/bucket.h",
-        units=["tests/unit/shared/bucket_cell_test.cc"],
     ),
     shared(
         "a charge goes on where a worker's clock is ahead",

@@ -136,6 +136,16 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
   }
 }
 
+// A controller that has much to do between reading its clock and charging a bucket, say.
+TEST(RulePlan, ABucketInDebtIsNotFullToWhoIsLateByMoreThanItsWindows) {
+  const Config config = with_bucket(100, 50, 10ms);
+  const RulePlan plan(config, 1);
+  const BucketTerms& bucket = plan.buckets[0];
+  ASSERT_EQ(plan.pools[0].terms().interval, 10ms);
+  for (const Duration late : {35ms, 350ms, 10'000ms})
+    EXPECT_EQ(filled(bucket, 2 * bucket.capacity(), MonotonicTime(100s), -late), 0U);
+}
+
 // A process that is stopped, or a capture with a hole, turns one window in all that time.
 TEST(RulePlan, ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments) {
   std::mt19937_64 random(56);
