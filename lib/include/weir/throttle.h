@@ -66,7 +66,8 @@ class WEIR_API Worker {
 
   /// Decides on one request under all rules that apply: refused by one, it is charged to none.
   /// @param now  monotonic_now(), or the caller's own clock under Throttle::advance(); once per burst is
-  /// enough
+  /// enough. One clock for all workers: whose time is more than ten seconds behind another's may find a
+  /// bucket full that the other one has emptied
   Decision admit(const Request& request, MonotonicTime now) noexcept;
 
   /// The same for a burst; `decisions[i]` answers `requests[i]`, as if admitted one after the other. (Only

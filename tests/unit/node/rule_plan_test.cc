@@ -146,7 +146,8 @@ TEST(RulePlan, ABucketInDebtIsNotFullToWhoIsLateByMoreThanItsWindows) {
     EXPECT_EQ(filled(bucket, 2 * bucket.capacity(), MonotonicTime(100s), -late), 0U);
 }
 
-// A process that is stopped, or a capture with a hole, turns one window in all that time.
+// A process that is stopped, or a capture with a hole, turns one window in all that time. (Of limits whose
+// windows take up much of what levels can count, as 1,000,003 an hour, many still look like debts.)
 TEST(RulePlan, ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments) {
   std::mt19937_64 random(56);
   for (const std::uint64_t limit : {9973, 33'347, 100'003, 1'000'003}) {
