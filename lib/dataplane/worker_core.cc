@@ -1504,20 +1504,25 @@ std::uint64_t WorkerCore::drawable_of_granted(const PlannedKey& planned, Monoton
   const RuleTerms& rule = plane_.terms[planned.rule];
   const KeyState* state = publication_->find(planned.key);
   const KeyTerms terms = terms_of(planned.key, planned.rule, state, windows_[rule.window], true);
-  if (is_bucket(rule.algorithm)) return tokens_of(there_of_granted(planned, now), rule.bucket, terms.factor);
+  if (is_bucket(rule.algorithm)) {
+    const AllowanceCell* bucket = bucket_of_granted(planned);
+    const std::uint64_t there =
+        bucket == nullptr ? rule.bucket.capacity() : BucketCell::available(*bucket, rule.bucket, now);
+    return tokens_of(there, rule.bucket, terms.factor);
+  }
   const AllowanceCell* cell = windows_[rule.window].running->foresee(planned.key, index_);
   return cell != nullptr ? cell->left_of(terms.allowance) : terms.allowance;
 }
 
-// Units in its bucket, wherever that is: also where it has moved on before this worker.
-std::uint64_t WorkerCore::there_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept {
+// Its bucket, wherever that is: also where it has moved on before this worker. nullptr: it is full.
+const AllowanceCell* WorkerCore::bucket_of_granted(const PlannedKey& planned) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = plane_.publication.load()->windows[terms.window];
   AllowancePool& running = *window.running;
   const AllowanceCell* cell = running.foresee(planned.key, index_, terms.section);
   if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
     cell = window.ended->find(planned.key);
-  return cell == nullptr ? terms.bucket.capacity() : BucketCell::available(*cell, terms.bucket, now);
+  return cell;
 }
 
 // Where the key's bucket is: it may have moved on to the next window before this worker.
@@ -1570,9 +1575,9 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
       if (touched.terms.allowance == 0) return terms.span;
       const std::uint64_t needed = std::min(
           BucketCell::priced(terms.bucket.cost(weight), touched.terms.factor), terms.bucket.capacity());
-      const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
       if (weight > terms.bucket.burst()) return Duration::max();
-      return terms.bucket.time_for(needed - std::min(there, needed));
+      const std::uint64_t missing = bucket_of(touched, planned).missing(terms.bucket, now);
+      return terms.bucket.time_for(missing - std::min(missing, terms.bucket.capacity() - needed));
     }
     case Algorithm::sliding_log:
       return touched.terms.allowance == 0 ? terms.span
@@ -1588,10 +1593,11 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   if (terms.algorithm == Algorithm::sliding_window) return rest + (terms.spans - 1) * terms.span;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
-    const std::uint64_t there = touched.grant != GrantTable::nowhere
-                                    ? there_of_granted(planned, now)
-                                    : bucket_of(touched, planned).available(terms.bucket, now);
-    return terms.bucket.time_for(terms.bucket.capacity() - std::min(there, terms.bucket.capacity()));
+    if (touched.grant == GrantTable::nowhere)
+      return terms.bucket.time_for(bucket_of(touched, planned).missing(terms.bucket, now));
+    const AllowanceCell* bucket = bucket_of_granted(planned);
+    return bucket == nullptr ? Duration{}
+                             : terms.bucket.time_for(BucketCell::missing(*bucket, terms.bucket, now));
   }
   return rest;
 }

@@ -14,11 +14,11 @@
 /// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
 /// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
 /// passed, which is no less than five times the time that fills it. For who keeps buckets for longer, units
-/// are coarser also where that many would pass in the time that he names; rates beyond 5 × 2^59 tokens in
-/// that time are cut to it. What seems further ahead than a bucket in debt does to a clock that is behind by
-/// that and ten seconds more is full: so are nearly all levels that are older than he named, where what can
-/// be counted is a hundred times that much. (Not of 1,000,003 an hour, three eighths of which still look like
-/// debts.)
+/// are coarser also where that many would pass in the time that he names, or, as long as a token is some ten
+/// thousand of them, in a hundred times that; rates beyond 5 × 2^59 tokens in the time that he names are cut
+/// to it. What seems further ahead than a bucket in debt does to a clock that is behind by that time and ten
+/// seconds more is full: so are nearly all levels that are older than he named. (Not where there are more
+/// than 2^40 tokens or so in that time: what is older than it may look like a debt.)
 #pragma once
 
 #include <algorithm>
@@ -58,13 +58,15 @@ class BucketTerms {
     token_ = period / divisor;
     rate_ = limit / divisor;
     // Exact where it fits; a nanosecond must not generate so much that the numbers wrap within the bucket.
+    const auto apart = longest + static_cast<std::uint64_t>(longest > 0 ? clocks_apart.count() : 0);
     exact_ = static_cast<unsigned __int128>(burst_) * token_ <= max_burst && rate_ <= max_burst &&
-             rate_ * longest <= most_generated;
+             rate_ * apart <= most_generated / times_apart;
     if (!exact_) {
       // units per token: a power of two; units per nanosecond: rate_ / 2^shift_.
       int fraction = 59 - static_cast<int>(std::bit_width(burst_ - (burst_ > 1 ? 1 : 0)));
-      const unsigned __int128 tokens = limit * longest / period + 1;
-      while (fraction > 0 && tokens > most_generated >> fraction) --fraction;
+      while (fraction > 0 && limit * longest / period + 1 > most_generated >> fraction) --fraction;
+      const unsigned __int128 tokens = (limit * apart / period + 1) * times_apart;
+      while (longest > 0 && fraction > fine && tokens > most_generated >> fraction) --fraction;
       token_ = std::uint64_t{1} << std::max(fraction, 0);
       unsigned __int128 numerator = static_cast<unsigned __int128>(limit) * token_;
       // As many bits of the quotient as a word holds.
@@ -77,7 +79,6 @@ class BucketTerms {
       rate_ = quotient > max_word ? max_word : static_cast<std::uint64_t>(quotient);
     }
     capacity_ = burst_ * token_ * unit;
-    const auto apart = longest + static_cast<std::uint64_t>(clocks_apart.count());
     const unsigned __int128 meanwhile = (apart * rate_ >> (exact_ ? 0 : shift_)) * unit;
     if (longest > 0 && 2 * capacity_ + meanwhile < most_ahead_)
       most_ahead_ = 2 * capacity_ + static_cast<std::uint64_t>(meanwhile);
@@ -128,6 +129,11 @@ class BucketTerms {
     return static_cast<std::int64_t>(left) > 0 ? left : 0;
   }
 
+  /// What a level that has been caught up lacks to be a full bucket's: in debt more than that holds.
+  constexpr std::uint64_t missing(std::uint64_t level, std::uint64_t generated) const noexcept {
+    return level - full(generated);
+  }
+
   /// How long until `units` more have been generated, rounded up; the longest duration where that is never.
   constexpr Duration time_for(std::uint64_t units) const noexcept {
     const unsigned __int128 whole = (units + unit - 1) / unit;
@@ -143,6 +149,10 @@ class BucketTerms {
   /// Who has read his clock and is late to use it: a controller that answers for a million keys, a worker
   /// that lost its processor in the middle of a burst.
   static constexpr Duration clocks_apart = std::chrono::seconds{10};
+  /// Of that and the time for which levels are kept: the numbers of levels begin anew as seldom as costs
+  /// nothing, which is as long as a token is 2^fine units.
+  static constexpr unsigned times_apart = 128;
+  static constexpr int fine = 14;
   /// In units, from when a bucket was looked at until it is again: the numbers of levels that remain.
   static constexpr unsigned __int128 most_generated = (std::uint64_t{5} << 61) / unit;
   static constexpr unsigned __int128 max_word = std::numeric_limits<std::uint64_t>::max();

@@ -131,6 +131,15 @@ class BucketCell {
     return left_at(cell.drawn.load(std::memory_order_relaxed), terms, now);
   }
 
+  /// Units that it lacks at `now` to be full; in debt more than it holds.
+  std::uint64_t missing(const BucketTerms& terms, MonotonicTime now) const noexcept {
+    return missing_at(level_.load(std::memory_order_relaxed), terms, now);
+  }
+  static std::uint64_t missing(const AllowanceCell& cell, const BucketTerms& terms,
+                               MonotonicTime now) noexcept {
+    return missing_at(cell.drawn.load(std::memory_order_relaxed), terms, now);
+  }
+
   /// What a cost is at a price, never beyond what differences of levels can tell.
   static constexpr std::uint64_t priced(std::uint64_t cost, TokenPrice price) noexcept {
     return cut(at_price(cost, price));
@@ -154,9 +163,12 @@ class BucketCell {
     return (level.load(std::memory_order_relaxed) & set) != 0;
   }
   static std::uint64_t left_at(std::uint64_t word, const BucketTerms& terms, MonotonicTime now) noexcept {
-    if ((word & set) == 0) return terms.capacity();
+    return terms.capacity() - std::min(missing_at(word, terms, now), terms.capacity());
+  }
+  static std::uint64_t missing_at(std::uint64_t word, const BucketTerms& terms, MonotonicTime now) noexcept {
+    if ((word & set) == 0) return 0;
     const std::uint64_t generated = terms.generated(now);
-    return terms.available(terms.caught_up(word & ~marks, generated), generated);
+    return terms.missing(terms.caught_up(word & ~marks, generated), generated);
   }
 
   /// @return false: the bucket has moved on

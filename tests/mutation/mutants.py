@@ -680,6 +680,12 @@ MUTANTS = [
         "if (passed.is_whole)",
     ),
     worker(
+        "who is in debt is told to come back as soon as who is not",
+        "Worker/Bucket.InDebtTellsWhenThatIsPaid/token",
+        "time_for(missing - std::min(missing, terms.bucket.capacity() - needed));",
+        "time_for(std::min(missing, needed));",
+    ),
+    worker(
         "a worker that goes offline keeps what it had taken up",
         "Worker.HoldsWhatItHasTakenUpUntilItComesRoundOrGoesOffline",
         "  plane_.publication.let_go(index_);\n",
@@ -1017,6 +1023,13 @@ MUTANTS = [
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
         "may_refuse(terms) && rule_grants_[run.rule].flood > 0;",
         "rule_grants_[run.rule].flood > 0;",
+    ),
+    engine(
+        "others are charged to a bucket whose price has their part in it, below its limit",
+        "BucketRule.APredictiveOnesTokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
+        "rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1",
+        "false",
+        file="lib/engine/replies.cc",
     ),
     # What is handed over to the store.
     engine_writes(
@@ -1953,8 +1966,8 @@ MUTANTS = [
     whole(
         "a granted key is told that its bucket is full",
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
-        "cell == nullptr ? terms.bucket.capacity() :",
-        "true ? terms.bucket.capacity() :",
+        "    cell = window.ended->find(planned.key);\n  return cell;\n",
+        "    cell = window.ended->find(planned.key);\n  return nullptr;\n",
         file="lib/dataplane/worker_core.cc",
     ),
     worker(
@@ -2011,7 +2024,7 @@ MUTANTS = [
     node(
         "a bucket whose rate is exact wraps",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        " &&\n             rate_ * longest <= most_generated;",
+        " &&\n             rate_ * apart <= most_generated / times_apart;",
         ";",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
@@ -2019,10 +2032,26 @@ MUTANTS = [
     node(
         "a bucket is full for who is late by more than its windows",
         "RulePlan.ABucketInDebtIsNotFullToWhoIsLateByMoreThanItsWindows",
-        "const auto apart = longest + static_cast<std::uint64_t>(clocks_apart.count());",
-        "const auto apart = longest;",
+        "longest > 0 ? clocks_apart.count() : 0",
+        "0",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
+    ),
+    node(
+        "a bucket whose rate is exact looks in debt for as long as it was kept",
+        "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
+        "rate_ * apart <= most_generated / times_apart;",
+        "rate_ * apart <= most_generated;",
+        file="lib/limit/bucket.h",
+        units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
+    ),
+    node(
+        "a bucket whose rate is rounded looks in debt for as long as it was kept",
+        "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
+        "      while (longest > 0 && fraction > fine && tokens > most_generated >> fraction) --fraction;\n",
+        "      (void)tokens;\n",
+        file="lib/limit/bucket.h",
+        units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
     ),
     node(
         "a bucket that nobody has looked at is taken for one in debt as long as levels count",
@@ -2050,7 +2079,7 @@ MUTANTS = [
     node(
         "a bucket whose rate is rounded wraps",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        "      while (fraction > 0 && tokens > most_generated >> fraction) --fraction;\n",
+        "      while (fraction > 0 && limit * longest / period + 1 > most_generated >> fraction) --fraction;\n",
         "",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],

@@ -373,6 +373,20 @@ TEST_P(Bucket, TellsWhatRemainsWhenTheNextTokenComesAndWhenItIsFull) {
   EXPECT_EQ(plane.decide(start, "ann", 0, 0, 3).retry_after, Duration(300ms));
 }
 
+// What other nodes have admitted is taken whether it is there or not.
+TEST_P(Bucket, InDebtTellsWhenThatIsPaid) {
+  Plane plane({rule_with(GetParam(), 10)});
+  EXPECT_TRUE(plane.admits(start, "ann", 0, 0, 10));
+  BucketCell(*plane.pools[0]->find(plane.key())).charge(5, plane.terms[0].bucket, start);
+  const Decision refused = plane.decide(start, "ann", 0, 0, 2);
+  EXPECT_EQ(refused.verdict, Verdict::block);
+  EXPECT_EQ(refused.remaining, 0U);
+  EXPECT_EQ(refused.retry_after, Duration(700ms));
+  EXPECT_EQ(refused.reset_after, Duration(1500ms));
+  EXPECT_EQ(plane.decide(start + 600ms, "ann", 0, 0, 2).retry_after, Duration(100ms));
+  EXPECT_TRUE(plane.admits(start + 700ms, "ann", 0, 0, 2));
+}
+
 TEST_P(Bucket, ARequestLargerThanItNeverPasses) {
   Plane plane({rule_with(GetParam(), 10)});
   const Decision refused = plane.decide(start, "ann", 0, 0, 11);

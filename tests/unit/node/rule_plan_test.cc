@@ -138,29 +138,47 @@ TEST(RulePlan, ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt) {
 
 // A controller that has much to do between reading its clock and charging a bucket, say.
 TEST(RulePlan, ABucketInDebtIsNotFullToWhoIsLateByMoreThanItsWindows) {
-  const Config config = with_bucket(100, 50, 10ms);
-  const RulePlan plan(config, 1);
-  const BucketTerms& bucket = plan.buckets[0];
-  ASSERT_EQ(plan.pools[0].terms().interval, 10ms);
-  for (const Duration late : {35ms, 350ms, 10'000ms})
-    EXPECT_EQ(filled(bucket, 2 * bucket.capacity(), MonotonicTime(100s), -late), 0U);
+  struct Limit {
+    std::uint64_t limit;
+    std::uint64_t burst;
+    Duration interval;
+  };
+  // The last ones are no whole numbers in any unit, or would be counted in so small ones that numbers begin
+  // anew within seconds.
+  for (const auto& [limit, burst, interval] :
+       {Limit{100, 50, 10ms}, Limit{200'000'003, 200'000'003, 1s}, Limit{1'000'000'007, 100, 1s},
+        Limit{10'000'000'000, 10'000'000'000, 1s}, Limit{1'000'000'000'000, 1'000'000'000'000, 1s}})
+    for (const unsigned workers : {1U, 2U}) {
+      const Config config = with_bucket(limit, burst, interval);
+      const RulePlan plan(config, workers);
+      const BucketTerms& bucket = plan.buckets[0];
+      for (const Duration late : {35ms, 350ms, 3'500ms, 10'000ms})
+        EXPECT_EQ(filled(bucket, 2 * bucket.capacity(), MonotonicTime(100s), -late), 0U)
+            << limit << ", burst " << burst << ", " << late.count();
+    }
 }
 
-// A process that is stopped, or a capture with a hole, turns one window in all that time. (Of limits whose
-// windows take up much of what levels can count, as 1,000,003 an hour, many still look like debts.)
+// A process that is stopped, or a capture with a hole, turns one window in all that time.
 TEST(RulePlan, ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments) {
   std::mt19937_64 random(56);
-  for (const std::uint64_t limit : {9973, 33'347, 100'003, 1'000'003}) {
-    const Config config = with_bucket(limit, limit, 1s);
-    const BucketTerms bucket = RulePlan(config, 1).buckets[0];
-    int full = 0;
-    for (int i = 0; i < 1000; ++i) {
-      const MonotonicTime then(Duration(random() >> 3));
-      const Duration age = 1h + Duration(random() % static_cast<std::uint64_t>(Duration(240h).count()));
-      full += filled(bucket, bucket.capacity(), then, age) == 1000;
+  for (const Duration interval : {Duration(1s), Duration(1h)})
+    for (const std::uint64_t limit :
+         {9973UL, 33'347UL, 99'991UL, 100'003UL, 1'000'003UL, 200'000'003UL, 10'000'000'000UL}) {
+      const Config config = with_bucket(limit, limit, interval);
+      for (const unsigned workers : {1U, 2U}) {
+        const RulePlan plan(config, workers);
+        const BucketTerms& bucket = plan.buckets[0];
+        int full = 0;
+        for (int i = 0; i < 1000; ++i) {
+          const MonotonicTime then(Duration(random() >> 3));
+          const Duration least = 3 * plan.pools[0].terms().interval;
+          const Duration age =
+              least + Duration(random() % static_cast<std::uint64_t>(Duration(240h).count()));
+          full += filled(bucket, bucket.capacity(), then, age) == 1000;
+        }
+        EXPECT_GE(full, 970) << limit << " in " << interval.count() << ", workers " << workers;
+      }
     }
-    EXPECT_GE(full, 990) << limit;
-  }
 }
 
 // As good as never full, but no number is too large.
