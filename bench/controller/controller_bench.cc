@@ -25,7 +25,11 @@
 // `first` is that span, in ns per key.
 //
 // refuse/… is turn/… of keys that are all blocked, for longer than the run lasts, and go on: each comes once
-// in each span, and is refused. There are no hot ones.
+// in each span, and is refused. There are no hot ones. In join/… a thousandth as many come beside them in
+// each span, and are blocked in it.
+//
+// storm/… is the beginning of that: an interval in whose first span all keys are met, and in whose second all
+// are blocked. `blocked` is this one, in ns per key, and `quiet` the median of those after it.
 //
 // Counters are checked against the number of requests at the end. `refused` and `overflowed` are of what was
 // measured, the first of hot keys' requests alone: a run that refuses some of them measures something else.
@@ -75,7 +79,7 @@ constexpr std::size_t most_keys = 10'000'000;
 /// Primes: none of them divides a number of keys.
 constexpr std::array<std::size_t, 4> strides = {982'451'653, 899'809'363, 776'531'401, 694'847'539};
 
-enum class Demand : std::uint8_t { within_limits, blocked };
+enum class Demand : std::uint8_t { within_limits, blocked, joined };
 
 struct Workload {
   Demand demand;
@@ -93,7 +97,12 @@ struct Workload {
         nodes(static_cast<std::uint32_t>(state.range(3))),
         workers(static_cast<std::uint32_t>(state.range(4))) {}
   bool is_hot(std::size_t key) const noexcept { return key % 100 < hot; }
-  std::uint64_t limit_of_key() const noexcept { return demand == Demand::blocked ? 1 : limit * workers; }
+  bool is_refused() const noexcept { return demand != Demand::within_limits; }
+  std::uint64_t limit_of_key() const noexcept { return workers * (is_refused() ? 1 : limit); }
+  /// That come in each span, and have not come before.
+  std::size_t joining() const noexcept { return demand == Demand::joined ? keys / 1000 : 0; }
+  /// That come at all.
+  std::size_t all_keys() const noexcept { return keys + (warm_up + measured) * joining(); }
   std::size_t hot_keys() const noexcept { return keys / 100 * hot + std::min(keys % 100, hot); }
   /// Of a key's request on one worker.
   std::uint32_t weight(std::size_t key) const noexcept {
@@ -158,25 +167,31 @@ class Node {
     const std::string rules =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
         std::to_string(load.limit_of_key()) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) +
-        "\"\n" + (load.demand == Demand::blocked ? "cooldown = \"24h\"\n" : "");
+        "\"\n" + (load.is_refused() ? "cooldown = \"24h\"\n" : "");
     ConfigResult parsed = parse_config(rules, "bench");
-    parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.keys, 1024));
+    parsed.config.node.keys = static_cast<std::uint32_t>(std::max<std::size_t>(load.all_keys(), 1024));
     node_ = std::make_unique<NodeCore>(
         parsed.config, ThrottleOptions{.workers = load.workers, .hash_seed = 1, .log = {}},
         std::make_unique<TimedStore>(make_memory_store(std::move(counters)), in_store_));
     node_->advance(at(0ms));
     for (unsigned worker = 0; worker < load.workers; ++worker) node_->worker(worker).online();
-    names_.reserve(load.keys);
+    names_.reserve(load.all_keys());
     requests_.reserve(load.keys);
-    for (std::size_t key = 0; key < load.keys; ++key) {
+    for (std::size_t key = 0; key < load.all_keys(); ++key) {
       names_.push_back(name_of(key));
-      requests_.push_back(node_->worker(0).key(0, names_.back()));
-      requests_.back().weight = load.weight(key);
+      std::vector<Key>& requests = key < load.keys ? requests_ : joining_;
+      requests.push_back(node_->worker(0).key(0, names_.back()));
+      requests.back().weight = load.weight(key);
     }
   }
 
   void count() {
-    for (unsigned worker = 0; worker < load_.workers; ++worker) count(node_->worker(worker));
+    for (unsigned worker = 0; worker < load_.workers; ++worker) count(node_->worker(worker), requests_, 0);
+    const auto joining = std::span(joining_).subspan(joined_, load_.joining());
+    // As often as it takes to be refused.
+    for (unsigned i = 0; i <= load_.limit_of_key() && !joining.empty(); ++i)
+      count(node_->worker(0), joining, load_.keys + joined_);
+    joined_ += joining.size();
   }
 
   /// What has been refused so far is not told.
@@ -212,6 +227,8 @@ class Node {
 
   void finish(benchmark::State& state) {
     for (unsigned worker = 0; worker < load_.workers; ++worker) node_->worker(worker).offline();
+    // It stops by the machine's clock, which may show any time.
+    const std::uint64_t blocked_keys = node_->figures().rules[0].blocked_keys;
     node_->stop(1s);
     const Figures figures = node_->figures();
     check(state, figures.rules[0].offered, offered_);
@@ -220,11 +237,11 @@ class Node {
     const auto requests = static_cast<double>(offered_ - measured_from_);
     state.counters["overflowed"] = static_cast<double>(figures.overflowed - overflowed_) / requests;
     state.counters["bytes"] = static_cast<double>(node_->memory()) / static_cast<double>(load_.keys);
-    if (load_.demand == Demand::blocked) {
+    if (load_.is_refused()) {
       // Keys that find no cell of their own are held to their limits, but never blocked.
       const double refused = 1 - static_cast<double>(admitted_ - admitted_before_) / requests;
       check(state, refused > 0.99, "keys were admitted");
-      check(state, figures.rules[0].blocked_keys > load_.keys / 100 * 99, "keys were not blocked");
+      check(state, blocked_keys > load_.keys / 100 * 99, "keys were not blocked");
       state.counters["refused"] = refused;
       return;
     }
@@ -235,21 +252,22 @@ class Node {
   }
 
  private:
-  void count(Worker& worker) {
+  /// @param first  number of the first one's key
+  void count(Worker& worker, std::span<Key> requests, std::size_t first) {
     std::array<Verdict, burst> verdicts;
-    for (std::size_t i = 0; i < requests_.size(); i += burst) {
-      const auto some = std::span(requests_).subspan(i, std::min(burst, requests_.size() - i));
+    for (std::size_t i = 0; i < requests.size(); i += burst) {
+      const auto some = requests.subspan(i, std::min(burst, requests.size() - i));
       worker.admit_keys(some, at(now_).monotonic, verdicts);
       for (std::size_t j = 0; j < some.size(); ++j) {
         if (verdicts[j] != Verdict::admit) {
-          refused_of_hot_ += load_.is_hot(i + j);
+          refused_of_hot_ += load_.is_hot(first + i + j);
           continue;
         }
         ++admitted_;
         weight_admitted_ += some[j].weight;
       }
     }
-    offered_ += requests_.size();
+    offered_ += requests.size();
   }
 
   const Workload load_;
@@ -257,6 +275,8 @@ class Node {
   std::unique_ptr<NodeCore> node_;
   std::vector<std::string> names_;
   std::vector<Key> requests_;
+  std::vector<Key> joining_;  // of keys that come later, …
+  std::size_t joined_ = 0;    // …of which so many have
   Duration now_{};
   std::uint64_t offered_ = 0;
   std::uint64_t admitted_ = 0;
@@ -342,6 +362,7 @@ void take_turns(benchmark::State& state, const Workload& load) {
 
 void turn(benchmark::State& state) { take_turns(state, Workload(state)); }
 void refuse(benchmark::State& state) { take_turns(state, Workload(state, Demand::blocked)); }
+void join(benchmark::State& state) { take_turns(state, Workload(state, Demand::joined)); }
 
 void meet(benchmark::State& state) {
   const Workload load(state);
@@ -354,6 +375,29 @@ void meet(benchmark::State& state) {
   }
   state.counters["first"] = costs.front().count() / static_cast<double>(load.keys);
   tell_spread(state, load, costs);
+  cluster.finish(state);
+}
+
+void storm(benchmark::State& state) {
+  const Workload load(state, Demand::blocked);
+  Cluster cluster(load);
+  cluster.count();
+  cluster.end_span();
+  cluster.begin_measuring();
+  std::vector<Nanoseconds> costs;
+  Nanoseconds in_store{};
+  for (auto _ : state) {
+    cluster.count();
+    const Node::Cost cost = cluster.end_span();
+    costs.push_back(cost.controller);
+    if (costs.size() == 1) in_store = cost.store;
+    state.SetIterationTime(costs.back().count() / 1e9);
+  }
+  const auto keys = static_cast<double>(load.keys);
+  state.counters["blocked"] = costs.front().count() / keys;
+  state.counters["store"] = in_store.count() / keys;
+  std::sort(costs.begin() + 1, costs.end());
+  state.counters["quiet"] = costs[costs.size() / 2].count() / keys;
   cluster.finish(state);
 }
 
@@ -431,7 +475,7 @@ class EngineRound {
       engine_->count(std::span(counts).first(end - i));
     }
   }
-  void write() { submit_writes(*engine_, *store_, at(now_).monotonic, writes_); }
+  void write() { writes_.submit(*engine_, *store_, at(now_).monotonic); }
   void read() {
     replies_.clear();
     store_->collect(replies_);
@@ -458,7 +502,7 @@ class EngineRound {
   std::unique_ptr<Store> store_;
   std::vector<std::byte> bytes_;
   std::size_t name_length_ = 0;
-  std::vector<CounterWrite> writes_;
+  WritesOnTheirWay writes_;
   std::vector<CounterReply> replies_;
   Duration now_{};
   std::size_t turn_ = 0;
@@ -520,6 +564,8 @@ void each_blocked_load(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(turn)->Apply(each_load_of_several);
 BENCHMARK(refuse)->Apply(each_blocked_load);
+BENCHMARK(join)->Apply(each_blocked_load);
+BENCHMARK(storm)->Apply(each_blocked_load)->Iterations(spans - 1);
 BENCHMARK(meet)->Apply(each_load_of_several)->Iterations(spans);
 BENCHMARK(engine)->Apply(each_load_of_one);
 

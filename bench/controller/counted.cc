@@ -73,8 +73,7 @@ std::vector<SpanCount> counts(const std::vector<KeyBytes>& names, std::size_t ho
 
 /// What the memory store does with all that is written, and what it answers.
 void synchronize(Engine& engine, Store& store, Instant now) {
-  std::vector<CounterWrite> writes;
-  submit_writes(engine, store, now.monotonic, writes);
+  WritesOnTheirWay().submit(engine, store, now.monotonic);
   std::vector<CounterReply> replies;
   store.collect(replies);
   for (const CounterReply& reply : replies)

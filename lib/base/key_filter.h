@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_allocator.h"
 #include "base/prefetch.h"
 
 namespace weir {
@@ -29,11 +30,10 @@ class KeyFilter {
     for (const std::uint64_t key : keys) add(key);
   }
 
-  /// The same, with all that another one holds.
-  void assign(const KeyFilter& other, std::span<const std::uint64_t> keys) {
-    empty(std::max(keys.size(), (other.words_.size() - 1) * keys_per_word));
+  /// Holds what another one does. @param likely  how many will be added, if that is many
+  void assign(const KeyFilter& other, std::size_t likely) {
+    empty(std::max(likely, (other.words_.size() - 1) * keys_per_word));
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] = other.words_[i & (other.words_.size() - 1)];
-    for (const std::uint64_t key : keys) add(key);
   }
 
   /// Forgets all keys. @param likely  how many will be added, more or less: 16 bits for each
@@ -64,7 +64,7 @@ class KeyFilter {
 
   std::size_t word(std::uint32_t key) const noexcept { return (key >> 12) & (words_.size() - 1); }
 
-  std::vector<std::uint64_t> words_{0};  // a power of two of them
+  std::vector<std::uint64_t, HugeAllocator<std::uint64_t>> words_{0};  // a power of two of them
 };
 
 }  // namespace weir

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/prefetch.h"
-#include "control/engine_writes.h"
 #include "limit/bucket_rule.h"
 
 namespace weir {
@@ -74,6 +73,7 @@ Controller::Controller(ControllerParts parts)
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
   lasting_ = spans_kept * usual_span();
+  parts_.engine.take_back_in_time(lasting_);
   // Where refused requests count, too, they count when they came.
   if (std::ranges::none_of(parts_.rules, [](const Rule& rule) { return rule.penalize; }))
     while (most_turns_ < most_turns &&
@@ -786,7 +786,7 @@ void Controller::tell_changes(Publication& next) {
     };
     collect(next, *before);
     collect(*before, next);
-    for (const LastingBlocks::Added& added : lasting_blocks_.added()) changed_.push_back(added.key);
+    for (const KeyBlock& added : lasting_blocks_.added()) changed_.push_back(added.key);
     if (changed_.size() == told_changed_) next.same_for = before->same_for + 1;
   }
   told_changed_ = changed_.size();
@@ -795,7 +795,7 @@ void Controller::tell_changes(Publication& next) {
 }
 
 void Controller::submit(Instant now) {
-  submit_writes(parts_.engine, parts_.store, now.monotonic, writes_);
+  writes_.submit(parts_.engine, parts_.store, now.monotonic);
   // Also without writes: a rule that refuses everything while the store is away must learn that it is back.
   sync_deadline_ =
       std::min(sync_deadline_, now.monotonic + std::min(parts_.store_timeout, shortest_span_ / 2));

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/engine_writes.h"
 #include "control/grant_terms.h"
 #include "control/keys_before.h"
 #include "control/lasting_blocks.h"
@@ -194,7 +195,7 @@ class Controller {
   std::vector<std::uint64_t> changed_;                      // keys, since then
   std::size_t told_changed_ = 0;                            // of these, by the latest publication
   bool windows_turned_ = false;                             // since the last decision
-  std::vector<CounterWrite> writes_;
+  WritesOnTheirWay writes_;
   std::vector<CounterReply> replies_;
   ControllerFigures figures_;
   std::vector<std::uint64_t> blocked_keys_;  // by rule

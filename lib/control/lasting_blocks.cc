@@ -18,11 +18,9 @@ std::int64_t slice_of(MonotonicTime time) noexcept {
 // A key that would hardly be set aside before it comes back is not worth it.
 constexpr int least_margins = 4;
 
-// Keys whose blocks have ended are found in a set, and looked at closely, until there is a new one. One is
-// made when they are a sixteenth of those that last, so that a span costs little more than what changes.
+// Keys whose blocks have ended are found in the sets, and looked at closely, until all that last are brought
+// together anew: when they are a sixteenth of those, so that a span costs little more than what changes.
 constexpr std::size_t most_ended_of = 16;
-
-constexpr std::size_t added_ahead = 16;
 
 }  // namespace
 
@@ -73,19 +71,12 @@ std::shared_ptr<const BlockedKeys> LastingBlocks::keys() {
   const bool anew = all > size_ + size_ / most_ended_of || !latest.has_room(added_.size());
   if (!anew && added_.empty()) return sets_.back();
   // What has been published stays as it is.
-  if (anew || sets_.back().use_count() > 1) {
-    std::shared_ptr<BlockedKeys> next = blank();
-    if (anew)
-      next->assign(latest, ended_before_, added_.size());
-    else
-      *next = latest;
-    sets_.push_back(std::move(next));
-  }
-  BlockedKeys& next = *sets_.back();
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    if (i + added_ahead < added_.size()) next.prefetch_to_add(added_[i + added_ahead].key);
-    next.add(added_[i].key, added_[i].until);
-  }
+  std::shared_ptr<BlockedKeys> next = blank();
+  if (anew)
+    next->assign(latest, ended_before_, added_);
+  else
+    next->extend(latest, added_);
+  sets_.push_back(std::move(next));
   return sets_.back();
 }
 
@@ -102,7 +93,8 @@ std::shared_ptr<BlockedKeys> LastingBlocks::blank() {
 
 std::size_t LastingBlocks::memory() const noexcept {
   std::size_t bytes = 0;
-  for (const auto& set : sets_) bytes += set->memory();
+  for (std::size_t i = 0; i < sets_.size(); ++i)
+    bytes += i == 0 ? sets_[i]->memory() : sets_[i]->memory_beside(*sets_[i - 1]);
   for (const auto& [end, keys] : by_end_) bytes += keys.capacity() * sizeof(Key);
   return bytes;
 }

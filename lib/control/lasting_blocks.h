@@ -45,12 +45,8 @@ class LastingBlocks {
   bool lasts(MonotonicTime until) const noexcept { return until >= lasting_from_; }
   /// @pre lasts(until), and the key is not among them
   void add(const Key& key, MonotonicTime until);
-  struct Added {
-    std::uint64_t key;
-    MonotonicTime until;
-  };
   /// Since begin().
-  std::span<const Added> added() const noexcept { return added_; }
+  std::span<const KeyBlock> added() const noexcept { return added_; }
 
   /// All keys, for the next publication; nullptr: there are none.
   std::shared_ptr<const BlockedKeys> keys();
@@ -69,7 +65,7 @@ class LastingBlocks {
   std::vector<Key> ending_;
   std::size_t next_ = 0;  // of these, to be met
   std::vector<Key> unmet_;
-  std::vector<Added> added_;
+  std::vector<KeyBlock> added_;
   std::vector<std::shared_ptr<BlockedKeys>> sets_;  // the last one is the latest
   MonotonicTime ended_before_{};                    // so early no block ends that lasts
   MonotonicTime lasting_from_{};

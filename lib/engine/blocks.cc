@@ -10,8 +10,9 @@ namespace weir {
 // With several workers a refusal may also mean that another one held an unused chunk: then the offered count
 // tells.
 void Engine::judge_refusals() {
-  for (const SlotIndex index : refusals_) {
-    KeySlot& slot = ledger_[index];
+  for (std::size_t i = 0; i < refusals_.size(); ++i) {
+    ledger_.prefetch_to_tell(refusals_, i);
+    KeySlot& slot = ledger_[refusals_[i]];
     const RuleState& rule = rules_[slot.rule];
     KeyDetail& detail = own_detail(slot);
     const std::uint64_t limit = rule.limit_of(detail);
@@ -51,8 +52,9 @@ void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at)
 }
 
 void Engine::tell_blocks(Instant now) {
-  for (const SlotIndex index : blocks_) {
-    const KeySlot& slot = ledger_[index];
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    ledger_.prefetch_to_tell(blocks_, i);
+    const KeySlot& slot = ledger_[blocks_[i]];
     const Block& block = ledger_.detail(slot).block;
     if (!block.active(now.monotonic)) continue;  // or the key has been forgotten
     const RuleState& rule = rules_[slot.rule];
@@ -69,10 +71,9 @@ void Engine::write_block(const RuleState& rule, const KeySlot& slot, Ordinal ord
   collected_.push_back({.key = slot.key,
                         .amount = raised_to,
                         .ordinal = ordinal,
-                        .name = set_apart(std::string(ledger_.name(slot)) + "|~blocked"),
+                        .name = ledger_.name_of(slot),
                         .rule = index_of(rule),
-                        .use = CounterUse::blocked,
-                        .apart = true});
+                        .use = CounterUse::blocked});
 }
 
 // Another node has blocked the key, or this one in an earlier life.

@@ -194,6 +194,15 @@ bool Engine::turn_lightly(const LightCounts& light, const SpanCount& count, KeyS
   return true;
 }
 
+// Whether a count is one of refusals that nobody is told of and nothing is learned from: of a key whose block
+// lasts, and of which nothing else is to be done when the span ends. In a flood nearly all are.
+bool Engine::is_of_lasting_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
+                                 const SpanCount& count) const noexcept {
+  return rule.leaves_refusals_alone && is_aside(ledger_.index_of(slot)) && count.admitted == 0 &&
+         count.refused_at == never && ordinal == slot.current.ordinal && slot.unwritten == 0 &&
+         !slot.watched;
+}
+
 // @param likely  the key's slot, unless it is another's whose hash looks like it; or none
 void Engine::count(const SpanCount& count, SlotIndex likely) {
   RuleState& rule = rules_[count.rule];
@@ -222,6 +231,11 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   const bool set_back = ordinal < slot.current.ordinal && rule.started && rule.span.ordinal == ordinal;
   if (ordinal > slot.current.ordinal || set_back) roll(rule, slot, ordinal);
 
+  if (is_of_lasting_block(rule, slot, ordinal, count)) {
+    slot.current.offered += count.offered;
+    slot.idle = false;
+    return;
+  }
   if (rule.algorithm == Algorithm::sliding_window) slide(rule, slot, span, count.admitted);
   const bool leased = rule.algorithm == Algorithm::strict;  // the claims are the counts
   if (leased)
@@ -359,6 +373,7 @@ EngineWrite Engine::write_of(const Collected& collected) const noexcept {
   const Apart* const apart = collected.apart ? &apart_[collected.name] : nullptr;
   EngineWrite write{.key = collected.key,
                     .name = apart != nullptr ? apart->name : ledger_.text(collected.name),
+                    .suffix = suffix_of(collected.use),
                     .ordinal = collected.ordinal,
                     .use = collected.use};
   if (collected.use == CounterUse::blocked) {
@@ -409,10 +424,9 @@ void Engine::write_refused(const RuleState& rule, const KeySlot& slot, Ordinal o
   collected_.push_back({.key = slot.key,
                         .amount = delta,
                         .ordinal = ordinal,
-                        .name = set_apart(std::string(ledger_.name(slot)) + "|~refused"),
+                        .name = ledger_.name_of(slot),
                         .rule = index_of(rule),
-                        .use = CounterUse::refused,
-                        .apart = true});
+                        .use = CounterUse::refused});
 }
 
 void Engine::write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,

@@ -64,7 +64,9 @@ enum class CounterUse : std::uint8_t {
 /// "Tell the store." What the controller hands on as a CounterWrite. delta and returned 0: only read.
 struct EngineWrite {
   std::uint64_t key = 0;
-  std::string_view name;  ///< valid until clear_writes()
+  /// The counter's, but for its end. Valid until clear_writes().
+  std::string_view name;
+  std::string_view suffix{};  ///< its end: empty, or a literal that tells what beside the counts it is
   Ordinal ordinal = 0;
   Duration interval{};  ///< that the ordinal counts
   std::uint64_t delta = 0;
@@ -73,6 +75,15 @@ struct EngineWrite {
   CounterUse use = CounterUse::counted;
   std::uint64_t raised_to = 0;  ///< not 0: a maximum instead of a sum
 };
+
+/// What the names of such counters end in.
+constexpr std::string_view suffix_of(CounterUse use) noexcept {
+  switch (use) {
+    case CounterUse::refused: return "|~refused";
+    case CounterUse::blocked: return "|~blocked";
+    default: return {};
+  }
+}
 
 /// What the store has answered to a write.
 struct EngineReply {
@@ -230,6 +241,11 @@ class Engine {
   /// @pre before its block has ended, or before keys are counted after that
   void take_back(SlotIndex slot) noexcept { aside_[slot / 64] &= ~(std::uint64_t{1} << slot % 64); }
 
+  /// So long before their blocks end, at least, keys are taken back, as long as nobody is late.
+  void take_back_in_time(Duration margin) noexcept {
+    for (RuleState& rule : rules_) rule.take_back_in_time(margin);
+  }
+
   /// What a key may be admitted on this node.
   KeyOverride quota_for(const KeyView& key, Instant now) const noexcept {
     const RuleState& rule = rules_[key.slot.rule];
@@ -277,7 +293,7 @@ class Engine {
   static_assert(sizeof(Collected) == 32);
   /// What few writes have.
   struct Apart {
-    std::string name;  ///< of a counter that is no key's own
+    std::string name;  ///< of a counter that is no known key's
     std::uint64_t returned = 0;
   };
 
@@ -309,6 +325,8 @@ class Engine {
   LightCounts light_counts(const SpanCount& count);
   bool count_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot) noexcept;
   bool turn_lightly(const LightCounts& light, const SpanCount& count, KeySlot& slot);
+  bool is_of_lasting_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal,
+                           const SpanCount& count) const noexcept;
   void count(const SpanCount& count, SlotIndex likely);
   KeySlot* slot_for(const SpanCount& count, Ordinal ordinal);
   KeyDetail& own_detail(KeySlot& slot) {

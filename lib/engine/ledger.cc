@@ -27,9 +27,9 @@ SlotIndex Ledger::find(std::uint64_t key) const noexcept {
 void Ledger::prefetch_detail(SlotIndex slot) const noexcept {
   if (slots_[slot].detail == no_index) return;
   const KeyDetail& detail = detail_at(slots_[slot].detail);
-  // As far as an answer of the store reaches. Every other detail begins in the middle of a line.
+  // Every other detail begins in the middle of a line.
   const auto begin = reinterpret_cast<std::uintptr_t>(&detail);
-  const auto* const end = reinterpret_cast<const std::byte*>(&detail.refused);
+  const auto* const end = reinterpret_cast<const std::byte*>(&detail.last_counted);
   for (const auto* line = reinterpret_cast<const std::byte*>(&detail) - begin % 64; line < end; line += 64)
     prefetch_to_write(line);
 }

@@ -132,9 +132,10 @@ struct KeyLeases {
 
 /// What is known of a key beyond its own counts.
 struct KeyDetail {
-  // What an answer of the store changes, and what telling the store reads.
+  // What an answer of the store changes, and what telling the store and an interval's end read.
   std::array<SharedCount, 2> counted;    ///< of this interval and the one before: admitted, or offered where
                                          ///< the rule penalizes
+  std::array<SharedCount, 2> refused;    ///< where it is shared: of keys whose demand comes near their limit
   std::uint64_t others_since_heard = 0;  ///< others' newly known demand, and…
   std::uint64_t others_admitted = 0;     ///< …the admitted part of it, for a bucket's charge
   HeardSpans heard;
@@ -159,15 +160,15 @@ struct KeyDetail {
   /// before they were told apart, or by the clock before it was set: in `number` at the latest.
   std::span<SpanCounts> spans;
 
-  std::array<SharedCount, 2> refused;  ///< where it is shared: of keys whose demand comes near their limit
-  MonotonicTime refused_at = never;    ///< earliest refusal not yet judged…
-  Ordinal refused_ordinal = 0;         ///< …and the interval it happened in
-  Ordinal last_counted = 0;            ///< with KeySlot::idle: the interval it was last counted in
-  std::uint64_t span_count = 0;        ///< cooldown per span: counted in the span that ended last
-  std::uint64_t span_admitted = 0;     ///< warming up: admitted in the span that runs
-  double cold_permits = 0;             ///< a bucket that warms up: what has piled up while it was not used
-  std::int64_t warmed_span = -1;       ///< number of the span at whose end they were last brought forward
-  std::unique_ptr<KeyLeases> leases;   ///< strict
+  MonotonicTime refused_at = never;  ///< earliest refusal not yet judged…
+  Ordinal refused_ordinal = 0;       ///< …and the interval it happened in
+  // What is seldom needed.
+  Ordinal last_counted = 0;           ///< with KeySlot::idle: the interval it was last counted in
+  std::uint64_t span_count = 0;       ///< cooldown per span: counted in the span that ended last
+  std::uint64_t span_admitted = 0;    ///< warming up: admitted in the span that runs
+  double cold_permits = 0;            ///< a bucket that warms up: what has piled up while it was not used
+  std::int64_t warmed_span = -1;      ///< number of the span at whose end they were last brought forward
+  std::unique_ptr<KeyLeases> leases;  ///< strict
 };
 
 /// One key, to be looked at. Valid until the ledger is next changed.

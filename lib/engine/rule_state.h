@@ -68,6 +68,12 @@ struct RuleState {
     const std::uint64_t before = std::exchange(hold, hold_of(parts));
     holds_less = holds_less || hold < before;
   }
+  /// Keys that are set aside are taken back so long before their blocks end: as a rule before the span begins
+  /// in which they do.
+  void take_back_in_time(Duration margin) noexcept {
+    leaves_refusals_alone =
+        algorithm == Algorithm::cooldown && !penalize && clock.interval() / spans <= margin;
+  }
   /// Whether nodes keep anything back at all.
   bool holds() const noexcept;
   /// A span's number among all since the epoch.
@@ -122,6 +128,8 @@ struct RuleState {
   /// The span that began when it was noticed that the clock had been set.
   std::int64_t set_in = std::numeric_limits<std::int64_t>::min() / 2;
   std::int64_t set_by = 0;  ///< by how many spans the clock has been set so far
+  /// Whether it is of no use to look at a key that is set aside when a span ends in which it was refused.
+  bool leaves_refusals_alone = false;
   bool started = false;
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…

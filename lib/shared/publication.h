@@ -148,9 +148,10 @@ class Publication {
   /// at.
   void set_ungranted(std::span<const std::uint64_t> keys) {
     if (blocked_ != nullptr)
-      ungranted_.assign(blocked_->filter(), keys);
+      blocked_->fill(ungranted_, keys.size());
     else
-      ungranted_.assign(keys);
+      ungranted_.empty(keys.size());
+    for (const std::uint64_t key : keys) ungranted_.add(key);
     ungranted_keys_ = keys.size();
   }
   /// How many, but for the blocked ones that have been set.

@@ -186,10 +186,12 @@ class Report(unittest.TestCase):
         for words in ("| ms for a span | cooldown, 100 % written in every span |", "| ms for a span at an interval's end | token-bucket, 1 % written in every span |",
                       "| ms for a span | sliding-window, 2 nodes, 10 % near their limits |",
                       "| ms for a span | sliding-window, 1 % written in every span, 4 workers |",
-                      "| ms for a span | cooldown, all keys blocked, 4 workers |", "| cooldown | 10 % |", "![controller](controller.svg)"):
+                      "| ms for a span | cooldown, all keys blocked, 4 workers |",
+                      "| ms for a span | cooldown, all keys blocked, a thousandth more in every span |",
+                      "| ms for the span in which all are blocked |", "| cooldown | 10 % |", "![controller](controller.svg)"):
             self.assertIn(words, text)
         runs = json.loads((self.output / "controller.json").read_text(encoding="utf-8"))["figures"]
-        self.assertTrue(all(run["median"] > 0 for run in runs))
+        self.assertTrue(all(run["quiet" if run["kind"] == "storm" else "median"] > 0 for run in runs))
         self.assertNotIn("not measured", text)
 
     def test_aims_of_what_is_not_installed_are_not_measured(self):
@@ -203,8 +205,10 @@ class SpansOfAController(unittest.TestCase):
                 "median": 30.0 + 10 * nodes + 10 * workers, "border": 120.0, "worst": 130.0, "overflowed": 0.0, "refused": 0.005,
                 **({"store": 60.0} if kind == "turn" else {"first": 300.0})}
                for kind in ("turn", "meet") for nodes, workers, hot in ((1, 1, 10), (2, 1, 10), (1, 4, 1))]
-    FIGURES.append({"kind": "refuse", "keys": 1_000_000, "hot": 0, "algorithm": 0, "nodes": 1, "workers": 4,
-                    "median": 170.0, "border": 180.0, "worst": 190.0, "store": 5.0, "overflowed": 0.0, "refused": 1.0})
+    FIGURES += [{"kind": kind, "keys": 1_000_000, "hot": 0, "algorithm": 0, "nodes": 1, "workers": 4, "median": median, "border": 180.0,
+                 "worst": 190.0, "store": 5.0, "overflowed": 0.0, "refused": 1.0} for kind, median in (("refuse", 170.0), ("join", 175.0))]
+    FIGURES.append({"kind": "storm", "keys": 1_000_000, "hot": 0, "algorithm": 0, "nodes": 1, "workers": 1, "blocked": 900.0, "store": 300.0,
+                    "quiet": 25.0, "overflowed": 0.0, "refused": 1.0})
 
     def test_are_told_in_milliseconds_for_all_keys(self):
         aims = common.Aims("controller")
@@ -222,7 +226,9 @@ class SpansOfAController(unittest.TestCase):
     def test_are_told_of_blocked_keys_too(self):
         aims = common.Aims("controller")
         text = "\n".join(controller.report(self.FIGURES, unittest.mock.Mock(plot=lambda name, _: name), aims))
-        self.assertIn("| 4 | 170 | 180 | 190 | 5.00 | 170 | 0.00% | 100.00% |", text)
+        self.assertIn("| 4 | 0 | 170 | 180 | 190 | 5.00 | 170 | 0.00% | 100.00% |", text)
+        self.assertIn("| 4 | 1000 | 175 | 180 | 190 | 5.00 | 175 | 0.00% | 100.00% |", text)
+        self.assertIn("| 1 | 900 | 300 | 25.0 |", text)
         told = aims.table()
         self.assertIn("| ms for a span | cooldown, all keys blocked, 4 workers | 170 | ≤ 100 | **not met** |", told)
         self.assertIn("| ms for a span at an interval's end | cooldown, all keys blocked |  | ≤ 100 | not measured |", told)

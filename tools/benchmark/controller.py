@@ -26,7 +26,7 @@ def measure(context):
     loads = "|".join(f"hot:({'|'.join(map(str, hot))})/algorithm:({'|'.join(map(str, ALGORITHMS))})/nodes:{nodes}/workers:{workers}"
                      for (nodes, workers), hot in HOT.items())
     run(context.build / TARGETS[0], "--benchmark_out_format=json", f"--benchmark_out={raw}",
-        f"--benchmark_filter=^((turn|meet)/keys:{keys}/({loads})|refuse/keys:{keys}/.*)/")
+        f"--benchmark_filter=^((turn|meet)/keys:{keys}/({loads})|(refuse|join|storm)/keys:{keys}/.*)/")
     figures = []
     for entry in json.loads(raw.read_text(encoding="utf-8"))["benchmarks"]:
         kind, *settings = entry["run_name"].split("/")
@@ -35,7 +35,7 @@ def measure(context):
             context.remark(f"**{entry['run_name']}: not in the figures: {entry['error_message']}**")
             continue
         figures.append({"kind": kind, **{name: int(of[name]) for name in ("keys", "hot", "algorithm", "nodes", "workers")},
-                        **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "overflowed", "refused") if name in entry}})
+                        **{name: entry[name] for name in ("median", "border", "worst", "store", "first", "blocked", "quiet", "overflowed", "refused") if name in entry}})
     if not figures:
         raise Failed(f"{raw}: no run that adds up")
     return figures
@@ -61,18 +61,22 @@ def report(figures, context, aims):
                                   number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
             groups.append(where.replace(" written in every span", ""))
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
-    refusing = []
-    for workers in REFUSING:
-        refuse = of.get(("refuse", 1, workers, 0, 0))
-        where = f"cooldown, all keys blocked{f', {workers} workers' if workers > 1 else ''}"
+    refusing, beginning = [], []
+    for kind, workers in [(kind, workers) for kind in ("refuse", "join") for workers in REFUSING]:
+        refuse = of.get((kind, 1, workers, 0, 0))
+        others = ", a thousandth more in every span" if kind == "join" else ""
+        where = f"cooldown, all keys blocked{others}{f', {workers} workers' if workers > 1 else ''}"
         aims.at_most("ms for a span", where, refuse and refuse["median"] * ms, SPAN_MS)
         aims.at_most("ms for a span at an interval's end", where, refuse and refuse["border"] * ms, SPAN_MS)
         if not refuse:
             continue
-        refusing.append((str(workers), *(number(refuse[part] * ms) for part in ("median", "border", "worst", "store")), number(refuse["median"]),
-                         f"{refuse['overflowed']:.2%}", f"{refuse['refused']:.2%}"))
+        refusing.append((str(workers), str(keys // 1000) if kind == "join" else "0", *(number(refuse[part] * ms) for part in ("median", "border", "worst", "store")),
+                         number(refuse["median"]), f"{refuse['overflowed']:.2%}", f"{refuse['refused']:.2%}"))
         groups.append(where)
         values.append([refuse["median"] * ms, refuse["border"] * ms, refuse["store"] * ms])
+    for workers in REFUSING:
+        if storm := of.get(("storm", 1, workers, 0, 0)):
+            beginning.append((str(workers), *(number(storm[part] * ms) for part in ("blocked", "store", "quiet"))))
     svg = bars("A span's end", "ms of the controller's core, logarithmic", groups,
                ["a span, median", "an interval's end", "the memory store"], values, logarithmic=True)
     columns = ("ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
@@ -100,7 +104,10 @@ def report(figures, context, aims):
         "key is taken by itself.)",
         table(("algorithm", "written in every span", *columns), rows[1, 4]),
         "And in an attack: all keys are blocked, for longer than the run lasts, and each comes once in every span to each worker, and is refused. "
-        "Every one of them is published, twice for each span.",
-        table(("workers", *columns[:4], *columns[5:]), refusing),
+        "All of them are published, twice for each span. In the lower rows other keys come beside them, and are blocked in the span in which "
+        "they come.",
+        table(("workers", "blocked anew in a span", *columns[:4], *columns[5:]), refusing),
+        "And how it begins: keys that were all met in the span before are all refused and blocked in one. It ends that much late, once.",
+        table(("workers", "ms for the span in which all are blocked", "the memory store's, beside", "ms for a span after it"), beginning),
         context.plot("controller", svg),
     ]

@@ -21,13 +21,19 @@ class Notebook final : public Store {
  public:
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
     calls.push_back(writes.size());
+    std::size_t joined = 0;
     for (const CounterWrite& write : writes) {
       EXPECT_EQ(write.expires, now + write.time_to_live);
       if (write.tag == static_cast<std::uint8_t>(CounterUse::counted))
         counts[std::string(write.name)] += write.delta;
+      if (write.tag == static_cast<std::uint8_t>(CounterUse::blocked)) {
+        blocks[std::string(write.name)] += 1;
+        joined += write.name.size();
+      }
       if (write.weightless) ++weightless;
       if (write.undivided) ++undivided;
     }
+    EXPECT_LE(joined, 64 * written_together) << "more would not stay where they are";
   }
   void collect(std::vector<CounterReply>&) override {}
   void on_ready(std::function<void()>) override {}
@@ -36,6 +42,7 @@ class Notebook final : public Store {
 
   std::vector<std::size_t> calls;
   std::map<std::string, std::uint64_t> counts;
+  std::map<std::string, int> blocks;  // how often each was written
   int weightless = 0;
   int undivided = 0;
 };
@@ -73,8 +80,8 @@ TEST(EngineWrites, AllReachTheStoreAThousandOrSoAtATime) {
   for (std::uint64_t key = 0; key < keys; ++key) count(engine, key, 100'000 + key);
   engine.step(at(100ms));
   Notebook store;
-  std::vector<CounterWrite> room;
-  submit_writes(engine, store, at(100ms).monotonic, room);
+  WritesOnTheirWay writes;
+  writes.submit(engine, store, at(100ms).monotonic);
   EXPECT_FALSE(engine.has_writes());
   ASSERT_EQ(store.counts.size(), keys);
   for (std::uint64_t key = 0; key < keys; ++key)
@@ -83,8 +90,31 @@ TEST(EngineWrites, AllReachTheStoreAThousandOrSoAtATime) {
   for (const std::size_t some : store.calls) EXPECT_LE(some, written_together);
   // What was said of blocks: two questions for each key.
   EXPECT_EQ(store.undivided, static_cast<int>(2 * keys));
-  submit_writes(engine, store, at(100ms).monotonic, room);
+  writes.submit(engine, store, at(100ms).monotonic);
   EXPECT_EQ(store.counts["user|0"], 100'000U) << "and once";
+}
+
+TEST(EngineWrites, OfBlocksHaveNamesOfTheirOwnHoweverLongTheseAre) {
+  for (const std::size_t length : {4UL, 1000UL, NamePool::longest - 40}) {
+    SCOPED_TRACE("names of " + std::to_string(length) + " bytes and more");
+    constexpr std::uint64_t keys = 3 * written_together / 2;
+    Rule rule = rule_of(1'000'000);
+    rule.name = std::string(length, 'x');
+    Engine engine(std::span(&rule, 1), keys);
+    engine.step(at(0ms));
+    engine.clear_writes();
+    for (std::uint64_t key = 0; key < keys; ++key) count(engine, key, 100'000 + key);
+    engine.step(at(100ms));
+    Notebook store;
+    WritesOnTheirWay().submit(engine, store, at(100ms).monotonic);
+    ASSERT_EQ(store.counts.size(), keys);
+    ASSERT_EQ(store.blocks.size(), keys);
+    for (std::uint64_t key = 0; key < keys; ++key) {
+      const std::string name = rule.name + "|" + std::to_string(key);
+      ASSERT_EQ(store.counts[name], 100'000 + key);
+      ASSERT_EQ(store.blocks[name + "|~blocked"], 2) << "two questions";
+    }
+  }
 }
 
 TEST(EngineWrites, SignsOfLifeHaveNoWeight) {
@@ -93,8 +123,8 @@ TEST(EngineWrites, SignsOfLifeHaveNoWeight) {
   Engine engine(std::span(&rule, 1), 16);
   engine.step(at(0ms));
   Notebook store;
-  std::vector<CounterWrite> room;
-  submit_writes(engine, store, at(0ms).monotonic, room);
+  WritesOnTheirWay writes;
+  writes.submit(engine, store, at(0ms).monotonic);
   EXPECT_EQ(store.weightless, 2);
 }
 

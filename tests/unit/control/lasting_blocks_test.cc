@@ -102,7 +102,6 @@ TEST_F(LastingBlocksOfOneRule, AreNotWrittenIntoASetThatIsPublished) {
   begin(10s);
   for (const SlotIndex slot : {1U, 3U, 4U}) add(slot, 20s);
   const auto first = blocks.keys();
-  ASSERT_TRUE(first->has_room(1));
   begin(11s);
   add(2, 21s);
   const auto second = blocks.keys();
@@ -121,6 +120,27 @@ TEST_F(LastingBlocksOfOneRule, HaveNoMoreSetsThanArePublishedAndOneToWriteIn) {
     most = std::max(most, published->memory());
   }
   EXPECT_LE(blocks.memory(), 3 * most + 300 * 2 * sizeof(LastingBlocks::Key));
+}
+
+TEST_F(LastingBlocksOfOneRule, AreBroughtTogetherAnewOnlyOnceManyHaveCome) {
+  constexpr SlotIndex many = 40'000;
+  begin(10s);
+  for (SlotIndex slot = 0; slot < many; ++slot) add(slot, 1h);
+  auto before = blocks.keys();
+  std::size_t anew = 0;
+  // One publication after the other, as long as the one before is looked at: in each somebody is blocked.
+  constexpr SlotIndex rounds = 100;
+  for (SlotIndex round = 1; round <= rounds; ++round) {
+    begin(10s + round * 1ms);
+    for (SlotIndex i = 0; i < 100; ++i) add(many + 100 * round + i, 1h);
+    const auto next = blocks.keys();
+    anew += next->memory_beside(*before) == next->memory();
+    const std::size_t of_lists = 2 * sizeof(LastingBlocks::Key) * (many + 100 * round);
+    EXPECT_LE(blocks.memory(), before->memory_beside(*next) + next->memory() + of_lists);
+    before = next;
+  }
+  EXPECT_EQ(anew, 100 * rounds / (1024 + many / 16));
+  EXPECT_EQ(before->find(key_of(many + 100 * rounds).key), MonotonicTime(1h));
 }
 
 TEST_F(LastingBlocksOfOneRule, WhoseBlocksHaveEndedAreLeftBehindOnceTheyAreMany) {

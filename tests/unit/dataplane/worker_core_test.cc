@@ -894,8 +894,7 @@ TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
 struct LastingBlock : ::testing::Test {
   void publish(MonotonicTime until) {
     auto keys = std::make_shared<BlockedKeys>();
-    keys->assign(BlockedKeys(), MonotonicTime::min(), 1);
-    keys->add(ann.hash, until);
+    keys->extend(BlockedKeys(), std::vector<KeyBlock>{{ann.hash, until}});
     ann.plane.lasting = std::move(keys);
     ann.plane.publish(0);
   }

@@ -68,7 +68,7 @@ class CountedNode : public EngineNode {
   void end_all() {
     engine.step(at(now), true);
     engine.for_each_write([&](const EngineWrite& write) {
-      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+      pending.push_back({write.key, write.use, full_name(write), write.ordinal, write.delta,
                          write.returned, write.raised_to});
     });
     engine.clear_writes();

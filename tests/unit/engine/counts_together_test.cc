@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts that come together come to what they would come to one by one, whatever happens meanwhile: nobody
-// sees that most of them take a shorter way.
+// Counts that come together come to what they would come to one by one, whatever happens meanwhile, and those
+// of keys that are set aside to what they would come to otherwise: nobody sees that most of them take a
+// shorter way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,11 +81,11 @@ class Node : public EngineNode {
     engine.tell_blocks(now);
     std::vector<std::string> told;
     engine.for_each_write([&](const EngineWrite& write) {
-      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
-                         write.returned, write.raised_to});
+      pending.push_back({write.key, write.use, full_name(write), write.ordinal, write.delta, write.returned,
+                         write.raised_to});
       std::ostringstream text;
-      text << write.name << ' ' << write.ordinal << ' ' << static_cast<int>(write.use) << ' ' << write.delta
-           << ' ' << write.returned << ' ' << write.raised_to;
+      text << full_name(write) << ' ' << write.ordinal << ' ' << static_cast<int>(write.use) << ' '
+           << write.delta << ' ' << write.returned << ' ' << write.raised_to;
       told.push_back(text.str());
     });
     engine.clear_writes();
@@ -92,7 +93,8 @@ class Node : public EngineNode {
     return told;
   }
   /// What is known of each key.
-  std::map<std::uint64_t, std::string> known(Instant now) const {
+  /// @param to_be_looked_at  whether it is to be, when the span ends, is told, too
+  std::map<std::uint64_t, std::string> known(Instant now, bool to_be_looked_at = true) const {
     std::map<std::uint64_t, std::string> known;
     engine.for_each_key([&](const KeyView& key) {
       const auto& [slot, past, detail, names] = key;
@@ -100,14 +102,15 @@ class Node : public EngineNode {
       std::ostringstream text;
       text << "current " << slot.current.ordinal << ' ' << slot.current.offered << ' '
            << slot.current.admitted << " unwritten " << slot.unwritten << " span " << slot.span_counting
-           << " flags " << slot.asked_blocks << slot.fresh_due << slot.read_due << slot.touched
-           << slot.watched << slot.refusal_due << slot.fresh << slot.holding
-           << (slot.watched && slot.counted_lately) << slot.idle << slot.contended << slot.was_contended
-           << slot.told << slot.was_told << slot.went_back << " past " << past.offered << ' ' << past.admitted
-           << " held " << past.held << ' ' << (past.held > 0 ? past.held_age : 0) << " alone "
-           << past.alone[0] << ' ' << past.alone[1] << " detail " << (slot.detail != no_index) << " demand "
-           << detail.demand.per_interval() << ' ' << detail.demand.share() << " quota " << quota.allowance
-           << ' ' << quota.left << ' ' << quota.factor << ' ' << (quota.blocked_until != never);
+           << " flags " << slot.asked_blocks << slot.fresh_due << slot.read_due
+           << (to_be_looked_at && slot.touched) << slot.watched << slot.refusal_due << slot.fresh
+           << slot.holding << (slot.watched && slot.counted_lately) << slot.idle << slot.contended
+           << slot.was_contended << slot.told << slot.was_told << slot.went_back << " past " << past.offered
+           << ' ' << past.admitted << " held " << past.held << ' ' << (past.held > 0 ? past.held_age : 0)
+           << " alone " << past.alone[0] << ' ' << past.alone[1] << " detail " << (slot.detail != no_index)
+           << " demand " << detail.demand.per_interval() << ' ' << detail.demand.share() << " quota "
+           << quota.allowance << ' ' << quota.left << ' ' << quota.factor << ' '
+           << (quota.blocked_until != never);
       known.emplace(slot.key, text.str());
     });
     return known;
@@ -208,6 +211,108 @@ TEST_P(CountsTogether, ComeToWhatTheyComeToOneByOne) {
       }
     }
   }
+}
+
+struct Aside {
+  std::string name;
+  Rule rule;
+  Duration margin = span;  ///< before their blocks end keys are taken back
+};
+std::vector<Aside> rules_that_block() {
+  std::vector<Aside> rules;
+  const auto add = [&](const std::string& name, const auto& change) {
+    Rule rule = rule_of(30);
+    rule.cooldown = 2s;
+    rule.dephase = 1s;
+    rule.hold_back = 0.1;
+    change(rule);
+    rules.push_back({name, rule});
+  };
+  add("cooldown", [](Rule&) {});
+  add("that_penalizes", [](Rule& rule) { rule.penalize = true; });
+  add("per_span", [](Rule& rule) { rule.local_rule = LocalRule::per_span; });
+  add("with_debt", [](Rule& rule) { rule.debt = true; });
+  add("that_tells_all", [](Rule& rule) { rule.hold_back = 0; });
+  add("whose_blocks_end_in_a_span_that_has_begun", [](Rule&) {});
+  rules.back().margin = span / 2;
+  return rules;
+}
+
+class KeysSetAside : public ::testing::TestWithParam<Aside> {};
+
+INSTANTIATE_TEST_SUITE_P(Rules, KeysSetAside, ::testing::ValuesIn(rules_that_block()),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST_P(KeysSetAside, AreCountedAsIfTheyWereNot) {
+  const std::uint64_t first_seed = test_seed();
+  std::size_t set_aside = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
+    Node usual(GetParam().rule);
+    Node aside(GetParam().rule);
+    aside.engine.take_back_in_time(GetParam().margin);
+    std::map<SlotIndex, MonotonicTime> until;  // of those that are aside
+    bool reached = true;
+    Duration set{};
+    for (int number = 0; number < length; ++number) {
+      const Duration began = number * span;
+      const auto clock = [&](Duration at) {
+        const Instant now = EngineNode::at(at);
+        return Instant{now.wall + set, now.monotonic};
+      };
+      const MonotonicTime soon = clock(began + GetParam().margin).monotonic;
+      std::erase_if(until, [&](const auto& one) {
+        if (one.second > soon) return false;
+        aside.engine.take_back(one.first);
+        return true;
+      });
+      for (std::size_t i = 0; i < 3 * keys; ++i) {
+        const std::string name = name_of(random() % (keys / 2));
+        KeyBytes bytes;
+        bytes.clear();
+        bytes.add_text(name);
+        Duration at = began;
+        if (chance(5)) at -= static_cast<std::int64_t>(random() % 14) * span;
+        if (chance(3)) at += span;
+        const bool refused = chance(70);
+        // Some worker may admit what others know to be blocked.
+        const std::uint64_t admitted = refused && chance(90) ? 0 : random() % 4;
+        const SpanCount count{.rule = 0,
+                              .key = EngineNode::key_of(name),
+                              .key_bytes = bytes.bytes(),
+                              .began = clock(at).wall,
+                              .offered = admitted + (refused ? random() % 5 : 0),
+                              .admitted = admitted,
+                              .refused_at = refused && chance(3) ? clock(at).monotonic : never};
+        usual.engine.count(std::span(&count, 1));
+        aside.engine.count(std::span(&count, 1));
+      }
+      if (seed % 2 != 0 && chance(5)) set += static_cast<std::int64_t>(random() % 30) * span - 15 * span;
+      const Instant now = clock(began + span);
+      ASSERT_EQ(aside.end_span(now), usual.end_span(now)) << "span " << number;
+      ASSERT_TRUE(std::ranges::equal(aside.engine.pardoned(), usual.engine.pardoned())) << "span " << number;
+      if (seed % 3 == 0 && chance(5)) reached = !reached;
+      const bool others = chance(30);
+      const std::string name = "login|" + name_of(random() % (keys / 2));
+      for (Node* const node : {&usual, &aside}) {
+        if (others) node->counters[{name, node->engine.clock(0).ordinal(now.wall)}] += 10;
+        if (reached)
+          node->sync(node->counters, began + span + 5ms);
+        else
+          node->engine.sync_result(false, now);
+      }
+      ASSERT_EQ(aside.known(now, false), usual.known(now, false)) << "after span " << number;
+      aside.engine.for_each_override(now, [&](const KeyOverride& key) {
+        if (key.blocked_until < clock(began + 5 * span).monotonic) return;
+        aside.engine.set_aside(key.slot);
+        until[key.slot] = key.blocked_until;
+        ++set_aside;
+      });
+    }
+  }
+  EXPECT_GT(set_aside, 500U);
 }
 
 }  // namespace

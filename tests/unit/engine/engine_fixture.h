@@ -25,6 +25,10 @@ inline Rule rule_of(std::uint64_t limit, Duration interval = 1s, std::uint32_t s
   return rule;
 }
 
+inline std::string full_name(const EngineWrite& write) {
+  return std::string(write.name).append(write.suffix);
+}
+
 /// The shared counters, as a map: what the store would hold.
 using Counters = std::map<std::pair<std::string, Ordinal>, std::uint64_t>;
 
@@ -88,10 +92,10 @@ class EngineNode {
     engine.tell_blocks(now);
     std::vector<std::pair<std::pair<std::string, Ordinal>, std::uint64_t>> written;
     engine.for_each_write([&](const EngineWrite& write) {
-      pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+      pending.push_back({write.key, write.use, full_name(write), write.ordinal, write.delta,
                          write.returned, write.raised_to});
       if (write.use != CounterUse::blocked)
-        written.push_back({{std::string(write.name), write.ordinal}, write.delta});
+        written.push_back({{full_name(write), write.ordinal}, write.delta});
     });
     engine.clear_writes();
     return written;

@@ -295,7 +295,7 @@ class SetNode {
   void step() {
     node_.engine.step(now());
     node_.engine.for_each_write([&](const EngineWrite& write) {
-      node_.pending.push_back({write.key, write.use, std::string(write.name), write.ordinal, write.delta,
+      node_.pending.push_back({write.key, write.use, full_name(write), write.ordinal, write.delta,
                                write.returned, write.raised_to});
     });
     node_.engine.clear_writes();

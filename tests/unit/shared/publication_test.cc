@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -84,9 +85,14 @@ TEST(Publication, ShowsEachKeyOnceInTheOrderInWhichTheyCame) {
 
 /// Keys that are blocked until a time each.
 std::shared_ptr<const BlockedKeys> blocked(const std::vector<std::pair<std::uint64_t, Duration>>& keys) {
-  auto set = std::make_shared<BlockedKeys>();
-  set->assign(BlockedKeys(), MonotonicTime::min(), keys.size());
-  for (const auto& [key, until] : keys) set->add(key, MonotonicTime(until));
+  std::vector<KeyBlock> blocks;
+  for (const auto& [key, until] : keys) blocks.push_back({key, MonotonicTime(until)});
+  // Half of them are told of later.
+  const auto later = std::span(blocks).subspan(blocks.size() / 2);
+  BlockedKeys first;
+  first.assign(BlockedKeys(), MonotonicTime::min(), std::span(blocks).first(blocks.size() / 2));
+  const auto set = std::make_shared<BlockedKeys>();
+  set->extend(first, later);
   return set;
 }
 
