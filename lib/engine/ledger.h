@@ -150,7 +150,7 @@ struct KeyDetail {
   bool was_full = false;  ///< before the first interval others had used up the limit
   DemandEstimate demand;
   double correction = 1;   ///< what shares are multiplied with, so that the sum comes to the limit
-  TokenPrice price = 0;    ///< of a bucket whose share is in it; 0: others are charged when they are heard
+  TokenPrice price = 0;    ///< of a contended bucket; 0: it is not contended
   std::uint64_t debt = 0;  ///< admitted over the limit and not yet taken off
   Block block;
   NodesRatio nodes;  ///< cooldown: the seeds' ratio

@@ -352,17 +352,16 @@ void Engine::learn() {
 }
 
 void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
-  // A price paid while the key was known to be contended, or a share of it was estimated, has others' part in
-  // it already. A bucket that others had emptied before is not full here: what was taken from it is owed.
+  const bool is_estimated = rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1;
+  // A price paid while the key was known to be contended, or its share is estimated in any case, has others'
+  // part in it already. A bucket that others had emptied before is not full here: what was taken from it is owed.
   if (std::exchange(detail.was_full, false))
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
-  else if (detail.others_admitted > 0 && detail.price == 0)
+  else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
 
   const TokenPrice before = detail.price;
-  const bool is_shared =
-      contended(rule, detail) || (rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1);
-  detail.price = is_shared ? token_price(rule, ledger_.view(slot), cluster_) : 0;
+  detail.price = contended(rule, detail) ? token_price(rule, ledger_.view(slot), cluster_) : 0;
   const TokenPrice now = detail.price == 0 ? full_price : detail.price;
   if (before != 0 && before != now)
     charges_.push_back({.key = slot.key,

@@ -10,11 +10,11 @@
 ///
 /// Exactness. A token is worth T / gcd(L, T) units and a nanosecond generates L / gcd(L, T) units, T in
 /// nanoseconds: whole numbers, so that a bucket of one token per 100 ms has its next token after 100 ms and
-/// not a nanosecond later. Only where capacity would then need more than 2^59 units are units coarser (2^-59
-/// of the capacity), and rates are rounded down by less than 2^-60 of themselves. Numbers wrap around at
-/// 2^64; differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have
-/// passed, which is no less than five times the time that fills it. For who keeps buckets for longer, units
-/// are coarser also where that many would pass in the time that he names, or, as long as a token is some ten
+/// not a nanosecond later. Where capacity would then need more than 2^59 units, units are coarser (2^-59 of
+/// the capacity), and rates are rounded down by some 2^-60 of themselves. Numbers wrap around at 2^64;
+/// differences are right as long as a bucket is looked at before 5 × 2^61 of a level's units have passed,
+/// which is no less than five times the time that fills it. For who keeps buckets for longer, units are so
+/// coarser also where that many would pass in the time that he names, or, as long as a token is some ten
 /// thousand of them, in a hundred times that; rates beyond 5 × 2^59 tokens in the time that he names are cut
 /// to it. What seems further ahead than a bucket in debt does to a clock that is behind by that time and ten
 /// seconds more is full: so are nearly all levels that are older than he named. (Not where there are more
@@ -60,7 +60,7 @@ class BucketTerms {
     // Exact where it fits; a nanosecond must not generate so much that the numbers wrap within the bucket.
     const auto apart = longest + static_cast<std::uint64_t>(longest > 0 ? clocks_apart.count() : 0);
     exact_ = static_cast<unsigned __int128>(burst_) * token_ <= max_burst && rate_ <= max_burst &&
-             rate_ * apart <= most_generated / times_apart;
+             (token_ == 1 || rate_ * apart <= most_generated / times_apart);
     if (!exact_) {
       // units per token: a power of two; units per nanosecond: rate_ / 2^shift_.
       int fraction = 59 - static_cast<int>(std::bit_width(burst_ - (burst_ > 1 ? 1 : 0)));

@@ -1068,7 +1068,7 @@ MUTANTS = [
     ),
     engine(
         "others are charged to a bucket whose price has their part in it, below its limit",
-        "BucketRule.APredictiveOnesTokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
+        "BucketRule.APredictiveOnesTokenCostsTheInverseOfTheShareAndOthersAreNotCharged",
         "rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1",
         "false",
         file="lib/engine/replies.cc",
@@ -2113,7 +2113,7 @@ MUTANTS = [
     node(
         "a bucket whose rate is exact wraps",
         "RulePlan.ABucketIsFullHoweverOftenItHasBeenFilledWhileItsWindowsKeptIt",
-        " &&\n             rate_ * apart <= most_generated / times_apart;",
+        " &&\n             (token_ == 1 || rate_ * apart <= most_generated / times_apart);",
         ";",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc"],
@@ -2129,8 +2129,8 @@ MUTANTS = [
     node(
         "a bucket whose rate is exact looks in debt for as long as it was kept",
         "RulePlan.ABucketThatNobodyHasLookedAtForDaysIsFullButForFewMoments",
-        "rate_ * apart <= most_generated / times_apart;",
-        "rate_ * apart <= most_generated;",
+        "rate_ * apart <= most_generated / times_apart);",
+        "rate_ * apart <= most_generated);",
         file="lib/limit/bucket.h",
         units=["lib/node/rule_plan.cc", "tests/unit/node/rule_plan_test.cc"],
     ),
@@ -2849,8 +2849,8 @@ MUTANTS = [
     engine(
         "a bucket is charged with what others admitted and priced by its share as well",
         "BucketRule.UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
-        "else if (detail.others_admitted > 0 && detail.price == 0)",
-        "else if (detail.others_admitted > 0)",
+        "else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)",
+        "else if (detail.others_admitted > 0 && !is_estimated)",
         file="lib/engine/replies.cc",
     ),
     engine(
