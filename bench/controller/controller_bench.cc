@@ -45,6 +45,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -337,6 +338,23 @@ void tell_spread(benchmark::State& state, const Workload& load, std::vector<Nano
   state.counters["worst"] = costs.back().count() / keys;
 }
 
+/// What spans cost whose time is told.
+struct Costs {
+  std::vector<Nanoseconds> controller;
+  std::vector<Nanoseconds> store;
+};
+Costs end_spans(benchmark::State& state, Cluster& cluster) {
+  Costs costs;
+  for (auto _ : state) {
+    cluster.count();
+    const Node::Cost cost = cluster.end_span();
+    state.SetIterationTime(cost.controller.count() / 1e9);
+    costs.controller.push_back(cost.controller);
+    costs.store.push_back(cost.store);
+  }
+  return costs;
+}
+
 void take_turns(benchmark::State& state, const Workload& load) {
   Cluster cluster(load);
   for (std::size_t span = 0; span < warm_up; ++span) {
@@ -344,18 +362,11 @@ void take_turns(benchmark::State& state, const Workload& load) {
     cluster.end_span();
   }
   cluster.begin_measuring();
-  std::vector<Nanoseconds> costs;
-  Nanoseconds in_store{};
-  for (auto _ : state) {
-    cluster.count();
-    const Node::Cost cost = cluster.end_span();
-    state.SetIterationTime(cost.controller.count() / 1e9);
-    costs.push_back(cost.controller);
-    in_store += cost.store;
-  }
+  Costs costs = end_spans(state, cluster);
+  const Nanoseconds in_store = std::accumulate(costs.store.begin(), costs.store.end(), Nanoseconds{});
   state.counters["store"] =
       in_store.count() / static_cast<double>(load.keys) / static_cast<double>(state.iterations());
-  tell_spread(state, load, costs);
+  tell_spread(state, load, costs.controller);
   cluster.check_nodes(state);
   cluster.finish(state);
 }
@@ -367,12 +378,7 @@ void join(benchmark::State& state) { take_turns(state, Workload(state, Demand::j
 void meet(benchmark::State& state) {
   const Workload load(state);
   Cluster cluster(load);
-  std::vector<Nanoseconds> costs;
-  for (auto _ : state) {
-    cluster.count();
-    costs.push_back(cluster.end_span().controller);
-    state.SetIterationTime(costs.back().count() / 1e9);
-  }
+  std::vector<Nanoseconds> costs = end_spans(state, cluster).controller;
   state.counters["first"] = costs.front().count() / static_cast<double>(load.keys);
   tell_spread(state, load, costs);
   cluster.finish(state);
@@ -384,20 +390,13 @@ void storm(benchmark::State& state) {
   cluster.count();
   cluster.end_span();
   cluster.begin_measuring();
-  std::vector<Nanoseconds> costs;
-  Nanoseconds in_store{};
-  for (auto _ : state) {
-    cluster.count();
-    const Node::Cost cost = cluster.end_span();
-    costs.push_back(cost.controller);
-    if (costs.size() == 1) in_store = cost.store;
-    state.SetIterationTime(costs.back().count() / 1e9);
-  }
+  const auto [controller, store] = end_spans(state, cluster);
   const auto keys = static_cast<double>(load.keys);
-  state.counters["blocked"] = costs.front().count() / keys;
-  state.counters["store"] = in_store.count() / keys;
-  std::sort(costs.begin() + 1, costs.end());
-  state.counters["quiet"] = costs[costs.size() / 2].count() / keys;
+  state.counters["blocked"] = controller.front().count() / keys;
+  state.counters["store"] = store.front().count() / keys;
+  std::vector<Nanoseconds> after(controller.begin() + 1, controller.end());
+  std::sort(after.begin(), after.end());
+  state.counters["quiet"] = after[after.size() / 2].count() / keys;
   cluster.finish(state);
 }
 

@@ -73,7 +73,8 @@ Controller::Controller(ControllerParts parts)
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
   lasting_ = spans_kept * usual_span();
-  parts_.engine.take_back_in_time(lasting_);
+  // By a publication, which may be a span in coming.
+  parts_.engine.take_back_in_time(lasting_ - usual_span());
   // Where refused requests count, too, they count when they came.
   if (std::ranges::none_of(parts_.rules, [](const Rule& rule) { return rule.penalize; }))
     while (most_turns_ < most_turns &&

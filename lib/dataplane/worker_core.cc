@@ -1505,24 +1505,22 @@ std::uint64_t WorkerCore::drawable_of_granted(const PlannedKey& planned, Monoton
   const KeyState* state = publication_->find(planned.key);
   const KeyTerms terms = terms_of(planned.key, planned.rule, state, windows_[rule.window], true);
   if (is_bucket(rule.algorithm)) {
-    const AllowanceCell* bucket = bucket_of_granted(planned);
-    const std::uint64_t there =
-        bucket == nullptr ? rule.bucket.capacity() : BucketCell::available(*bucket, rule.bucket, now);
-    return tokens_of(there, rule.bucket, terms.factor);
+    const std::uint64_t full = rule.bucket.capacity();
+    return tokens_of(full - std::min(missing_of_granted(planned, now), full), rule.bucket, terms.factor);
   }
   const AllowanceCell* cell = windows_[rule.window].running->foresee(planned.key, index_);
   return cell != nullptr ? cell->left_of(terms.allowance) : terms.allowance;
 }
 
-// Its bucket, wherever that is: also where it has moved on before this worker. nullptr: it is full.
-const AllowanceCell* WorkerCore::bucket_of_granted(const PlannedKey& planned) const noexcept {
+// Units that its bucket lacks, wherever that is: also where it has moved on before this worker.
+std::uint64_t WorkerCore::missing_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = plane_.publication.load()->windows[terms.window];
   AllowancePool& running = *window.running;
   const AllowanceCell* cell = running.foresee(planned.key, index_, terms.section);
   if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
     cell = window.ended->find(planned.key);
-  return cell;
+  return cell == nullptr ? 0 : BucketCell::missing(*cell, terms.bucket, now);
 }
 
 // Where the key's bucket is: it may have moved on to the next window before this worker.
@@ -1593,11 +1591,9 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   if (terms.algorithm == Algorithm::sliding_window) return rest + (terms.spans - 1) * terms.span;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
-    if (touched.grant == GrantTable::nowhere)
-      return terms.bucket.time_for(bucket_of(touched, planned).missing(terms.bucket, now));
-    const AllowanceCell* bucket = bucket_of_granted(planned);
-    return bucket == nullptr ? Duration{}
-                             : terms.bucket.time_for(BucketCell::missing(*bucket, terms.bucket, now));
+    return terms.bucket.time_for(touched.grant != GrantTable::nowhere
+                                     ? missing_of_granted(planned, now)
+                                     : bucket_of(touched, planned).missing(terms.bucket, now));
   }
   return rest;
 }

@@ -222,7 +222,7 @@ class alignas(64) WorkerCore {
   std::uint64_t remaining_of_granted(const PlannedKey& planned, GrantTable::Place place,
                                      MonotonicTime now) const noexcept;
   std::uint64_t drawable_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept;
-  const AllowanceCell* bucket_of_granted(const PlannedKey& planned) const noexcept;
+  std::uint64_t missing_of_granted(const PlannedKey& planned, MonotonicTime now) const noexcept;
   void catch_up() noexcept {
     if (publication_ != nullptr && plane_.publication.load() != publication_) [[unlikely]]
       catch_up_with_windows();

@@ -68,7 +68,7 @@ struct RuleState {
     const std::uint64_t before = std::exchange(hold, hold_of(parts));
     holds_less = holds_less || hold < before;
   }
-  /// Keys that are set aside are taken back about so long before their blocks end.
+  /// Keys that are set aside are taken back so long before their blocks end, at least.
   void take_back_in_time(Duration margin) noexcept {
     leaves_refusals_alone =
         algorithm == Algorithm::cooldown && !penalize && clock.interval() / spans <= margin;

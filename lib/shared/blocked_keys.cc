@@ -47,7 +47,8 @@ void BlockedKeys::assign(const BlockedKeys& other, MonotonicTime from, std::span
     other.recent_.for_each(visit_lasting);
   };
   for_each_lasting([&](const KeyBlock&) { ++all; });
-  // In the memory that this set had, if no other has it.
+  // In the memory that this set had, if no other has it: as where many come and go, and all are brought
+  // together again and again.
   const auto next = most_.use_count() == 1 && most_ != other.most_ ? most_ : std::make_shared<Most>();
   Table& keys = next->keys;
   keys.empty(all);

@@ -2055,8 +2055,8 @@ MUTANTS = [
     whole(
         "a granted key is told that its bucket is full",
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
-        "    cell = window.ended->find(planned.key);\n  return cell;\n",
-        "    cell = window.ended->find(planned.key);\n  return nullptr;\n",
+        "cell == nullptr ? 0 : BucketCell::missing",
+        "true ? 0 : BucketCell::missing",
         file="lib/dataplane/worker_core.cc",
     ),
     worker(

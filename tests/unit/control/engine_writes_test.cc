@@ -71,14 +71,19 @@ void count(Engine& engine, std::uint64_t key, std::uint64_t weight) {
                          .admitted = weight});
 }
 
-TEST(EngineWrites, AllReachTheStoreAThousandOrSoAtATime) {
-  constexpr std::uint64_t keys = 2 * written_together + 100;
-  const Rule rule = rule_of(1'000'000);
-  Engine engine(std::span(&rule, 1), keys);
+/// In which so many keys have been counted, each with another weight.
+void end_first_span(Engine& engine, std::uint64_t keys) {
   engine.step(at(0ms));
   engine.clear_writes();
   for (std::uint64_t key = 0; key < keys; ++key) count(engine, key, 100'000 + key);
   engine.step(at(100ms));
+}
+
+TEST(EngineWrites, AllReachTheStoreAThousandOrSoAtATime) {
+  constexpr std::uint64_t keys = 2 * written_together + 100;
+  const Rule rule = rule_of(1'000'000);
+  Engine engine(std::span(&rule, 1), keys);
+  end_first_span(engine, keys);
   Notebook store;
   WritesOnTheirWay writes;
   writes.submit(engine, store, at(100ms).monotonic);
@@ -101,10 +106,7 @@ TEST(EngineWrites, OfBlocksHaveNamesOfTheirOwnHoweverLongTheseAre) {
     Rule rule = rule_of(1'000'000);
     rule.name = std::string(length, 'x');
     Engine engine(std::span(&rule, 1), keys);
-    engine.step(at(0ms));
-    engine.clear_writes();
-    for (std::uint64_t key = 0; key < keys; ++key) count(engine, key, 100'000 + key);
-    engine.step(at(100ms));
+    end_first_span(engine, keys);
     Notebook store;
     WritesOnTheirWay().submit(engine, store, at(100ms).monotonic);
     ASSERT_EQ(store.counts.size(), keys);
