@@ -6,7 +6,9 @@
 /// takes more than two minutes for one file, where it takes seconds without.
 #pragma once
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include "base/sanitized.h"
+
+#if WEIR_SANITIZED
 #define WEIR_FLATTEN
 #else
 #define WEIR_FLATTEN [[gnu::flatten]]

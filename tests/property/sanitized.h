@@ -4,12 +4,10 @@
 /// finds as much in a few of many like cases: the others are for the build without one.
 #pragma once
 
+#include "base/sanitized.h"
+
 namespace weir::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
+inline constexpr bool sanitized = WEIR_SANITIZED != 0;
 
 }  // namespace weir::testing

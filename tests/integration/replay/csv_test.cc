@@ -488,7 +488,7 @@ class FixedWindowModel final : public Model {
 class SlidingWindowModel final : public Model {
  public:
   SlidingWindowModel(std::uint64_t limit, Duration interval, std::uint32_t spans)
-      : limit_(limit), interval_(interval), span_(interval / spans), spans_(spans) {}
+      : limit_(limit), span_(interval / spans), spans_(spans) {}
 
   Expected ask(Duration now, std::uint64_t weight) override {
     const std::int64_t running = now / span_;
@@ -515,7 +515,7 @@ class SlidingWindowModel final : public Model {
 
  private:
   std::uint64_t limit_;
-  Duration interval_, span_;
+  Duration span_;
   std::int64_t spans_;
   std::map<std::int64_t, std::uint64_t> used_;
 };

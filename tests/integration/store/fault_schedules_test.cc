@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "fault_network.h"
 #include "random_faults.h"
 #include "redis_server.h"
@@ -31,11 +32,7 @@ namespace weir {
 namespace {
 
 /// Time that everything takes, beside a build without sanitizers: an answer in time must remain possible.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int slowness = 10;
-#else
-constexpr int slowness = 1;
-#endif
+constexpr int slowness = WEIR_SANITIZED ? 10 : 1;
 
 using namespace std::chrono_literals;
 
@@ -73,7 +70,7 @@ class Schedule {
  public:
   Schedule(StoreLayout layout, std::uint64_t seed, FaultNetwork& network, const RedisServer& server,
            RedisClient& client, std::size_t database)
-      : seed_(seed), random_(seed), story_(random_story(random_)), network_(network), client_(client) {
+      : random_(seed), story_(random_story(random_)), network_(network), client_(client) {
     config_ = quick_config();
     config_.layout = layout;
     config_.prefix = "s" + std::to_string(seed);
@@ -323,7 +320,6 @@ class Schedule {
     }
   }
 
-  const std::uint64_t seed_;
   Random random_;
   const Story story_;
   FaultNetwork& network_;

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "classify/classifier.h"
 #include "classify/head_scan.h"
 #include "classify/normalise.h"
@@ -40,11 +41,7 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
 
 std::uint64_t seed() { return number_from("WEIR_TEST_SEED", 20261121); }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t usual_heads = 50'000;
-#else
-constexpr std::uint64_t usual_heads = 1'000'000;
-#endif
+constexpr std::uint64_t usual_heads = WEIR_SANITIZED ? 50'000 : 1'000'000;
 
 std::uint64_t heads() { return number_from("WEIR_TEST_HEADS", usual_heads); }
 

@@ -294,11 +294,9 @@ TEST_P(LearningUnder, ItDoesNotMatterWhichAnswersComeFirst) {
   };
   for (const auto& [first, is_first] : orders) {
     CountedNode node(rule(), 1);
-    std::uint64_t others = 0;
     for (int span = 0; span < 60; ++span) {
       // Two thirds are offered elsewhere, and half of all is refused.
       const Ordinal ordinal = first_ordinal + 3 + span / 10;
-      others += 100;
       node.counters[{"login|a", ordinal}] += 100;
       node.counters[{"login|a|~refused", ordinal}] += 100;
       node.count(node.now, 100, 50, GetParam() == Algorithm::cooldown ? never : node.at(node.now).monotonic);

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "frame_builder.h"
 
 namespace weir::filter {
@@ -190,11 +191,7 @@ TEST(BurstLook, NothingIsReadBehindAFrameHoweverShort) {
 }
 
 TEST(BurstLook, RandomHeadersOfRandomBurstsAreWhatTheySay) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int bursts = 3'000;
-#else
-  constexpr int bursts = 30'000;
-#endif
+  constexpr int bursts = WEIR_SANITIZED ? 3'000 : 30'000;
   std::mt19937_64 random(seed());
   const auto below = [&](std::size_t end) { return static_cast<std::size_t>(random() % end); };
   Burst burst;

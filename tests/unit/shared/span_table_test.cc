@@ -1055,6 +1055,8 @@ TEST(EntryRest, TermsAreKeptAsTheyAreHoweverLarge) {
 
 TEST(EntryRest, IsTakenByWhoNeedsItAndGivenBackAtTheDrain) {
   SpanTable table(64, 1);
+  std::array<AllowanceCell, 2> cells;
+  table.cells[0] = cells.data();
   const SpanTable::Place place = meet(table, 42);
   ASSERT_TRUE(table.set_terms(place, {1, four_gib - 1, never}));
   admit(table, place, four_gib / 2);
@@ -1107,6 +1109,8 @@ TEST(EntryRest, WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther) {
 TEST(EntryRest, TermsThatThereIsNoMemoryForStayToBeLookedUpUntilThereIsSome) {
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   SpanTable table(8192, 1);
+  std::array<AllowanceCell, 2> cells;
+  table.cells[0] = cells.data();
   testing::ShortOfRests shortage(table);
   SpanTable::Place place = meet(table, 42);
   for (const EntryTerms& terms : {EntryTerms{1, four_gib, never}, EntryTerms{1, 5, MonotonicTime{} + 1s}}) {
