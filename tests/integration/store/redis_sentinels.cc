@@ -84,6 +84,9 @@ std::size_t RedisSentinels::wait_for_another_master(std::size_t than) {
     const Answer role = server(found).client().try_command({"ROLE"});
     return !role.elements.empty() && role.elements[0] == "master";
   });
+  // A busy machine keeps it waiting for longer than a sentinel waits for one.
+  for (const auto& sentinel : sentinels_)
+    sentinel->client.try_command({"SENTINEL", "SET", master_name, "down-after-milliseconds", "60000"});
   return found;
 }
 

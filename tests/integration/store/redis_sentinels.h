@@ -31,7 +31,8 @@ class RedisSentinels {
   RedisServer& server(std::size_t index) { return *servers_[index]; }
   /// The server that sentinels (most of them) call the master.
   std::size_t master();
-  /// Until another server than this is the master, says so itself, and most sentinels agree.
+  /// Until another server than this is the master, says so itself, and most sentinels agree. From then on they
+  /// replace no master that does not answer: only fail_over() does.
   /// @return it
   std::size_t wait_for_another_master(std::size_t than);
   /// Until the server replicates the master, and has what it has.
