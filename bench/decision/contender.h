@@ -42,7 +42,8 @@ class Contender {
   /// How long decisions are to go on after begin() before they are timed. Some have threads that do their
   /// part by the clock.
   virtual Duration settles_in() const { return {}; }
-  /// Asked from time to time before the first turn, all keys coming meanwhile: whether it has met them.
+  /// Asked from time to time before the first turn, all keys coming meanwhile: whether it has met them,
+  /// and deals with them as it shall be timed doing.
   virtual bool has_met_all() { return true; }
   /// After the last request: compares the counters with the number of requests, and adds what is worth
   /// telling.

@@ -112,7 +112,7 @@ void measure(const Turn& turn, Contender& contender, Contender& floor, Duration 
     for (int patience = 60; patience > 0 && !has_met_all; --patience) {
       for (const Drawn drawn : turn.kind->streams) {
         walk(contender, drawn).around();
-        // Of many keys one in forty comes in one stream only.
+        // Of a million keys one in forty comes once in one stream, and never in the other.
         walk(contender, drawn).steady(2 * contender.settles_in());
       }
       // Who asks may wait for the controller, and nobody shall wait for a worker that does.
@@ -121,7 +121,7 @@ void measure(const Turn& turn, Contender& contender, Contender& floor, Duration 
       contender.begin();
     }
     contender.pause();
-    if (!has_met_all) throw Worthless("not all keys have been met");
+    if (!has_met_all) throw Worthless("it does not settle with all keys");
   }
   struct Walks {
     Drawn drawn;

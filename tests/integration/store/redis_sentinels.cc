@@ -86,7 +86,10 @@ std::size_t RedisSentinels::wait_for_another_master(std::size_t than) {
   });
   // A busy machine keeps it waiting for longer than a sentinel waits for one.
   for (const auto& sentinel : sentinels_)
-    sentinel->client.try_command({"SENTINEL", "SET", master_name, "down-after-milliseconds", "60000"});
+    EXPECT_EQ(sentinel->client
+                  .command({"SENTINEL", "SET", master_name, "down-after-milliseconds", "60000"})
+                  .text,
+              "OK");
   return found;
 }
 

@@ -32,7 +32,7 @@ class RedisSentinels {
   /// The server that sentinels (most of them) call the master.
   std::size_t master();
   /// Until another server than this is the master, says so itself, and most sentinels agree. From then on they
-  /// replace no master that does not answer: only fail_over() does.
+  /// wait for a minute before they replace one that does not answer. All of them are there.
   /// @return it
   std::size_t wait_for_another_master(std::size_t than);
   /// Until the server replicates the master, and has what it has.

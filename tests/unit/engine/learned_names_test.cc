@@ -118,7 +118,7 @@ TEST(LearnedNames, OneThatComesRoundToTheFirstPlaceAsTheirTableGrowsIsFound) {
 class NoMoreMemory {
  public:
   NoMoreMemory() {
-    // What is thrown for want of it takes some the first time, of the compiler's and of a sanitizer's.
+    // Who throws for the first time takes some for that, under a sanitizer more.
     EXPECT_THROW(throw std::bad_alloc(), std::bad_alloc);
     ::getrlimit(RLIMIT_AS, &before_);
     const rlimit none{0, before_.rlim_max};
