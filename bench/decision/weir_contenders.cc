@@ -83,8 +83,9 @@ interval = "1s"
 
 /// Of the requests that are timed one in a thousand may be dealt with otherwise in a run that counts: a
 /// worker whose processor is taken away for longer than two spans refuses what it has at hand then.
-void expect_few(std::uint64_t others, std::uint64_t timed, const char* than) {
-  if (others > timed / 1000) expect_counted(timed - others, timed, than);
+/// @param as  what the others were not
+void expect_few(std::uint64_t others, std::uint64_t timed, const char* as) {
+  if (others > timed / 1000) expect_counted(timed - others, timed, as);
 }
 
 void tell(const Figures& figures, Result& told) {

@@ -31,8 +31,9 @@ class RedisSentinels {
   RedisServer& server(std::size_t index) { return *servers_[index]; }
   /// The server that sentinels (most of them) call the master.
   std::size_t master();
-  /// Until another server than this is the master, says so itself, and most sentinels agree. From then on they
-  /// wait for a minute before they replace one that does not answer. All of them are there.
+  /// Until another server than this is the master, says so itself, and most sentinels agree. From then on
+  /// they wait for a minute before they replace one that does not answer.
+  /// @pre no sentinel is dead
   /// @return it
   std::size_t wait_for_another_master(std::size_t than);
   /// Until the server replicates the master, and has what it has.
