@@ -9,6 +9,8 @@
 //   blocked      a request of a key that is blocked
 //   blocked_on   the first one in a span of a key that was blocked, and refused, in the spans before, too
 //   small_bucket a request of a key whose bucket is so small that each is drawn for
+//   few          the same, of a limit that is so small
+//   few_first, small_bucket_first  such a key's first request in a span, known from the spans before
 //   dense        a key of a rule without dimensions
 //   mixed        keys of two rules in turns, as granted
 //   prefetch     a key that is about to be decided upon: asking for its line, no more
@@ -61,8 +63,14 @@ limit = 1000000000
 burst = 1000
 interval = "1s"
 algorithm = "token-bucket"
+[[rule]]
+name = "few"
+match = { method = "NONE" }
+key = ["src_ip"]
+limit = 60
+interval = "1s"
 )";
-enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3, small_bucket = 4 };
+enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3, small_bucket = 4, few = 5 };
 
 /// What counted_work() works on: keys, or whole requests.
 struct Work {
@@ -117,6 +125,8 @@ int main(int argc, char** argv) {
   Work work{made.throttle->worker(0), {}, {}};
   const bool sprays = what == "sprayed";
   const bool blocks = what == "blocked" || what == "blocked_on";
+  const bool draws =
+      what == "few" || what == "few_first" || what == "small_bucket" || what == "small_bucket_first";
   const std::size_t sprayed = sprays ? 64 * keys : 0;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < keys + sprayed; ++i) names.push_back("user-" + std::to_string(i));
@@ -132,11 +142,12 @@ int main(int argc, char** argv) {
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" || blocks ||
              what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" || what == "renewed" ||
-             what == "small_bucket" || sprays) {
-    const RuleIndex rule = what == "dense"          ? all
-                           : blocks                 ? closed
-                           : what == "small_bucket" ? small_bucket
-                                                    : user;
+             draws || sprays) {
+    const RuleIndex rule = what == "dense"             ? all
+                           : blocks                    ? closed
+                           : what.starts_with("few")   ? few
+                           : what.starts_with("small") ? small_bucket
+                                                       : user;
     for (const std::string& name : names)
       work.keys.push_back(
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
@@ -148,8 +159,8 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|"
-        "dense|mixed|prefetch|three_rules\n",
+        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|few|"
+        "small_bucket_first|few_first|dense|mixed|prefetch|three_rules\n",
         argv[0]);
     return 2;
   }
@@ -171,7 +182,7 @@ int main(int argc, char** argv) {
   }
   if (what == "renewed")
     while (now < 1s) end_span();
-  else if (what != "first_touch" && what != "blocked_on")
+  else if (what != "first_touch" && what != "blocked_on" && !what.ends_with("_first"))
     decide(work, at(now).monotonic);
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;

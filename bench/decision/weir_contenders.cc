@@ -53,6 +53,13 @@ burst = 1000
 interval = "1s"
 algorithm = "token-bucket"
 )";
+// So small that nothing may be kept back of it for workers, nor drawn ahead.
+constexpr std::string_view small_rule = R"([[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 60
+interval = "1s"
+)";
 constexpr std::string_view rule_that_blocks = R"([[rule]]
 name = "user"
 key = ["header:x-user"]
@@ -354,8 +361,8 @@ class FirstTouches final : public Contender {
  public:
   /// @param strangers  every key is met for the first time ever, by a node that has been made for it; else
   /// for the first time in its span
-  FirstTouches(Workload& workload, bool strangers)
-      : stream_(workload.stream(Drawn::once)), strangers_(strangers) {
+  FirstTouches(Workload& workload, std::string_view rule, bool strangers)
+      : stream_(workload.stream(Drawn::once)), rule_(rule), strangers_(strangers) {
     make();
   }
   void begin() override {
@@ -396,7 +403,7 @@ class FirstTouches final : public Contender {
     }
   }
   void make() {
-    throttle_ = make_throttle(user_rule, stream_.size(), 1);
+    throttle_ = make_throttle(rule_, stream_.size(), 1);
     if (keys_.empty()) keys_ = keys_of(worker(), stream_);
     throttle_->advance(now());
     worker().online();
@@ -420,6 +427,7 @@ class FirstTouches final : public Contender {
   Worker& worker() noexcept { return throttle_->worker(0); }
 
   const Stream& stream_;
+  const std::string_view rule_;
   const bool strangers_;
   std::unique_ptr<Throttle> throttle_;
   OnHugePages<Key> keys_;  // all nodes have the same hash
@@ -445,9 +453,9 @@ template <const std::string_view& rules>
 std::unique_ptr<Contender> requests(Workload& workload) {
   return std::make_unique<Requests>(workload, rules);
 }
-template <bool strangers>
+template <const std::string_view& rule, bool strangers = false>
 std::unique_ptr<Contender> first_touches(Workload& workload) {
-  return std::make_unique<FirstTouches>(workload, strangers);
+  return std::make_unique<FirstTouches>(workload, rule, strangers);
 }
 
 }  // namespace
@@ -465,15 +473,17 @@ std::vector<Kind> weir_kinds() {
           {"weir_key_in_spray", drawn, keys_under<KeysInASpray>, false, most_beyond_grants},
           {"weir_one_rule", drawn, requests<user_rule>},
           {"weir_three_rules", drawn, requests<three_rules>},
-          {"weir_first_in_span", {Drawn::once}, first_touches<false>},
-          {"weir_stranger", {Drawn::once}, first_touches<true>},
+          {"weir_first_in_span", {Drawn::once}, first_touches<user_rule>},
+          {"weir_first_small", {Drawn::once}, first_touches<small_rule>, false, most_beyond_grants},
+          {"weir_first_bucket", {Drawn::once}, first_touches<bucket_rule>, false, most_beyond_grants},
+          {"weir_stranger", {Drawn::once}, first_touches<user_rule, true>},
           {"weir_dense", {Drawn::uniform}, dense_key, true}};
 }
 
 double node_bytes_per_key() {
   constexpr std::size_t keys = 100'000;
   Workload workload(keys);
-  FirstTouches node(workload, false);
+  FirstTouches node(workload, user_rule, false);
   node.begin();
   Result told;
   node.finish(told);

@@ -268,7 +268,9 @@ void WorkerCore::prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleI
 // until it has been judged, what was drawn until it has been settled; and some algorithms begin where it
 // ended.
 AllowancePool* WorkerCore::ended_matters(const RuleTerms& terms) const noexcept {
-  if (!publication_->judged || !ends_with_window(terms.algorithm)) return windows_[terms.window].ended;
+  const bool blocks = terms.algorithm == Algorithm::cooldown;
+  if (blocks ? !publication_->judged : !ends_with_window(terms.algorithm))
+    return windows_[terms.window].ended;
   return nullptr;
 }
 
@@ -495,6 +497,7 @@ void WorkerCore::finish(Run& run) noexcept {
     draw_from_buckets(run, settled, now);
   else if (settled.count > 0)
     refuse_known(run, settled, now);
+  if (run.left > 0) draw_as_usual(run, now);
   if (run.left > 0) look_closely(run, now);
   std::uint8_t& flood = rule_grants_[run.rule].flood;
   const auto is_refused = [&](std::uint8_t key) { return run.verdicts[key] == Verdict::block; };
@@ -544,6 +547,114 @@ void WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime no
   }
   run.refused += refused;
   if (refused > 0) count_refused(run.rule, refused);
+}
+
+// Of a rule without grants, as those of small limits are: keys known from spans before that come for the
+// first time in this one, and such as have been looked at in it and have nothing ready. As a rule there is no
+// more to be said of the first than of all their rule's keys, nor of the others than what their entries do;
+// and then all that is left to do is to draw. Others, and whom that refuses, are left.
+WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcept {
+  const RuleTerms& rule = plane_.terms[run.rule];
+  const WindowState& window = windows_[rule.window];
+  if (rule.dense || publication_->defaults[run.rule].allowance == 0 ||
+      publication_->reserve_of(nullptr, run.rule, rule.window, window.interval_number) > 0)
+    return;
+  if (is_bucket(rule.algorithm)) {
+    if (!window_runs(rule.window)) return;
+    const std::uint64_t more = std::min(rule.chunk, SpanTable::most_ready);
+    // A copy that nothing drawn can be taken to change.
+    draw_as_usual(run, now, publication_->defaults[run.rule].factor,
+                  [&, bucket = rule.bucket](AllowanceCell& cell, std::uint64_t key, std::uint64_t weight,
+                                            std::uint64_t price) {
+                    return BucketCell(cell).draw(key, weight, more, price, bucket, now).taken;
+                  });
+  } else if (rule.algorithm == Algorithm::cooldown || rule.algorithm == Algorithm::fixed_window) {
+    if (!window_is_known(rule.window)) return;
+    draw_as_usual(run, now, publication_->defaults[run.rule].allowance,
+                  [workers = plane_.quiescence.workers()](AllowanceCell& cell, std::uint64_t,
+                                                          std::uint64_t weight, std::uint64_t allowance) {
+                    return cell.draw(weight, allowance, workers);
+                  });
+  }
+}
+
+// @param usual  EntryTerms::allowance of who has none of his own
+// @param draw   called with a cell, its key, what the request weighs, and EntryTerms::allowance; what it has
+//               drawn, or 0
+template <typename Draw>
+void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, std::uint64_t usual, Draw&& draw) noexcept {
+  if (usual >> 32 != 0) return;  // an entry has a rest for that
+  const RuleTerms& rule = plane_.terms[run.rule];
+  AllowanceCell* const cells = table_->cells[run.rule];
+  const auto still_holds = [this](std::uint32_t since, std::uint32_t low) {
+    return publication_->still_holds(since, low);
+  };
+  const auto draw_of = [&](SpanTable::Place place, std::uint64_t key, std::uint64_t weight) -> std::uint64_t {
+    if (table_->is_open(place)) {
+      if (!table_->only_draws(place, generation_)) return 0;
+      const EntryTerms terms = table_->terms(table_->entry(place));
+      return draw(cells[terms.cell], key, weight, terms.allowance);
+    }
+    AllowanceCell* const cell = usual_cell(key, rule, now);
+    const std::uint64_t drawn = cell != nullptr ? draw(*cell, key, weight, usual) : 0;
+    if (drawn > 0)
+      table_->open_with(place, generation_, still_holds, static_cast<std::uint32_t>(cell - cells),
+                        static_cast<std::uint32_t>(usual));
+    return drawn;
+  };
+  struct Drawn {
+    std::uint32_t weight;
+    std::uint32_t drawn;
+    std::uint8_t at;
+  };
+  std::array<Drawn, burst_size> admitted;
+  std::size_t count = 0;
+  std::size_t others = 0;
+  // Whose request has been left does not get ahead of it with the next one. A bit for some of all keys.
+  std::uint64_t left_before = 0;
+  for (std::size_t i = 0; i < run.left; ++i) {
+    const std::uint8_t at = run.at[i];
+    const std::uint64_t key = run.keys[at].hash_;
+    const std::uint64_t weight = run.weight(run.keys[at]);
+    const SpanTable::Place place = run.place[at];
+    const std::uint64_t bit = std::uint64_t{1} << (key >> 32) % 64;
+    const bool may_draw = place != SpanTable::nowhere && (left_before & bit) == 0 &&
+                          weight - 1 < SpanTable::most_ready - 1 && table_->holds(place, key);
+    const std::uint64_t drawn = may_draw ? draw_of(place, key, weight) : 0;
+    if (drawn == 0) {
+      left_before |= bit;
+      run.at[others++] = at;
+      continue;
+    }
+    // At once: the key may come again in this burst.
+    table_->count_drawn(place, drawn, weight);
+    admitted[count++] = {static_cast<std::uint32_t>(weight), static_cast<std::uint32_t>(drawn), at};
+  }
+  run.left = others;
+  if (count == 0) return;
+  // As in may_admit(), with its acquire fence.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (window_is_known(rule.window)) [[likely]]
+    return count_admitted(run.rule, count);
+  for (const Drawn& in_vain : std::span(admitted).first(count)) {
+    const SpanTable::Place place = run.place[in_vain.at];
+    table_->uncount_drawn(place, in_vain.drawn, in_vain.weight);
+    table_->count_refused(table_->entry(place), in_vain.weight);
+    if (may_refuse(rule)) run.verdicts[in_vain.at] = Verdict::block;
+  }
+  count_refused(run.rule, count);
+  run.refused += count;
+}
+
+// The cell of a key of which there is no more to be said than of all its rule's; else nullptr.
+AllowanceCell* WorkerCore::usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept {
+  if (publication_->find(key) != nullptr || publication_->blocked_until(key, nullptr) != never)
+    return nullptr;
+  const WindowState& window = windows_[rule.window];
+  const AllowancePool::Place pooled = window.running->claim(key, index_, rule.section);
+  if (!pooled.own) return nullptr;
+  carry_over(*pooled.cell, key, rule, now);
+  return block_of(never, pooled, key, rule, now) == never ? pooled.cell : nullptr;
 }
 
 // Each of a bucket's requests is drawn for, where none may keep anything for the next: from the cell that the
@@ -930,6 +1041,7 @@ MonotonicTime WorkerCore::block_of(MonotonicTime published, const AllowancePool:
                                    std::uint64_t key, const RuleTerms& terms,
                                    MonotonicTime now) const noexcept {
   if (published > now) return published;
+  if (terms.algorithm != Algorithm::cooldown) return never;  // nobody's cell tells of a refusal
   const MonotonicTime guess = early_block(place, key, terms, windows_[terms.window]);
   return guess > now ? guess : never;
 }

@@ -290,6 +290,10 @@ class alignas(64) WorkerCore {
   void finish(Run& run) noexcept;
   Settled take_settled(Run& run) const noexcept;
   void refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept;
+  [[gnu::noinline]] void draw_as_usual(Run& run, MonotonicTime now) noexcept;
+  template <typename Draw>
+  void draw_as_usual(Run& run, MonotonicTime now, std::uint64_t usual, Draw&& draw) noexcept;
+  AllowanceCell* usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   template <Stage stage>
   static Hashes hashes_of(const Run& run, std::array<std::uint64_t, burst_size>& room) noexcept;

@@ -165,11 +165,11 @@ class AllowancePool {
   /// The same where the key may not need it in the end: who has it keeps it.
   void prefetch_to_look(std::uint64_t key) const noexcept { prefetch_to_read(&index_[home(key)]); }
   /// The cell, once its word has come.
-  void prefetch_cell(std::uint64_t key) noexcept {
-    if (const AllowanceCell* cell = at_first_look(key); cell != nullptr) prefetch_to_write(cell);
+  void prefetch_cell(std::uint64_t key) const noexcept {
+    if (const AllowanceCell* cell = at_first_looks(key); cell != nullptr) prefetch_to_write(cell);
   }
-  void prefetch_cell_to_look(std::uint64_t key) noexcept {
-    if (const AllowanceCell* cell = at_first_look(key); cell != nullptr) prefetch_to_read(cell);
+  void prefetch_cell_to_look(std::uint64_t key) const noexcept {
+    if (const AllowanceCell* cell = at_first_looks(key); cell != nullptr) prefetch_to_read(cell);
   }
 
   /// Whether so many cells are taken that keys may soon find none. Any thread.
@@ -214,11 +214,23 @@ class AllowancePool {
   // Four cache lines at worst, one as a rule. Of as many keys as the pool is for, one in 40,000 finds no
   // word.
   static constexpr std::size_t probe_length = 24;
+  static constexpr std::size_t near_words = 4;
   static constexpr std::size_t always_ahead = 4096;
   static constexpr std::size_t visited_ahead = 16;
   /// Hashes are as good at the top as at the bottom, so any number of words will do.
   std::size_t home(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);
+  }
+  /// The key's own cell where one of the first of its words says which: of five keys the first does so of
+  /// four, in a pool for as many.
+  const AllowanceCell* at_first_looks(std::uint64_t key) const noexcept {
+    const std::size_t first = home(key);
+    for (std::size_t i = first; i < first + near_words; ++i) {
+      const Word found = index_[i].load(std::memory_order_relaxed);
+      if (const Word number = number_if_of(found, key); names_cell(number)) return &cells_[number - 1];
+      if (number_of(found) == free) break;
+    }
+    return nullptr;
   }
   AllowanceCell& shared_cell(std::uint64_t key, unsigned section) noexcept {
     return sketch_[section * section_size_ + (static_cast<std::uint32_t>(key) * section_size_ >> 32)];

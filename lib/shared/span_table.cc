@@ -158,11 +158,8 @@ bool SpanTable::empty() const noexcept {
 }
 
 void SpanTable::open(Place place) noexcept {
-  line_of(place).open |= static_cast<std::uint8_t>(bit(place));
+  mark_open(line_of(place), place);
   line_of(place).stale |= static_cast<std::uint8_t>(bit(place));
-  const std::uint32_t number = numbers_[place];
-  open_[number / OpenNumbers::word_bits] |= OpenBits{1} << number % OpenNumbers::word_bits;
-  ++opened_;
 }
 
 // @return whether it has one by now; false: there is no memory for it

@@ -253,6 +253,38 @@ class alignas(64) SpanTable {
   /// The key has been met in this span; its terms are stale. @pre closed
   void open(Place place) noexcept;
   bool is_open(Place place) const noexcept { return (line_of(place).open & bit(place)) != 0; }
+  /// open(), set_aside() and set_terms() in one, of a key of which there is no more to be said than which its
+  /// cell is, and its allowance.
+  /// @param still_holds  as set_aside() has it
+  /// @pre closed
+  template <typename StillHolds>
+  void open_with(Place place, std::uint32_t generation, StillHolds&& still_holds, std::uint32_t cell,
+                 std::uint32_t allowance) noexcept {
+    Line& line = line_of(place);
+    if (line.generation != generation) bring_up(place, generation, still_holds);
+    mark_open(line, place);
+    SpanEntry& entry = this->entry(place);
+    entry.cell_or_refused = cell;
+    entry.numbers.allowance = allowance;
+  }
+  /// Whether the key is open and has nothing ready, and all that its next request needs is to draw: what its
+  /// entry says of its cell and allowance holds under the publication, and there is no more to it.
+  bool only_draws(Place place, std::uint32_t generation) const noexcept {
+    const SpanEntry& entry = this->entry(place);
+    return seems_settled(place, generation) && line_of(place).ready[lane_of(place)] == 0 &&
+           entry.aside == 0 && entry.lent == 0 && !entry.has_rest() && entry.numbers.allowance != 0;
+  }
+  /// Counts what was drawn: so much of it is admitted, the rest is ready.
+  /// @pre only_draws(), or opened with open_with()
+  void count_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept {
+    add_drawn(entry(place), place, drawn);
+    line_of(place).ready[lane_of(place)] += static_cast<std::uint32_t>(drawn - admitted);
+  }
+  /// As if it had not been. @pre count_drawn()
+  void uncount_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept {
+    line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(drawn - admitted);
+    drop_drawn(entry(place), drawn);
+  }
 
   /// Whether as much is ready under the publication. By the line alone.
   /// @param generation  Publication::mark()
@@ -606,6 +638,7 @@ class alignas(64) SpanTable {
   void hold(Place place, std::uint64_t key, RuleIndex rule, std::uint32_t name_offset) noexcept;
   void settle_in(Place place, std::uint64_t key, RuleIndex rule, std::span<const std::byte> name) noexcept;
   CountedKey counted(std::uint32_t number) const noexcept;
+  void mark_open(Line& line, Place place) noexcept;
   bool is_of_rule(Place place) const noexcept { return place / lanes_per_line >= rules_line_; }
   std::uint32_t keep_name(std::uint32_t offset) noexcept;
   std::span<const std::byte> name_at(std::uint32_t offset) const noexcept;
@@ -804,6 +837,13 @@ class SpanTable::OpenNumbers {
   std::uint32_t word_ = 0;
   OpenBits left_ = 0;
 };
+
+inline void SpanTable::mark_open(Line& line, Place place) noexcept {
+  line.open |= static_cast<std::uint8_t>(bit(place));
+  const std::uint32_t number = numbers_[place];
+  open_[number / OpenNumbers::word_bits] |= OpenBits{1} << number % OpenNumbers::word_bits;
+  ++opened_;
+}
 
 template <typename Visitor>
 void SpanTable::for_each_open(bool all, Visitor&& visit) const {

@@ -30,6 +30,8 @@ STEADY = (
 )
 FIRST = (
     ("weir_first_in_span", "**weir**, a key's first request in a span"),
+    ("weir_first_small", "the same, of a limit of 60: too small for grants"),
+    ("weir_first_bucket", "the same, of a bucket"),
     ("weir_stranger", "**weir**, a key never met before"),
     ("rte_hash_stranger", "rte_hash, a key never met before"),
     ("tbb_map_stranger", "TBB concurrent_hash_map, a key never met before"),

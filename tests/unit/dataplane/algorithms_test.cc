@@ -153,6 +153,11 @@ struct Plane {
     return cores[0]->admit(request, now).verdict == Verdict::admit;
   }
 
+  /// That the worker counts in.
+  SpanTable& table(unsigned worker = 0) {
+    return tables[worker * tables_per_worker + table_of_worker[worker]];
+  }
+
   std::uint64_t key(const std::string& user = "ann", RuleIndex rule = 0) const {
     KeyBytes bytes;
     bytes.clear();
@@ -605,6 +610,130 @@ INSTANTIATE_TEST_SUITE_P(Worker, Bucket, ::testing::Values(Algorithm::token_buck
                                       ? "token"
                                       : "leaky";
                          });
+
+// Rules without grants.
+
+/// Bursts are held against what comes of the same requests, one after the other.
+class WithoutGrants : public ::testing::TestWithParam<Algorithm> {
+ protected:
+  static constexpr std::uint64_t limit = 40;
+  static Rule rule() {
+    Rule rule = rule_with(GetParam(), limit);
+    rule.key = {by_header("user")};
+    rule.cooldown = 150ms;
+    return rule;
+  }
+  static KeyTerms terms(std::uint64_t part) {
+    return is_bucket(GetParam()) ? KeyTerms{any, full_price * part} : KeyTerms{limit / part, 0};
+  }
+  /// The span ends; keys stay known.
+  static void flip(Plane& plane) {
+    for (unsigned worker = 0; worker < plane.cores.size(); ++worker) {
+      plane.table_of_worker[worker] ^= 1;
+      plane.table(worker).close();
+    }
+  }
+  static void end_window(Plane& plane) {
+    plane.turn({});
+    plane.pools[0]->clear();
+    flip(plane);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Under, WithoutGrants,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::token_bucket, Algorithm::leaky_bucket),
+                         [](const auto& tested) {
+                           return std::string(tested.param == Algorithm::cooldown       ? "cooldown"
+                                              : tested.param == Algorithm::fixed_window ? "fixed_window"
+                                              : tested.param == Algorithm::token_bucket ? "token_bucket"
+                                                                                        : "leaky_bucket");
+                         });
+
+TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan) {
+  std::size_t admitted = 0;
+  std::size_t refused = 0;
+  for (std::uint64_t run = 0; run < 40; ++run) {
+    SCOPED_TRACE(::testing::Message() << "run " << run);
+    std::mt19937_64 random(run);
+    const unsigned workers = 1 + random() % 2;
+    const std::uint64_t chunk = is_bucket(GetParam()) ? random() % 3 : 0;
+    Rule rule = WithoutGrants::rule();
+    if (random() % 6 == 0) rule.action = Action::observe;
+    Plane bursts({rule}, workers, chunk);
+    Plane singles({rule}, workers, chunk);
+    std::vector<std::string> users;
+    for (std::size_t i = 0, count = std::array{2, 12, 50}[random() % 3]; i < count; ++i)
+      users.push_back("user-" + std::to_string(i));
+    MonotonicTime now = start;
+    for (int turn = 0; turn < 150; ++turn) {
+      now += Duration(1ms) * (random() % 40);
+      const auto both = [&](auto&& act) {
+        act(bursts);
+        act(singles);
+      };
+      const bool ends = now >= bursts.window_ends;
+      if (ends) both([](Plane& plane) { end_window(plane); });
+      if (!ends && random() % 3 == 0) both([](Plane& plane) { flip(plane); });
+      if (ends || random() % 2 == 0) {
+        std::vector<KeyState> states;
+        for (const std::string& user : users)
+          if (random() % 8 == 0)
+            states.push_back({.key = bursts.key(user), .terms = terms(1 + random() % 3)});
+        if (GetParam() == Algorithm::cooldown && !states.empty()) states[0].blocked_until = now + 70ms;
+        both([&](Plane& plane) { plane.publish(states); });
+      }
+      const auto worker = static_cast<unsigned>(random() % workers);
+      std::vector<Key> keys;
+      for (std::size_t i = 1 + random() % 40; i > 0; --i) {
+        keys.push_back(bursts.cores[worker]->key(0, users[random() % users.size()]));
+        // Of what has been drawn ahead, who needs no more than that is served first.
+        if (chunk == 0) keys.back().weight = static_cast<std::uint32_t>(1 + random() % 3);
+      }
+      std::vector<Verdict> verdicts(keys.size());
+      bursts.cores[worker]->admit_keys(keys, now, verdicts);
+      // Who is refused for sure is so before others of his burst are looked at, who have other keys.
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const Decision expected = singles.decide(now, std::string(keys[i].value), worker, 0, keys[i].weight);
+        ASSERT_EQ(verdicts[i], expected.verdict) << "turn " << turn << ", key " << i;
+        ++(verdicts[i] == Verdict::admit ? admitted : refused);
+      }
+      for (const std::string& user : users) {
+        const std::uint64_t key = bursts.key(user);
+        const auto found = bursts.table(worker).find(key);
+        const auto expected = singles.table(worker).find(key);
+        ASSERT_EQ(found.has_value(), expected.has_value()) << user;
+        if (!found) continue;
+        EXPECT_EQ(found->offered, expected->offered) << user;
+        EXPECT_EQ(found->admitted, expected->admitted) << user;
+        EXPECT_EQ(found->credit, expected->credit) << user;
+        EXPECT_EQ(found->refused_at, expected->refused_at) << user;
+        EXPECT_EQ(bursts.pools[0]->find(key)->drawn.load(), singles.pools[0]->find(key)->drawn.load())
+            << user;
+      }
+      const auto counters_of = [&](const Plane& plane) {
+        const RuleCounters& of = plane.cores[worker]->rule_counters()[0];
+        return std::array{of.offered.read(), of.admitted.read(), of.blocked.read()};
+      };
+      EXPECT_EQ(counters_of(bursts), counters_of(singles));
+      ASSERT_FALSE(HasFailure()) << "turn " << turn;
+    }
+  }
+  EXPECT_GT(admitted, 20'000U);
+  EXPECT_GT(refused, 2'000U);
+}
+
+TEST_P(WithoutGrants, WhatAnotherWorkerHasLeftIsAllThereIsForAKeysFirstRequestInASpan) {
+  Plane plane({rule()}, 2);
+  EXPECT_EQ(plane.admitted_of_burst(5, start, 0), 5);
+  EXPECT_EQ(plane.admitted_of_burst(5, start, 1), 5);
+  flip(plane);
+  plane.publish();
+  flip(plane);
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of_burst(5, start, 0), 5);
+  EXPECT_EQ(plane.admitted_of_burst(32, start, 1), 25);
+  EXPECT_EQ(plane.admitted_of_burst(1, start, 0), 0);
+}
 
 // Sliding log.
 

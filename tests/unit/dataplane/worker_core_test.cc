@@ -911,6 +911,13 @@ TEST_F(LastingBlock, RefusesByTheKeysLineAndEndsInTime) {
   EXPECT_FALSE(ann.refuses(MonotonicTime(150ms)));
 }
 
+TEST_F(LastingBlock, RefusesWhoWasAdmittedInASpanBefore) {
+  EXPECT_FALSE(ann.refuses(MonotonicTime(1ms)));
+  ann.plane.tables[0].close();
+  publish(MonotonicTime(1s));
+  EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
+}
+
 TEST_F(LastingBlock, IsOneThatHasBeenPublished) {
   publish(MonotonicTime(1s));
   EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
@@ -1858,6 +1865,29 @@ TEST(Grant, AllWorkersTogetherNeverAdmitMoreThanTheLimit) {
     EXPECT_LE(admitted, 1000);
     // What chunks strand, at most a 64th.
     EXPECT_GE(admitted, 1000 - 1000 / 64 - 1);
+  }
+}
+
+TEST(Grant, AllWorkersTogetherNeverAdmitMoreThanTheLimitInBursts) {
+  for (const unsigned workers : {2U, 3U, 5U}) {
+    Granted plane({window_of(1000)}, 3, workers);
+    const auto admitted_of_bursts = [&](int bursts, unsigned worker) {
+      std::ptrdiff_t admitted = 0;
+      const std::vector<Key> keys(32, plane.cores[worker]->key(0, "ann"));
+      std::vector<Verdict> verdicts(keys.size());
+      for (int burst = 0; burst < bursts; ++burst) {
+        plane.cores[worker]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+        admitted += std::count(verdicts.begin(), verdicts.end(), Verdict::admit);
+      }
+      return admitted;
+    };
+    std::ptrdiff_t admitted = admitted_of_bursts(2, 0);
+    // Its next request is the first one in a span of a key that is known.
+    plane.tables[0].close();
+    for (unsigned worker = 0; worker < workers; ++worker) admitted += admitted_of_bursts(60, worker);
+    EXPECT_LE(admitted, 1000);
+    // What chunks strand, at most a 64th, and what was at hand when nobody asked for it.
+    EXPECT_GE(admitted, 1000 - 1000 / 32 - 1);
   }
 }
 

@@ -44,6 +44,9 @@ bool takes_stale(SpanTable& table, SpanTable::Place place) {
   return table.is_stale(place) && table.set_terms(place, {.allowance = 1});
 }
 
+constexpr auto all_hold = [](std::uint32_t, std::uint32_t) { return true; };
+constexpr auto none_hold = [](std::uint32_t, std::uint32_t) { return false; };
+
 TEST(SpanTable, FindsWhatWasInserted) {
   SpanTable table(100, 1);
   const SpanTable::Place place = table.insert(42, 0, bytes("name"));
@@ -194,6 +197,80 @@ bool refuses(SpanTable& table, std::uint64_t key, std::uint64_t weight, std::uin
   std::uint32_t nothing = 0;
   std::uint32_t& word = table.lines().ready_at(table.locate(key), key, generation, nothing);
   return SpanTable::Lines::refuses(word) && SpanTable::Lines::refuse(word, weight);
+}
+
+TEST(SpanTable, OfAKeyThatIsOpenedWithItsTermsNothingIsToBeLookedUp) {
+  SpanTable table(100, 1);
+  std::vector<AllowanceCell> cells(10);
+  table.cells = {cells.data()};
+  const SpanTable::Place place = table.insert(42, 0, bytes("name"));
+  table.open_with(place, 7, none_hold, 5, 100);
+  EXPECT_TRUE(table.is_open(place));
+  EXPECT_TRUE(table.is_settled(place, 42, 7));
+  EXPECT_TRUE(table.only_draws(place, 7));
+  EXPECT_FALSE(table.only_draws(place, 8)) << "another publication's";
+  const std::optional<CountedKey> counted = table.find(42);
+  ASSERT_TRUE(counted);
+  EXPECT_EQ(counted->cell, &cells[5]);
+  EXPECT_EQ(counted->allowance, 100U);
+  EXPECT_EQ(counted->offered, 0U);
+}
+
+TEST(SpanTable, WhatIsDrawnIsAdmittedOrReadyAndMayBeTakenBack) {
+  SpanTable table(100, 1);
+  table.cells = {nullptr};
+  const SpanTable::Place place = table.insert(42, 0, bytes("name"));
+  table.open_with(place, 7, none_hold, 5, 100);
+  table.count_drawn(place, 3, 3);
+  EXPECT_TRUE(table.only_draws(place, 7));
+  table.count_drawn(place, 10, 4);
+  EXPECT_FALSE(table.only_draws(place, 7)) << "something is ready";
+  EXPECT_TRUE(table.has_ready(place, 42, 6, 7));
+  EXPECT_FALSE(table.has_ready(place, 42, 7, 7));
+  EXPECT_EQ(table.find(42)->admitted, 7U);
+  EXPECT_EQ(table.find(42)->credit, 6U);
+  table.uncount_drawn(place, 10, 4);
+  EXPECT_EQ(table.find(42)->admitted, 3U);
+  EXPECT_EQ(table.find(42)->credit, 0U);
+}
+
+TEST(SpanTable, AKeyWithMoreToItDoesNotOnlyDraw) {
+  SpanTable table(100, 1);
+  table.cells = {nullptr};
+  const SpanTable::Place place = meet(table, 42);
+  table.set_aside(place, 7, none_hold);
+  EXPECT_FALSE(table.only_draws(place, 7)) << "it is stale";
+  ASSERT_TRUE(table.set_terms(place, {.cell = 5, .allowance = 0}));
+  EXPECT_FALSE(table.only_draws(place, 7)) << "it is closed";
+  ASSERT_TRUE(table.set_terms(place, {.cell = 5, .allowance = 9}));
+  EXPECT_TRUE(table.only_draws(place, 7));
+  table.add_credit(place, 1);
+  EXPECT_FALSE(table.only_draws(place, 7)) << "it has credit aside";
+  table.drop_credit(place, 1);
+  table.entry(place).lent = 1;
+  EXPECT_FALSE(table.only_draws(place, 7)) << "something is lent";
+  table.entry(place).lent = 0;
+  ASSERT_TRUE(table.block(table.entry(place), MonotonicTime(1s), MonotonicTime(1h)));
+  EXPECT_FALSE(table.only_draws(place, 7)) << "it is blocked";
+}
+
+TEST(SpanTable, WhoIsOpenedWithHisTermsBringsUpHisLine) {
+  SpanTable table(7, 1);  // one line, nearly
+  table.cells = {nullptr};
+  const SpanTable::Place place = meet(table, 42);
+  table.set_aside(place, 7, none_hold);
+  ASSERT_TRUE(table.set_terms(place, {.cell = 5, .allowance = 9}));
+  table.add_credit(place, 4);
+  table.make_ready(place);
+  const SpanTable::Place beside = table.insert(43, 0, bytes("beside"));
+  table.open_with(beside, 8, none_hold, 6, 9);
+  EXPECT_TRUE(table.is_stale(place));
+  EXPECT_EQ(table.ready(place), 0U);
+  EXPECT_EQ(table.credit(place), 4U);
+  EXPECT_FALSE(table.is_stale(beside));
+  const SpanTable::Place third = table.insert(44, 0, bytes("third"));
+  table.open_with(third, 9, all_hold, 7, 9);
+  EXPECT_TRUE(table.only_draws(beside, 9)) << "its terms hold for the next publication, too";
 }
 
 TEST(RefusedAtAGlance, AKeyHasNothingReadyAndIsCountedAsOffered) {
