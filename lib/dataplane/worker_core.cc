@@ -51,10 +51,11 @@ std::uint64_t tokens_of(std::uint64_t units, const BucketTerms& bucket, TokenPri
   return bucket.tokens(static_cast<std::uint64_t>(priced));
 }
 
-/// Whether nothing of a window matters in the next one, once it has been judged.
+/// Whether nothing of a window matters in the next one. (Of one that blocks what it has refused does, until
+/// that has been judged.)
 bool ends_with_window(Algorithm algorithm) noexcept {
-  return algorithm == Algorithm::cooldown || algorithm == Algorithm::fixed_window ||
-         algorithm == Algorithm::shed || algorithm == Algorithm::strict;
+  return algorithm == Algorithm::fixed_window || algorithm == Algorithm::shed ||
+         algorithm == Algorithm::strict;
 }
 
 }  // namespace
@@ -268,10 +269,9 @@ void WorkerCore::prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleI
 // until it has been judged, what was drawn until it has been settled; and some algorithms begin where it
 // ended.
 AllowancePool* WorkerCore::ended_matters(const RuleTerms& terms) const noexcept {
-  const bool blocks = terms.algorithm == Algorithm::cooldown;
-  if (blocks ? !publication_->judged : !ends_with_window(terms.algorithm))
-    return windows_[terms.window].ended;
-  return nullptr;
+  const bool matters =
+      terms.algorithm == Algorithm::cooldown ? !publication_->judged : !ends_with_window(terms.algorithm);
+  return matters ? windows_[terms.window].ended : nullptr;
 }
 
 // Has all that a key whose grant is not enough may need on its way, as far as its hash says where that is. It
@@ -559,18 +559,20 @@ WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcep
   if (rule.dense || publication_->defaults[run.rule].allowance == 0 ||
       publication_->reserve_of(nullptr, run.rule, rule.window, window.interval_number) > 0)
     return;
+  // Before it is asked about the window.
+  const Publication* const current = plane_.publication.load();
   if (is_bucket(rule.algorithm)) {
     if (!window_runs(rule.window)) return;
     const std::uint64_t more = std::min(rule.chunk, SpanTable::most_ready);
     // A copy that nothing drawn can be taken to change.
-    draw_as_usual(run, now, publication_->defaults[run.rule].factor,
+    draw_as_usual(run, now, current, publication_->defaults[run.rule].factor,
                   [&, bucket = rule.bucket](AllowanceCell& cell, std::uint64_t key, std::uint64_t weight,
                                             std::uint64_t price) {
                     return BucketCell(cell).draw(key, weight, more, price, bucket, now).taken;
                   });
   } else if (rule.algorithm == Algorithm::cooldown || rule.algorithm == Algorithm::fixed_window) {
     if (!window_is_known(rule.window)) return;
-    draw_as_usual(run, now, publication_->defaults[run.rule].allowance,
+    draw_as_usual(run, now, current, publication_->defaults[run.rule].allowance,
                   [workers = plane_.quiescence.workers()](AllowanceCell& cell, std::uint64_t,
                                                           std::uint64_t weight, std::uint64_t allowance) {
                     return cell.draw(weight, allowance, workers);
@@ -578,21 +580,27 @@ WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcep
   }
 }
 
-// @param usual  EntryTerms::allowance of who has none of his own
-// @param draw   called with a cell, its key, what the request weighs, and EntryTerms::allowance; what it has
-//               drawn, or 0
+// @param current  the publication: as long as there is no other one, nobody clears the cells
+// @param usual    EntryTerms::allowance of who has none of his own
+// @param draw     called with a cell, its key, what the request weighs, and EntryTerms::allowance; what it
+//                 has drawn, or 0
 template <typename Draw>
-void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, std::uint64_t usual, Draw&& draw) noexcept {
+void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* current, std::uint64_t usual,
+                               Draw&& draw) noexcept {
   if (usual >> 32 != 0) return;  // an entry has a rest for that
   const RuleTerms& rule = plane_.terms[run.rule];
   AllowanceCell* const cells = table_->cells[run.rule];
   const auto still_holds = [this](std::uint32_t since, std::uint32_t low) {
     return publication_->still_holds(since, low);
   };
+  const auto known_terms = [this](SpanTable::Place place) { return table_->terms(table_->entry(place)); };
   const auto draw_of = [&](SpanTable::Place place, std::uint64_t key, std::uint64_t weight) -> std::uint64_t {
+    // A worker that stalls here draws once more at most, as AllowancePool::clear() has it.
+    if (plane_.publication.load() != current) [[unlikely]]
+      return 0;
     if (table_->is_open(place)) {
       if (!table_->only_draws(place, generation_)) return 0;
-      const EntryTerms terms = table_->terms(table_->entry(place));
+      const EntryTerms terms = known_terms(place);
       return draw(cells[terms.cell], key, weight, terms.allowance);
     }
     AllowanceCell* const cell = usual_cell(key, rule, now);
@@ -610,6 +618,10 @@ void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, std::uint64_t usual,
   std::array<Drawn, burst_size> admitted;
   std::size_t count = 0;
   std::size_t others = 0;
+  for (const std::uint8_t at : std::span(run.at).first(run.left))
+    if (const SpanTable::Place place = run.place[at];
+        place != SpanTable::nowhere && table_->is_open(place) && table_->only_draws(place, generation_))
+      prefetch_to_write(cells + known_terms(place).cell);
   // Whose request has been left does not get ahead of it with the next one. A bit for some of all keys.
   std::uint64_t left_before = 0;
   for (std::size_t i = 0; i < run.left; ++i) {

@@ -292,7 +292,8 @@ class alignas(64) WorkerCore {
   void refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   [[gnu::noinline]] void draw_as_usual(Run& run, MonotonicTime now) noexcept;
   template <typename Draw>
-  void draw_as_usual(Run& run, MonotonicTime now, std::uint64_t usual, Draw&& draw) noexcept;
+  void draw_as_usual(Run& run, MonotonicTime now, const Publication* current, std::uint64_t usual,
+                     Draw&& draw) noexcept;
   AllowanceCell* usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   template <Stage stage>

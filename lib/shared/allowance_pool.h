@@ -214,15 +214,15 @@ class AllowancePool {
   // Four cache lines at worst, one as a rule. Of as many keys as the pool is for, one in 40,000 finds no
   // word.
   static constexpr std::size_t probe_length = 24;
-  static constexpr std::size_t near_words = 4;
+  static constexpr std::size_t near_words = 2;
   static constexpr std::size_t always_ahead = 4096;
   static constexpr std::size_t visited_ahead = 16;
   /// Hashes are as good at the top as at the bottom, so any number of words will do.
   std::size_t home(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * homes_ >> 64);
   }
-  /// The key's own cell where one of the first of its words says which: of five keys the first does so of
-  /// four, in a pool for as many.
+  /// The key's own cell where one of the first of its words says which: the very first does so of three keys
+  /// in four, where there are as many as the pool is for.
   const AllowanceCell* at_first_looks(std::uint64_t key) const noexcept {
     const std::size_t first = home(key);
     for (std::size_t i = first; i < first + near_words; ++i) {

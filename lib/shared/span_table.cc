@@ -199,6 +199,16 @@ void SpanTable::carry_drawn(SpanEntry& entry, Place place, std::uint64_t more) n
   entry.numbers.drawn = credit(place);
 }
 
+void SpanTable::uncount_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept {
+  SpanEntry& entry = this->entry(place);
+  const bool has_been_carried = this->admitted(place) < admitted;
+  line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(drawn - admitted);
+  drop_drawn(entry, drawn - admitted);
+  if (!has_been_carried) return drop_drawn(entry, admitted);
+  overflow_[entry.rule].offered -= admitted;
+  overflow_[entry.rule].admitted -= admitted;
+}
+
 void SpanTable::carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
   if (!take_rest(entry)) {
     overflow_[entry.rule].offered += weight;

@@ -277,14 +277,12 @@ class alignas(64) SpanTable {
   /// Counts what was drawn: so much of it is admitted, the rest is ready.
   /// @pre only_draws(), or opened with open_with()
   void count_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept {
-    add_drawn(entry(place), place, drawn);
+    // Before the sum, which is carried as what is no credit.
     line_of(place).ready[lane_of(place)] += static_cast<std::uint32_t>(drawn - admitted);
+    add_drawn(entry(place), place, drawn);
   }
-  /// As if it had not been. @pre count_drawn()
-  void uncount_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept {
-    line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(drawn - admitted);
-    drop_drawn(entry(place), drawn);
-  }
+  /// As if it had not been. @pre count_drawn(), wherever it has been carried
+  void uncount_drawn(Place place, std::uint64_t drawn, std::uint64_t admitted) noexcept;
 
   /// Whether as much is ready under the publication. By the line alone.
   /// @param generation  Publication::mark()

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "limit/bucket_rule.h"
 #include "running_node.h"
 
 namespace weir::testing {
@@ -124,6 +125,54 @@ TEST(Conservation, HoldsWhileTablesGrow) {
   EXPECT_TRUE(node.stop(1s));
   EXPECT_EQ(recorded.sum_of_keys(), admitted);
   EXPECT_GT(admitted, 2 * users.all().size());
+}
+
+// By algorithm: of limits that are too small for grants, what a burst's keys ask for is drawn at once.
+class KeysConserved : public ::testing::TestWithParam<Algorithm> {};
+INSTANTIATE_TEST_SUITE_P(Under, KeysConserved,
+                         ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
+                                           Algorithm::token_bucket, Algorithm::leaky_bucket));
+
+TEST_P(KeysConserved, AreCountedOnceAndNeverBeyondTheirLimitInAnInterval) {
+  constexpr std::uint64_t limit = 60;
+  Config config = fast_config(limit);
+  config.rules[0].algorithm = GetParam();
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  std::vector<std::string> names;
+  for (int i = 0; i < 400; ++i) names.push_back("u" + std::to_string(i));
+  std::atomic<std::uint64_t> admitted{0};
+  std::atomic<std::uint64_t> offered{0};
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned index) {
+    std::mt19937_64 random(index + 1);
+    std::array<Key, 32> keys;
+    std::array<Verdict, 32> verdicts;
+    std::uint64_t mine = 0;
+    std::uint64_t done = 0;
+    // Two intervals at least, and several bursts of each span, however slow or fast the machine.
+    for (; done < 20'000 || node.figures().spans < 60; ++done) {
+      for (Key& key : keys) key = worker.key(0, names[random() % names.size()]);
+      worker.admit_keys(keys, monotonic_now(), verdicts);
+      mine += static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::admit));
+      worker.quiescent();
+    }
+    admitted += mine;
+    offered += done * keys.size();
+  });
+  EXPECT_TRUE(node.stop(1s));
+  const RuleFigures figures = node.figures().rules[0];
+  EXPECT_EQ(recorded.sum_of_keys(), admitted);
+  EXPECT_EQ(figures.admitted, admitted);
+  EXPECT_EQ(figures.offered, offered);
+  EXPECT_EQ(figures.admitted + figures.blocked, offered);
+  EXPECT_GT(admitted, names.size());
+  if (is_bucket(GetParam())) return;  // which may be full when an interval begins
+  for (const auto& [counter, total] : recorded.totals)
+    if (!RecordingStore::is_of_node(counter.first)) {
+      EXPECT_LE(total, limit) << counter.first << " in " << counter.second;
+    }
 }
 
 TEST(Conservation, HoldsWhenTheTablesOverflow) {

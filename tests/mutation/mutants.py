@@ -4263,8 +4263,22 @@ MUTANTS = [
     shared(
         "what is drawn and taken back stays ready",
         "SpanTable.WhatIsDrawnIsAdmittedOrReadyAndMayBeTakenBack",
-        "    line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(drawn - admitted);\n",
+        "  line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(drawn - admitted);\n",
         "",
+    ),
+    shared(
+        "what has been carried is taken back from where it was",
+        "EntryRest.WithoutMemoryForItWhatIsDrawnForABurstIsCountedAndTakenBackWhereverItIs",
+        "  if (!has_been_carried) return drop_drawn(entry, admitted);\n",
+        "  if (has_been_carried || admitted > 0) return drop_drawn(entry, admitted);\n",
+    ),
+    shared(
+        "what is to be ready is carried as admitted",
+        "EntryRest.WithoutMemoryForItWhatIsDrawnForABurstIsCountedAndTakenBackWhereverItIs",
+        "    line_of(place).ready[lane_of(place)] += static_cast<std::uint32_t>(drawn - admitted);\n"
+        "    add_drawn(entry(place), place, drawn);\n",
+        "    add_drawn(entry(place), place, drawn);\n"
+        "    line_of(place).ready[lane_of(place)] += static_cast<std::uint32_t>(drawn - admitted);\n",
         file="lib/shared/span_table.h",
         units=["tests/unit/shared/span_table_test.cc"],
     ),

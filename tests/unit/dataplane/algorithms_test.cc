@@ -616,14 +616,13 @@ INSTANTIATE_TEST_SUITE_P(Worker, Bucket, ::testing::Values(Algorithm::token_buck
 /// Bursts are held against what comes of the same requests, one after the other.
 class WithoutGrants : public ::testing::TestWithParam<Algorithm> {
  protected:
-  static constexpr std::uint64_t limit = 40;
-  static Rule rule() {
+  static Rule rule(std::uint64_t limit = 40) {
     Rule rule = rule_with(GetParam(), limit);
     rule.key = {by_header("user")};
     rule.cooldown = 150ms;
     return rule;
   }
-  static KeyTerms terms(std::uint64_t part) {
+  static KeyTerms terms(std::uint64_t limit, std::uint64_t part) {
     return is_bucket(GetParam()) ? KeyTerms{any, full_price * part} : KeyTerms{limit / part, 0};
   }
   /// The span ends; keys stay known.
@@ -652,12 +651,15 @@ INSTANTIATE_TEST_SUITE_P(Under, WithoutGrants,
 TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan) {
   std::size_t admitted = 0;
   std::size_t refused = 0;
-  for (std::uint64_t run = 0; run < 40; ++run) {
+  std::size_t compared = 0;
+  for (std::uint64_t run = 0; run < 60; ++run) {
     SCOPED_TRACE(::testing::Message() << "run " << run);
     std::mt19937_64 random(run);
     const unsigned workers = 1 + random() % 2;
     const std::uint64_t chunk = is_bucket(GetParam()) ? random() % 3 : 0;
-    Rule rule = WithoutGrants::rule();
+    const std::uint64_t limit = random() % 3 == 0 ? 400 : 40;
+    const bool draws_ahead = chunk > 0 || limit / 64 / workers > 1;
+    Rule rule = WithoutGrants::rule(limit);
     if (random() % 6 == 0) rule.action = Action::observe;
     Plane bursts({rule}, workers, chunk);
     Plane singles({rule}, workers, chunk);
@@ -665,6 +667,7 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
     for (std::size_t i = 0, count = std::array{2, 12, 50}[random() % 3]; i < count; ++i)
       users.push_back("user-" + std::to_string(i));
     MonotonicTime now = start;
+    std::vector<std::uint8_t> told = bursts.table_of_worker;
     for (int turn = 0; turn < 150; ++turn) {
       now += Duration(1ms) * (random() % 40);
       const auto both = [&](auto&& act) {
@@ -672,26 +675,28 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
         act(singles);
       };
       const bool ends = now >= bursts.window_ends;
-      if (ends) both([](Plane& plane) { end_window(plane); });
-      if (!ends && random() % 3 == 0) both([](Plane& plane) { flip(plane); });
-      if (ends || random() % 2 == 0) {
-        std::vector<KeyState> states;
-        for (const std::string& user : users)
-          if (random() % 8 == 0)
-            states.push_back({.key = bursts.key(user), .terms = terms(1 + random() % 3)});
-        if (GetParam() == Algorithm::cooldown && !states.empty()) states[0].blocked_until = now + 70ms;
+      if (ends)
+        both([](Plane& plane) { end_window(plane); });
+      else if (random() % 3 == 0)
+        both([](Plane& plane) { flip(plane); });
+      std::vector<KeyState> states;
+      for (const std::string& user : users)
+        if (random() % 8 == 0)
+          states.push_back({.key = bursts.key(user), .terms = terms(limit, 1 + random() % 3)});
+      if (GetParam() == Algorithm::cooldown && !states.empty()) states[0].blocked_until = now + 70ms;
+      // A table that a worker is given has been drained.
+      if (ends || bursts.table_of_worker != told || random() % 3 == 0)
         both([&](Plane& plane) { plane.publish(states); });
-      }
+      told = bursts.table_of_worker;
       const auto worker = static_cast<unsigned>(random() % workers);
       std::vector<Key> keys;
       for (std::size_t i = 1 + random() % 40; i > 0; --i) {
         keys.push_back(bursts.cores[worker]->key(0, users[random() % users.size()]));
         // Of what has been drawn ahead, who needs no more than that is served first.
-        if (chunk == 0) keys.back().weight = static_cast<std::uint32_t>(1 + random() % 3);
+        if (!draws_ahead) keys.back().weight = static_cast<std::uint32_t>(1 + random() % 3);
       }
       std::vector<Verdict> verdicts(keys.size());
       bursts.cores[worker]->admit_keys(keys, now, verdicts);
-      // Who is refused for sure is so before others of his burst are looked at, who have other keys.
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const Decision expected = singles.decide(now, std::string(keys[i].value), worker, 0, keys[i].weight);
         ASSERT_EQ(verdicts[i], expected.verdict) << "turn " << turn << ", key " << i;
@@ -703,6 +708,7 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
         const auto expected = singles.table(worker).find(key);
         ASSERT_EQ(found.has_value(), expected.has_value()) << user;
         if (!found) continue;
+        ++compared;
         EXPECT_EQ(found->offered, expected->offered) << user;
         EXPECT_EQ(found->admitted, expected->admitted) << user;
         EXPECT_EQ(found->credit, expected->credit) << user;
@@ -720,6 +726,7 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
   }
   EXPECT_GT(admitted, 20'000U);
   EXPECT_GT(refused, 2'000U);
+  EXPECT_GT(compared, 50'000U);
 }
 
 TEST_P(WithoutGrants, WhatAnotherWorkerHasLeftIsAllThereIsForAKeysFirstRequestInASpan) {

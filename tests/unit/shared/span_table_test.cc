@@ -255,7 +255,7 @@ TEST(SpanTable, AKeyWithMoreToItDoesNotOnlyDraw) {
 }
 
 TEST(SpanTable, WhoIsOpenedWithHisTermsBringsUpHisLine) {
-  SpanTable table(7, 1);  // one line, nearly
+  SpanTable table(7, 1);  // so small numbers' first line is the same
   table.cells = {nullptr};
   const SpanTable::Place place = meet(table, 42);
   table.set_aside(place, 7, none_hold);
@@ -1181,6 +1181,38 @@ TEST(EntryRest, WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther) {
   }
   EXPECT_EQ(table.find(42)->credit, 500U);
   EXPECT_EQ(table.overflows()[0].offered, 0U);
+}
+
+TEST(EntryRest, WithoutMemoryForItWhatIsDrawnForABurstIsCountedAndTakenBackWhereverItIs) {
+  if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
+  SpanTable table(8192, 1);
+  const testing::ShortOfRests shortage(table);
+  table.cells = {nullptr};
+  const std::vector<OverflowCount> before(table.overflows().begin(), table.overflows().end());
+  const SpanTable::Place place = table.insert(42, 0, bytes("forty-two"));
+  table.open_with(place, 7, none_hold, 5, 100);
+  constexpr std::uint64_t large = SpanTable::most_ready;
+  std::uint64_t admitted = 0;
+  const auto expect_all = [&](std::uint64_t credit) {
+    const std::optional<CountedKey> counted = table.find(42);
+    EXPECT_EQ(counted->credit, credit);
+    EXPECT_EQ(counted->admitted + table.overflows()[0].admitted - before[0].admitted, admitted);
+    EXPECT_EQ(counted->offered + table.overflows()[0].offered - before[0].offered, admitted);
+  };
+  for (int i = 0; i < 4; ++i) {
+    table.count_drawn(place, large, large);
+    admitted += large;
+    expect_all(0);
+  }
+  for (int i = 0; i < 3; ++i) {
+    // More than 32 bits tell: it is no more with the entry.
+    table.count_drawn(place, large + 9, large);
+    admitted += large;
+    expect_all(9);
+    table.uncount_drawn(place, large + 9, large);
+    admitted -= large;
+    expect_all(0);
+  }
 }
 
 TEST(EntryRest, TermsThatThereIsNoMemoryForStayToBeLookedUpUntilThereIsSome) {
