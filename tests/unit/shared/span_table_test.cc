@@ -201,7 +201,7 @@ bool refuses(SpanTable& table, std::uint64_t key, std::uint64_t weight, std::uin
 
 TEST(SpanTable, OfAKeyThatIsOpenedWithItsTermsNothingIsToBeLookedUp) {
   SpanTable table(100, 1);
-  std::vector<AllowanceCell> cells(10);
+  std::array<AllowanceCell, 10> cells;
   table.cells = {cells.data()};
   const SpanTable::Place place = table.insert(42, 0, bytes("name"));
   table.open_with(place, 7, none_hold, 5, 100);
@@ -218,7 +218,8 @@ TEST(SpanTable, OfAKeyThatIsOpenedWithItsTermsNothingIsToBeLookedUp) {
 
 TEST(SpanTable, WhatIsDrawnIsAdmittedOrReadyAndMayBeTakenBack) {
   SpanTable table(100, 1);
-  table.cells = {nullptr};
+  std::array<AllowanceCell, 10> cells;
+  table.cells = {cells.data()};
   const SpanTable::Place place = table.insert(42, 0, bytes("name"));
   table.open_with(place, 7, none_hold, 5, 100);
   table.count_drawn(place, 3, 3);
@@ -236,7 +237,8 @@ TEST(SpanTable, WhatIsDrawnIsAdmittedOrReadyAndMayBeTakenBack) {
 
 TEST(SpanTable, AKeyWithMoreToItDoesNotOnlyDraw) {
   SpanTable table(100, 1);
-  table.cells = {nullptr};
+  std::array<AllowanceCell, 10> cells;
+  table.cells = {cells.data()};
   const SpanTable::Place place = meet(table, 42);
   table.set_aside(place, 7, none_hold);
   EXPECT_FALSE(table.only_draws(place, 7)) << "it is stale";
@@ -256,7 +258,8 @@ TEST(SpanTable, AKeyWithMoreToItDoesNotOnlyDraw) {
 
 TEST(SpanTable, WhoIsOpenedWithHisTermsBringsUpHisLine) {
   SpanTable table(7, 1);  // so small numbers' first line is the same
-  table.cells = {nullptr};
+  std::array<AllowanceCell, 10> cells;
+  table.cells = {cells.data()};
   const SpanTable::Place place = meet(table, 42);
   table.set_aside(place, 7, none_hold);
   ASSERT_TRUE(table.set_terms(place, {.cell = 5, .allowance = 9}));
@@ -1187,7 +1190,8 @@ TEST(EntryRest, WithoutMemoryForItWhatIsDrawnForABurstIsCountedAndTakenBackWhere
   if (!can_provide_pages()) GTEST_SKIP() << "this kernel provides all pages at once";
   SpanTable table(8192, 1);
   const testing::ShortOfRests shortage(table);
-  table.cells = {nullptr};
+  std::array<AllowanceCell, 10> cells;
+  table.cells = {cells.data()};
   const std::vector<OverflowCount> before(table.overflows().begin(), table.overflows().end());
   const SpanTable::Place place = table.insert(42, 0, bytes("forty-two"));
   table.open_with(place, 7, none_hold, 5, 100);
