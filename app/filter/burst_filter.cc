@@ -273,8 +273,7 @@ void BurstFilter::count_decided(std::uint32_t admitted, std::uint32_t refused) n
   counters_.blocked.add(static_cast<std::uint64_t>(std::popcount(refused)));
 }
 
-/// In an attack most are of keys that have been refused before: nor do these need more. @return bit i:
-/// concerns[i] has been decided on
+/// Nor do those that lack something need more. @return bit i: concerns[i] has been decided on
 std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
   if (tried_for_ == nullptr) return 0;
   Batch& batch = *batch_;

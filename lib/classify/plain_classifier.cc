@@ -35,10 +35,15 @@ std::uint16_t port_at(const PlainFrame& frame, std::size_t at) noexcept {
                                     std::to_integer<unsigned>(frame.bytes[at + 1]));
 }
 
-void add_address(const PlainFrame& frame, std::size_t at, std::uint8_t bits,
-                 KeyHash::Fields& fields) noexcept {
+std::array<std::uint8_t, address_size> address_at(const PlainFrame& frame, std::size_t at) noexcept {
   std::array<std::uint8_t, address_size> address;
   std::memcpy(address.data(), frame.bytes + at, address.size());
+  return address;
+}
+
+void add_address(const PlainFrame& frame, std::size_t at, std::uint8_t bits,
+                 KeyHash::Fields& fields) noexcept {
+  std::array<std::uint8_t, address_size> address = address_at(frame, at);
   const std::uint32_t kept = bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits);
   for (std::size_t i = 0; i < address.size(); ++i)
     address[i] = static_cast<std::uint8_t>(address[i] & kept >> (24 - 8 * i));
@@ -211,6 +216,16 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
   }
 }
 
+/// @return without data: there is none
+[[gnu::always_inline]] inline std::string_view PlainClassifier::text_of(const Part& part,
+                                                                        const PlainHeads& heads,
+                                                                        std::size_t at) noexcept {
+  if (part.kind != Dimension::Kind::path_variable) return value_of(heads, part.value, at);
+  if (part.segment == Part::none) return {};
+  const std::string_view segment = segment_of(whole_path_of(heads, at), heads.slashes[at], part.segment);
+  return segment.empty() ? std::string_view{} : segment;
+}
+
 /// @return false: a value is too long to be kept as it is
 [[gnu::always_inline]] inline bool PlainClassifier::hash_key(const PlainRule& rule, const PlainFrame& frame,
                                                              const PlainHeads& heads, std::size_t at,
@@ -218,7 +233,6 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
   using Kind = Dimension::Kind;
   const char* const end = heads.payloads[at] + heads.sizes[at];
   for (const Part& part : rule.parts) {
-    std::string_view text;
     switch (part.kind) {
       case Kind::source_address:
         add_address(frame, source_address_at, part.ipv4_bits, fields);
@@ -232,18 +246,10 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
         else
           fields.add_absent();
         continue;
-      case Kind::path_variable:
-        if (part.segment != Part::none)
-          text = segment_of(whole_path_of(heads, at), heads.slashes[at], part.segment);
-        if (text.empty()) text = {};
-        break;
-      case Kind::method:
-      case Kind::path:
-      case Kind::host:
-      case Kind::header:
-        text = value_of(heads, part.value, at);
+      default:
         break;
     }
+    const std::string_view text = text_of(part, heads, at);
     if (text.data() == nullptr) {
       fields.add_absent();
       continue;
@@ -254,6 +260,35 @@ void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys)
     fields.add_text(text, static_cast<std::size_t>(end - text.data()));
   }
   return true;
+}
+
+void PlainClassifier::make_key(RuleIndex rule, const PlainFrame& frame, const PlainHeads& heads,
+                               std::size_t at, KeyBytes& key) const noexcept {
+  using Kind = Dimension::Kind;
+  const auto add = [&](std::size_t address, std::uint8_t bits) {
+    IpAddress ip;
+    ip.family = IpAddress::Family::v4;
+    const std::array bytes = address_at(frame, address);
+    std::copy(bytes.begin(), bytes.end(), ip.bytes.begin());
+    key.add_prefix(ip, bits, 0);
+  };
+  key.clear();
+  for (const Part& part : rules_[rule].parts) {
+    if (part.kind == Kind::source_address) {
+      add(source_address_at, part.ipv4_bits);
+    } else if (part.kind == Kind::destination_address) {
+      add(destination_address_at, part.ipv4_bits);
+    } else if (part.kind == Kind::destination_port) {
+      if (const std::uint16_t port = port_at(frame, destination_port_at); port != 0)
+        key.add_number(port);
+      else
+        key.add_absent();
+    } else if (const std::string_view text = text_of(part, heads, at); text.data() != nullptr) {
+      key.add_text(text);
+    } else {
+      key.add_absent();
+    }
+  }
 }
 
 }  // namespace weir

@@ -56,6 +56,14 @@ class PlainClassifier {
   void classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys,
                 std::span<const PlainFrame> next = {}) const noexcept;
 
+  /// As Classifier::make_key() says, of a plain request.
+  /// @param frame  which classify() found to be plain; as it was then
+  /// @param heads  as classify() filled them
+  /// @param at     the frame's number in its burst
+  /// @pre the rule applies to the request
+  void make_key(RuleIndex rule, const PlainFrame& frame, const PlainHeads& heads, std::size_t at,
+                KeyBytes& key) const noexcept;
+
  private:
   /// Where a dimension's bytes come from.
   struct Part {
@@ -77,6 +85,7 @@ class PlainClassifier {
   void hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t index,
                   PlainKeys& keys) const noexcept;
   void apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
+  static std::string_view text_of(const Part& part, const PlainHeads& heads, std::size_t at) noexcept;
   bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHeads& heads, std::size_t at,
                 KeyHash::Fields& fields) const noexcept;
 

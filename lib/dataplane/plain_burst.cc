@@ -46,6 +46,7 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
   // In a flood of what is refused, all is decide_plain()'s: who asks for that had better not be kept waiting.
   const std::uint32_t taken = refusals_first_ ? 0 : take_ready_plain(plain_.requests);
   plain_left_ = plain_.requests & ~taken;
+  plain_frames_ = frames;
   return taken;
 }
 

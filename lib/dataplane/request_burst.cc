@@ -21,8 +21,9 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
     std::uint32_t left = first_requests(burst.size());
     // What remains of a key is told as it is between two requests.
     if (publication_ != nullptr && detail != Detail::full) {
-      const std::uint32_t taken = take_ready_of(burst);
-      tell_admitted(taken, decisions);
+      std::uint32_t taken = take_ready_of(burst);
+      taken |= draw_as_usual(burst, left & ~taken, now);
+      tell_admitted(burst, taken, decisions);
       left &= ~taken;
     }
     if (left != 0) decide_each(burst, left, now, decisions, detail);
@@ -86,15 +87,43 @@ std::uint32_t WorkerCore::take_ready_of(std::span<const Request> requests) noexc
   return take_ready_of_all(plain_.requests, Order::kept);
 }
 
+// Of the rules that share none of the burst's requests with others: so no key's requests get ahead of each
+// other, and none depends on what another rule says. @return those that have been drawn for
+std::uint32_t WorkerCore::draw_as_usual(std::span<const Request> burst, std::uint32_t requests,
+                                        MonotonicTime now) noexcept {
+  if (requests == 0) return 0;
+  const std::span columns = std::span(plain_.rules).first(plain_.rule_count);
+  std::uint32_t under_any = 0;
+  std::uint32_t under_several = 0;
+  for (const PlainKeys::OfRule& of_rule : columns) {
+    under_several |= under_any & of_rule.requests;
+    under_any |= of_rule.requests;
+  }
+  std::uint32_t drawn = 0;
+  for (const PlainKeys::OfRule& of_rule : columns) {
+    const std::uint32_t own = of_rule.requests & requests;
+    if (own == 0 || (of_rule.requests & under_several) != 0 || !is_drawn_as_usual(of_rule.rule)) continue;
+    EntryPlaces places;
+    for_each(own, [&](std::size_t at) { places[at] = table_->locate(of_rule.hashes[at]); });
+    drawn |= draw_as_usual(of_rule, own, places, burst, now);
+  }
+  return drawn;
+}
+
 // Neither what remains nor when: that is left as Detail has it.
-void WorkerCore::tell_admitted(std::uint32_t requests, std::span<Decision> decisions) const noexcept {
+void WorkerCore::tell_admitted(std::span<const Request> burst, std::uint32_t requests,
+                               std::span<Decision> decisions) const noexcept {
   RuleIndex told = no_rule;
+  std::uint32_t told_times = 1;
   Decision decision;
   for_each(requests, [&](std::size_t at) {
-    if (const RuleIndex rule = first_rules_[at]; rule != told) {
+    const RuleIndex rule = first_rules_[at];
+    const std::uint32_t multiplier = times(burst[at]);
+    if (rule != told || multiplier != told_times) {
       decision = {};
-      if (rule != no_rule) name_rule(decision, rule, plane_.terms[rule].weight);
+      if (rule != no_rule) name_rule(decision, rule, std::uint64_t{plane_.terms[rule].weight} * multiplier);
       told = rule;
+      told_times = multiplier;
     }
     decisions[at] = decision;
   });

@@ -14,15 +14,13 @@
 
 #include "base/flatten.h"
 #include "base/prefetch.h"
+#include "dataplane/key_run.h"
 #include "dataplane/request_bits.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
 
 namespace weir {
 namespace {
-
-/// A request that says nothing about its cost has that of its rules.
-std::uint64_t times(const Request& request) noexcept { return request.weight == 0 ? 1 : request.weight; }
 
 /// Where a grant is less, filling it up again would save hardly any look at the entry.
 constexpr std::uint32_t least_lent = 8;
@@ -395,38 +393,6 @@ WEIR_FLATTEN void WorkerCore::admit_keys_of_bursts(std::span<const Key> keys, Bu
                         asked < next_at ? burst_at(keys, asked) : burst_at(next, asked - next_at));
 }
 
-/// Which keys a stage looks at: at first all that are there, where they are all of the rule; else those that
-/// are left.
-enum class WorkerCore::Stage : std::uint8_t { first, second };
-
-// A burst's keys of one rule go through stages, each a loop of its own over the keys that the one before has
-// left: what it needs fits into registers, and all lines are asked for before any is waited for.
-struct WorkerCore::Run {
-  Run(std::span<const Key> burst, RuleIndex of, const std::vector<Grant>& grants, BurstTime& when,
-      std::span<Verdict> say) noexcept
-      : keys(burst), rule(of), rule_weight(grants[of].weight), now(when), verdicts(say) {}
-  std::size_t admitted() const noexcept { return count - left - refused; }
-  std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
-  /// Of a stage's keys, which one of the burst's it is.
-  template <Stage stage>
-  std::size_t at_of(std::size_t i) const noexcept {
-    return stage == Stage::first ? i : at[i];
-  }
-
-  std::span<const Key> keys;  // the burst's
-  RuleIndex rule;
-  std::uint64_t rule_weight;
-  BurstTime& now;
-  std::span<Verdict> verdicts;                     // the burst's; all admit, until one is refused
-  std::uint64_t weight_of_each;                    // what each key's request weighs; 0: not all the same
-  std::size_t count;                               // keys of the rule
-  const std::span<const Key>* next = nullptr;      // whose lines are to be asked for, if any
-  std::size_t refused = 0;                         // keys that have been, and been counted as such
-  std::size_t left = 0;                            // keys that no stage has decided on …
-  std::array<std::uint8_t, burst_size> at;         // … and which
-  std::array<SpanTable::Place, burst_size> place;  // of each of them, by its place in the burst
-};
-
 void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
                                      const std::span<const Key>& next) noexcept {
   if (keys.size() == burst_size) [[likely]]  // that many are stored at once
@@ -547,126 +513,6 @@ void WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime no
   }
   run.refused += refused;
   if (refused > 0) count_refused(run.rule, refused);
-}
-
-// Of a rule without grants, as those of small limits are: keys known from spans before that come for the
-// first time in this one, and such as have been looked at in it and have nothing ready. As a rule there is no
-// more to be said of the first than of all their rule's keys, nor of the others than what their entries do;
-// and then all that is left to do is to draw. Others, and whom that refuses, are left.
-WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcept {
-  const RuleTerms& rule = plane_.terms[run.rule];
-  const WindowState& window = windows_[rule.window];
-  if (rule.dense || publication_->defaults[run.rule].allowance == 0 ||
-      publication_->reserve_of(nullptr, run.rule, rule.window, window.interval_number) > 0)
-    return;
-  // Before it is asked about the window.
-  const Publication* const current = plane_.publication.load();
-  if (is_bucket(rule.algorithm)) {
-    if (!window_runs(rule.window)) return;
-    const std::uint64_t more = std::min(rule.chunk, SpanTable::most_ready);
-    // A copy that nothing drawn can be taken to change.
-    draw_as_usual(run, now, current, publication_->defaults[run.rule].factor,
-                  [&, bucket = rule.bucket](AllowanceCell& cell, std::uint64_t key, std::uint64_t weight,
-                                            std::uint64_t price) {
-                    return BucketCell(cell).draw(key, weight, more, price, bucket, now).taken;
-                  });
-  } else if (rule.algorithm == Algorithm::cooldown || rule.algorithm == Algorithm::fixed_window) {
-    if (!window_is_known(rule.window)) return;
-    draw_as_usual(run, now, current, publication_->defaults[run.rule].allowance,
-                  [workers = plane_.quiescence.workers()](AllowanceCell& cell, std::uint64_t,
-                                                          std::uint64_t weight, std::uint64_t allowance) {
-                    return cell.draw(weight, allowance, workers);
-                  });
-  }
-}
-
-// @param current  the publication: as long as there is no other one, nobody clears the cells
-// @param usual    EntryTerms::allowance of who has none of his own
-// @param draw     called with a cell, its key, what the request weighs, and EntryTerms::allowance; what it
-//                 has drawn, or 0
-template <typename Draw>
-void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* current, std::uint64_t usual,
-                               Draw&& draw) noexcept {
-  if (usual >> 32 != 0) return;  // an entry has a rest for that
-  const RuleTerms& rule = plane_.terms[run.rule];
-  AllowanceCell* const cells = table_->cells[run.rule];
-  const auto still_holds = [this](std::uint32_t since, std::uint32_t low) {
-    return publication_->still_holds(since, low);
-  };
-  const auto known_terms = [this](SpanTable::Place place) { return table_->terms(table_->entry(place)); };
-  const auto draw_of = [&](SpanTable::Place place, std::uint64_t key, std::uint64_t weight) -> std::uint64_t {
-    // A worker that stalls here draws once more at most, as AllowancePool::clear() has it.
-    if (plane_.publication.load() != current) [[unlikely]]
-      return 0;
-    if (table_->is_open(place)) {
-      if (!table_->only_draws(place, generation_)) return 0;
-      const EntryTerms terms = known_terms(place);
-      return draw(cells[terms.cell], key, weight, terms.allowance);
-    }
-    AllowanceCell* const cell = usual_cell(key, rule, now);
-    const std::uint64_t drawn = cell != nullptr ? draw(*cell, key, weight, usual) : 0;
-    if (drawn > 0)
-      table_->open_with(place, generation_, still_holds, static_cast<std::uint32_t>(cell - cells),
-                        static_cast<std::uint32_t>(usual));
-    return drawn;
-  };
-  struct Drawn {
-    std::uint32_t weight;
-    std::uint32_t drawn;
-    std::uint8_t at;
-  };
-  std::array<Drawn, burst_size> admitted;
-  std::size_t count = 0;
-  std::size_t others = 0;
-  for (const std::uint8_t at : std::span(run.at).first(run.left))
-    if (const SpanTable::Place place = run.place[at];
-        place != SpanTable::nowhere && table_->is_open(place) && table_->only_draws(place, generation_))
-      prefetch_to_write(cells + known_terms(place).cell);
-  // Whose request has been left does not get ahead of it with the next one. A bit for some of all keys.
-  std::uint64_t left_before = 0;
-  for (std::size_t i = 0; i < run.left; ++i) {
-    const std::uint8_t at = run.at[i];
-    const std::uint64_t key = run.keys[at].hash_;
-    const std::uint64_t weight = run.weight(run.keys[at]);
-    const SpanTable::Place place = run.place[at];
-    const std::uint64_t bit = std::uint64_t{1} << (key >> 32) % 64;
-    const bool may_draw = place != SpanTable::nowhere && (left_before & bit) == 0 &&
-                          weight - 1 < SpanTable::most_ready - 1 && table_->holds(place, key);
-    const std::uint64_t drawn = may_draw ? draw_of(place, key, weight) : 0;
-    if (drawn == 0) {
-      left_before |= bit;
-      run.at[others++] = at;
-      continue;
-    }
-    // At once: the key may come again in this burst.
-    table_->count_drawn(place, drawn, weight);
-    admitted[count++] = {static_cast<std::uint32_t>(weight), static_cast<std::uint32_t>(drawn), at};
-  }
-  run.left = others;
-  if (count == 0) return;
-  // As in may_admit(), with its acquire fence.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (window_is_known(rule.window)) [[likely]]
-    return count_admitted(run.rule, count);
-  for (const Drawn& in_vain : std::span(admitted).first(count)) {
-    const SpanTable::Place place = run.place[in_vain.at];
-    table_->uncount_drawn(place, in_vain.drawn, in_vain.weight);
-    table_->count_refused(table_->entry(place), in_vain.weight);
-    if (may_refuse(rule)) run.verdicts[in_vain.at] = Verdict::block;
-  }
-  count_refused(run.rule, count);
-  run.refused += count;
-}
-
-// The cell of a key of which there is no more to be said than of all its rule's; else nullptr.
-AllowanceCell* WorkerCore::usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept {
-  if (publication_->find(key) != nullptr || publication_->blocked_until(key, nullptr) != never)
-    return nullptr;
-  const WindowState& window = windows_[rule.window];
-  const AllowancePool::Place pooled = window.running->claim(key, index_, rule.section);
-  if (!pooled.own) return nullptr;
-  carry_over(*pooled.cell, key, rule, now);
-  return block_of(never, pooled, key, rule, now) == never ? pooled.cell : nullptr;
 }
 
 // Each of a bucket's requests is drawn for, where none may keep anything for the next: from the cell that the
@@ -1090,6 +936,18 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
     if (cell.log.load(std::memory_order_relaxed) == 0)
       terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);
   }
+}
+
+// The cell of a key of which there is no more to be said than of all its rule's; else nullptr.
+WEIR_FLATTEN AllowanceCell* WorkerCore::usual_cell(std::uint64_t key, const RuleTerms& rule,
+                                                   MonotonicTime now) noexcept {
+  if (publication_->find(key) != nullptr || publication_->blocked_until(key, nullptr) != never)
+    return nullptr;
+  const WindowState& window = windows_[rule.window];
+  const AllowancePool::Place pooled = window.running->claim(key, index_, rule.section);
+  if (!pooled.own) return nullptr;
+  carry_over(*pooled.cell, key, rule, now);
+  return block_of(never, pooled, key, rule, now) == never ? pooled.cell : nullptr;
 }
 
 // Looks a key's terms up anew. Where its entry cannot have them, for want of memory, or of a cell in a pool
@@ -1776,6 +1634,24 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
     return refused(only, multiplier, now, detail);
   return decide_closely(std::span<const PlannedKey, 1>(plan.keys.data(), 1), multiplier, now, detail,
                         name_of);
+}
+
+// Of a plain frame's request; as decide_each() does.
+void WorkerCore::decide_plain(std::size_t at, MonotonicTime now, PlainDecisions& decisions) noexcept {
+  Plan& plan = plans_[0];
+  plan_found(at, plan);
+  look_up(plan, 1);
+  const Decision decision = decide(plan, 1, now, Detail::refusals, [&](RuleIndex rule) {
+    plane_.classifier.plain().make_key(rule, plain_frames_[at], plain_.heads, at, key_bytes_);
+    return key_bytes_.bytes();
+  });
+  if (decision.verdict == Verdict::admit) {
+    decisions.admitted |= std::uint32_t{1} << at;
+    return;
+  }
+  decisions.refused |= std::uint32_t{1} << at;
+  decisions.rules[at] = decision.rule;
+  decisions.retry_after[at] = decision.action == Action::reply_429 ? decision.retry_after : Duration{};
 }
 
 // What decide_closely() comes to for a key that is known to be refused.

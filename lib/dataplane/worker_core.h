@@ -164,6 +164,10 @@ class alignas(64) WorkerCore {
     std::uint8_t flood = 0;  // bursts in which some may still be refused as some have been, see flood_lasts
     GrantWindow window;
   };
+  /// A request that says nothing about its cost has that of its rules.
+  static std::uint32_t times(const Request& request) noexcept {
+    return request.weight == 0 ? 1 : request.weight;
+  }
   static bool may_refuse_at_a_glance(const RuleTerms& terms) noexcept {
     return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;
   }
@@ -187,7 +191,7 @@ class alignas(64) WorkerCore {
   };
 
   struct RuleLook;
-  struct RefusalLook;
+  struct EntryLook;
 
   void take_up() noexcept;
   void take_up_grants() noexcept;
@@ -231,7 +235,8 @@ class alignas(64) WorkerCore {
   void plan(const Request& request, Plan& plan) noexcept;
   std::size_t find_keys(std::span<const Request> requests) noexcept;
   std::uint32_t take_ready_of(std::span<const Request> requests) noexcept;
-  void tell_admitted(std::uint32_t requests, std::span<Decision> decisions) const noexcept;
+  void tell_admitted(std::span<const Request> burst, std::uint32_t requests,
+                     std::span<Decision> decisions) const noexcept;
   void plan_found(std::size_t at, Plan& plan) const noexcept;
   bool has_column(RuleIndex rule) noexcept;
   void decide_each(std::span<const Request> requests, std::uint32_t left, MonotonicTime now,
@@ -262,13 +267,17 @@ class alignas(64) WorkerCore {
   bool may_be_granted(const PlannedKey& planned, std::uint64_t weight) const noexcept;
   bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
                 MonotonicTime now) const noexcept;
-  std::uint32_t refuse_known(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
-  std::uint32_t refuse_at_a_glance(RefusalLook& look, std::uint32_t requests, MonotonicTime now,
+  void decide_plain(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  void decide_plain(std::size_t at, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  void prefetch_entries(std::span<const EntryLook> looks) const noexcept;
+  [[gnu::noinline]] void prefetch_to_look(const EntryLook& look, std::uint32_t requests) const noexcept;
+  std::uint32_t refuse_at_a_glance(EntryLook& look, std::uint32_t requests, MonotonicTime now,
                                    PlainDecisions& decisions) noexcept;
   void look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
-                        RefusalLook& look) const noexcept;
-  std::uint32_t settled(const RefusalLook& look) const noexcept;
-  RefusalLook* refused_by(std::span<RefusalLook> looks, std::size_t at, MonotonicTime now) noexcept;
+                        EntryLook& look) const noexcept;
+  std::uint32_t settled(const EntryLook& look) const noexcept;
+  std::uint32_t draw_as_usual(EntryLook& look, MonotonicTime now) noexcept;
+  EntryLook* refused_by(std::span<EntryLook> looks, std::size_t at, MonotonicTime now) noexcept;
   bool refuses(const PlannedKey& planned, MonotonicTime now) const noexcept;
   bool has_enough(PlannedKey planned) const noexcept;
   Duration retry_after_refusal(const PlannedKey& planned, MonotonicTime now) const noexcept;
@@ -290,10 +299,17 @@ class alignas(64) WorkerCore {
   void finish(Run& run) noexcept;
   Settled take_settled(Run& run) const noexcept;
   void refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept;
+  using EntryPlaces = std::array<SpanTable::Place, burst_size>;  // by request
+  std::uint64_t usual_of(RuleIndex rule) const noexcept;
+  bool is_drawn_as_usual(RuleIndex rule) const noexcept;
   [[gnu::noinline]] void draw_as_usual(Run& run, MonotonicTime now) noexcept;
+  std::uint32_t draw_as_usual(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
+                              const EntryPlaces& places, std::span<const Request> laid_out,
+                              MonotonicTime now) noexcept;
+  std::uint32_t draw_as_usual(std::span<const Request> burst, std::uint32_t requests,
+                              MonotonicTime now) noexcept;
   template <typename Draw>
-  void draw_as_usual(Run& run, MonotonicTime now, const Publication* current, std::uint64_t usual,
-                     Draw&& draw) noexcept;
+  void draw_as_usual(Run& run, MonotonicTime now, const Publication* current, Draw&& draw) noexcept;
   AllowanceCell* usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   template <Stage stage>
@@ -452,8 +468,9 @@ class alignas(64) WorkerCore {
   bool pages_touched_ = false;
   // Most of the last burst of frames were refused: of the next one these are looked for first.
   bool refusals_first_ = false;
-  std::uint32_t plain_left_ = 0;  // of a burst of frames: what decide_plain() may decide on
-  std::uint32_t spare_log_ = 0;   // taken from the pool of logs, and then another worker's was agreed on
+  std::uint32_t plain_left_ = 0;              // of a burst of frames: what decide_plain() may decide on
+  std::span<const PlainFrame> plain_frames_;  // as long as something is left
+  std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   KeyHash key_hash_;

@@ -3,6 +3,7 @@
 // keys; and a frame that holds it, as one of a burst of plain frames.
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/key_bytes.h"
 #include "classify/classifier.h"
 #include "classify/normalise.h"
 #include "classify/path_template.h"
@@ -86,6 +88,11 @@ void check_plain(const std::vector<Rule>& rules, const std::string& payload) {
       if (!rules[i].key.empty())
         require(keys->rules[i].hashes[0] ==
                 classifier.hash_key(keys->rules[i].rule, parsed.request, scratch, *hash));
+      KeyBytes expected;
+      KeyBytes key;
+      classifier.make_key(keys->rules[i].rule, parsed.request, scratch, expected);
+      classifier.plain().make_key(keys->rules[i].rule, frame, keys->heads, 0, key);
+      require(std::ranges::equal(key.bytes(), expected.bytes()));
     }
     require(next == scratch.rule_count && !requests.next(parsed));
   }

@@ -65,7 +65,7 @@ def several_rules(name, test, old, new, program="plain_burst", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": program, "test": test, **more}
 
 
-def known_refusals(name, test, old, new, file="lib/dataplane/known_refusals.cc", **more):
+def plain_decisions(name, test, old, new, file="lib/dataplane/plain_decisions.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "property", "test": test, **more}
 
 
@@ -983,6 +983,8 @@ MUTANTS = [
         "Keys.AreDecidedUponAsOneAfterTheOtherWhateverIsToldOfTheNext",
         "return rule_weight * key.weight;",
         "return 0 * rule_weight + key.weight;",
+        file="lib/dataplane/key_run.h",
+        units=["lib/dataplane/worker_core.cc", "lib/dataplane/usual_draws.cc"],
     ),
     worker(
         "all of a burst's keys of a rule are taken to weigh what the first of them does",
@@ -2268,7 +2270,53 @@ MUTANTS = [
         "AllowancePool& running = *plane_.publication.load()->windows",
         "AllowancePool& running = *publication_->windows",
     ),
-    known_refusals(
+    plain_decisions(
+        "of requests in frames one goes before another of the same key that more rules apply to",
+        "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
+        "if ((look.requests & under_several) == 0) decisions.admitted",
+        "decisions.admitted",
+    ),
+    plain_decisions(
+        "of requests in a burst one goes before another of the same key that more rules apply to",
+        "RequestBursts.UnderAnyRulesAreDecidedAsOneRequestAfterTheOther",
+        "if (own == 0 || (of_rule.requests & under_several) != 0 ||",
+        "if (own == 0 ||",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    plain_decisions(
+        "requests of a burst are drawn for as if they weighed nothing themselves",
+        "RequestBursts.UnderAnyRulesAreDecidedAsOneRequestAfterTheOther",
+        "    if (!laid_out.empty()) keys[at].weight = times(laid_out[at]);\n",
+        "",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "requests that weigh more are told to weigh what the first of their rule does",
+        "RequestBursts.UnderAnyRulesAreDecidedAsOneRequestAfterTheOther",
+        "if (rule != told || multiplier != told_times) {",
+        "if (rule != told) {",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    plain_decisions(
+        "of frames that are looked at more closely the client of any rule is told how long to wait",
+        "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
+        "decision.action == Action::reply_429 ? decision.retry_after : Duration{};",
+        "decision.retry_after;",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    classify(
+        "the name of a key in a frame has its address whole",
+        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "key.add_prefix(ip, bits, 0);",
+        "key.add_prefix(ip, 32, 0);",
+    ),
+    classify(
+        "the name of a key in a frame has no place for what is not there",
+        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "      key.add_text(text);\n    } else {\n      key.add_absent();\n",
+        "      key.add_text(text);\n",
+    ),
+    plain_decisions(
         "what is lent of a bucket is not seen where a request is refused at a glance",
         "BucketGrants.WhoIsRefusedHasLessThanHeAskedFor",
         "entry.lent > 0 || credit >= weight",
@@ -3212,8 +3260,8 @@ MUTANTS = [
     whole(
         "all of a burst are told the rule of the first one",
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/rules_that_seldom_apply",
-        "const RuleIndex rule = first_rules_[at]; rule != told)",
-        "const RuleIndex rule = first_rules_[at]; told == no_rule)",
+        "if (rule != told || multiplier != told_times) {",
+        "if (told == no_rule || multiplier != told_times) {",
         file="lib/dataplane/request_burst.cc",
     ),
     whole(
@@ -3425,57 +3473,51 @@ MUTANTS = [
         "false",
         program="property",
     ),
-    known_refusals(
+    plain_decisions(
         "a refusal is known under a publication that has been replaced",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "    if (planned.place == SpanTable::nowhere || !table_->is_settled(planned.place, planned.key, generation_))\n      return;",
         "    if (planned.place == SpanTable::nowhere) return;",
     ),
-    known_refusals(
+    plain_decisions(
         "who has some left of what he has drawn is refused as a limit is used up",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "return credit < weight && table_->cells",
         "return table_->cells",
     ),
-    known_refusals(
+    plain_decisions(
         "what is lent to a grant is not called back before a limit counts as used up",
         "PlainDecisions.AddUpWhatIsLeftOfAKey",
         "|| entry.lent > 0) return false;",
         ") return false;",
     ),
-    known_refusals(
+    plain_decisions(
         "a bucket has nothing but what it had when it was last drawn from",
-        "Under/PlainFlood.IsRefusedWithoutACloserLook/token_bucket",
+        "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/token_bucket",
         "&& cell.available(bucket, now) < needed;",
         "&& cell.available(bucket, MonotonicTime(Duration(1))) < needed;",
     ),
-    known_refusals(
-        "what is shed is not known without a closer look",
-        "Under/PlainFlood.IsRefusedWithoutACloserLook/shed",
-        "if (!sheds(touched_at(place, terms), planned, weight) && !is_used_up(place, weight)) return false;",
-        "if (!is_used_up(place, weight)) return false;",
-    ),
-    known_refusals(
+    plain_decisions(
         "a block has ended, and is known still",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "return now < SpanTable::blocked_until(table_->entry(planned.place));",
         "return SpanTable::blocked_until(table_->entry(planned.place)) != never;",
         file="lib/dataplane/worker_core.h",
-        units=["lib/dataplane/known_refusals.cc"],
+        units=["lib/dataplane/plain_decisions.cc"],
     ),
-    known_refusals(
+    plain_decisions(
         "a block has ended late in a span, and frames are refused by the line still",
         "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
         " || now >= glances_end_) return 0;",
         ") return 0;",
     ),
-    known_refusals(
+    plain_decisions(
         "a client that is refused by the line does not hear when to come again",
         "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
         "if (look.tells || !may_refuse_at_a_glance",
         "if (!may_refuse_at_a_glance",
     ),
-    known_refusals(
+    plain_decisions(
         "who is refused by the line of one key is not counted with another rule's",
         "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
         "refuse_at_a_glance(look, ~under_several, now, decisions)",
@@ -3600,13 +3642,14 @@ MUTANTS = [
         "BlockedKey.WhoseFramesNothingButItsLineRefusesMakesTheSpanCount",
         "  table_->met_again = true;\n",
         "",
-        file="lib/dataplane/known_refusals.cc",
+        file="lib/dataplane/plain_decisions.cc",
     ),
-    known_refusals(
+    worker(
         "frames of who is blocked are looked up in each span",
-        "PlainDecisions.RefuseWhoIsBlockedByHisLineInTheSpansAfterToo",
+        "BlockedKey.WhoseFramesNothingButItsLineRefusesMakesTheSpanCount",
         "word = refusal_that_lasts(planned.place, planned.key);",
         "word = nullptr;",
+        file="lib/dataplane/plain_decisions.cc",
     ),
     node(
         "no drain leaves a blocked key's line as it is",
@@ -3914,69 +3957,69 @@ MUTANTS = [
         "in + refused(entry) + refused_in(word)",
         "in + refused(entry)",
     ),
-    known_refusals(
+    plain_decisions(
         "a rule that lacks something is passed over, and a later one named as who refuses",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "if (looks.size() == 1 || !has_enough(planned)) return nullptr;",
         "",
     ),
-    known_refusals(
+    plain_decisions(
         "a rule that only observes refuses",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "if (!look.observes && refuses(planned, now)) {",
         "if (refuses(planned, now)) {",
     ),
-    known_refusals(
+    plain_decisions(
         "what is refused without a closer look is not counted with its keys",
-        "Under/PlainFlood.IsRefusedWithoutACloserLook/shed",
+        "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/shed",
         "      table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);\n",
         "      static_cast<void>(0);\n",
     ),
-    known_refusals(
+    plain_decisions(
         "what is refused without a closer look is counted with the key alone that refuses it",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "    if ((look.requests >> at & 1) != 0)\n      table_->count_refused",
         "    if (&look == by)\n      table_->count_refused",
     ),
-    known_refusals(
+    plain_decisions(
         "a rule is not told of what another one has refused without a closer look",
-        "Under/PlainFlood.IsRefusedWithoutACloserLook/cooldown",
-        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & closely)));",
+        "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/cooldown",
+        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));",
         "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.refused)));",
     ),
-    known_refusals(
+    plain_decisions(
         "of a refusal without a closer look no client hears when to come again",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
         "by->tells ? retry_after_refusal(by->planned(at), now) : Duration{}",
         "Duration{}",
     ),
-    known_refusals(
+    plain_decisions(
         "frames that have been decided on are so once more",
         "PlainDecision.IsNoneWhereNothingIsLeftToDecide",
         "const std::uint32_t left = std::exchange(plain_left_, 0);",
         "const std::uint32_t left = plain_left_;",
     ),
-    known_refusals(
+    plain_decisions(
         "who has not had his grant yet is refused for what others have used up",
         "PlainDecisions.LeaveAWorkersGrantToWhoHasUsedUpAllElse",
         "return !may_be_granted(planned, weight);",
         "return true;",
     ),
-    known_refusals(
+    plain_decisions(
         "a key of a burst is refused under a publication that has been replaced",
         "KnownRefusals.AreWhatACloserLookComesTo",
         "      table_->is_settled(only.place, only.key, generation_) &&\n",
         "",
         file="lib/dataplane/worker_core.cc",
     ),
-    known_refusals(
+    plain_decisions(
         "frames are decided on with the keys of requests that have come since",
         "PlainDecision.IsNoneWhereNothingIsLeftToDecide",
         "  forget_plain();\n",
         "",
         file="lib/dataplane/request_burst.cc",
     ),
-    known_refusals(
+    plain_decisions(
         "who does not ask for refusals is admitted by nobody after a flood",
         "PlainDecision.IsWaitedForOnlyByWhoAsks",
         "if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;",
@@ -4169,6 +4212,7 @@ MUTANTS = [
         "Under/WithoutGrants.KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan/cooldown",
         "      left_before |= bit;\n",
         "",
+        file="lib/dataplane/usual_draws.cc",
     ),
     worker(
         "what is published of a key is not looked up for its first request of a burst in a span",
@@ -4199,18 +4243,21 @@ MUTANTS = [
         "Under/WithoutGrants.KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan/fixed_window",
         "draw(cells[terms.cell], key, weight, terms.allowance);",
         "draw(cells[terms.cell], key, weight, usual);",
+        file="lib/dataplane/usual_draws.cc",
     ),
     worker(
         "bursts draw what is set aside for grants",
         "Grant.AllWorkersTogetherNeverAdmitMoreThanTheLimitInBursts",
-        " ||\n      publication_->reserve_of(nullptr, run.rule, rule.window, window.interval_number) > 0)",
-        ")",
+        "windows_[rule.window].interval_number) == 0;",
+        "windows_[rule.window].interval_number) != ~std::uint64_t{0};",
+        file="lib/dataplane/usual_draws.cc",
     ),
     worker(
         "what bursts have drawn is not counted with their rule",
         "Under/WithoutGrants.KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan/cooldown",
-        "    return count_admitted(run.rule, count);\n  for (const Drawn",
-        "    return;\n  for (const Drawn",
+        "    return count_admitted(run.rule, count);\n",
+        "    return;\n",
+        file="lib/dataplane/usual_draws.cc",
     ),
     shared(
         "a key that has something ready only draws",

@@ -83,10 +83,11 @@ class WEIR_API Worker {
 
   /// Admits, of a burst of plain frames, requests that need no closer look: all that there is in their frame,
   /// in the usual spelling, and all their keys have enough at hand, as nearly always. For these no Request is
-  /// laid out, which costs more than to decide. Nothing has been done about the others: parse and decide them
-  /// as ever. (So requests of one burst are not decided in its order.) Frames with options in the IP header,
-  /// VLAN tags or IPv6, heads with a body behind them, and whatever comes under a configuration of more than
-  /// 16 rules, or one that has both `header:host` and hosts, are left.
+  /// laid out, which costs more than to decide. Nothing has been done about the others: give them to
+  /// decide_plain(), or parse and decide them as ever. (So requests of one burst are not decided in its
+  /// order.) Frames with options in the IP header, VLAN tags or IPv6, heads with a body behind them, and
+  /// whatever comes under a configuration of more than 16 rules, or one that has both `header:host` and
+  /// hosts, are left.
   /// @param frames  at most 32, with payloads that may begin a request; those that are not plain are none
   /// @param next  the next burst's frames, where they are known by now: the memory they are in is brought
   /// near between the work on this burst's, where that costs next to nothing; best no more than 32, whose
@@ -97,10 +98,11 @@ class WEIR_API Worker {
   std::uint32_t admit_plain(std::span<const PlainFrame> frames,
                             std::span<const PlainFrame> next = {}) noexcept;
 
-  /// Decides, of the plain requests that the last admit_plain() has left, on those that need no parsing
-  /// either: of which it is known already that they are refused, as a key is blocked or has used up its
-  /// limit. In an attack these are nearly all there are. (While they are, admit_plain() leaves all to this
-  /// function.) About the others nothing has been done: parse and decide them as ever.
+  /// Decides on the plain requests that the last admit_plain() has left, one after the other: on those that
+  /// had not enough at hand, or come for the first time, or are refused. None of them needs to be laid out
+  /// either. (In an attack, where nearly all are refused, admit_plain() leaves all to this function.) About
+  /// what is not plain nothing has been done: parse and decide it as ever.
+  /// @pre the frames, and what admit_plain() was given to find them by, are as they were then
   /// @param now        as for admit()
   /// @param decisions  none, where admit_burst() has been called since admit_plain(), or this function
   void decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept;

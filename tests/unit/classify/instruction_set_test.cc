@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_bytes.h"
 #include "base/sanitized.h"
 #include "classify/classifier.h"
 #include "classify/head_scan.h"
@@ -507,6 +508,11 @@ void expect_same_keys(const Classifier& classifier, const std::vector<Rule>& rul
       ASSERT_EQ(of_rule.hashes[at], classifier.hash_key(of_rule.rule, parsed.request, scratch, hash))
           << "rule " << i;
     }
+    KeyBytes expected;
+    KeyBytes key;
+    classifier.make_key(of_rule.rule, parsed.request, scratch, expected);
+    classifier.plain().make_key(of_rule.rule, frame.frame(), keys.heads, at, key);
+    ASSERT_TRUE(std::ranges::equal(key.bytes(), expected.bytes())) << "rule " << i;
   }
   ASSERT_EQ(next, scratch.rule_count);
   ASSERT_FALSE(requests.next(parsed)) << "there is another one behind it";

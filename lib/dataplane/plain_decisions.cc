@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A flood of what is refused: what an attack is made of, and what a worker sees most of while it lasts. Who
-// is refused need not be drawn for, named or charged: of a key that has been looked at under this publication
+// Requests in plain frames of which not all has been ready. Of a burst they are decided on as one after the
+// other would be, and none is laid out: a key that is met for the first time has its name from the frame.
+//
+// What an attack is made of, and what a worker sees most of while it lasts, is a flood of what is refused.
+// Who is refused need not be drawn for or charged: of a key that has been looked at under this publication
 // the entry tells whether the next request is refused (and for a limit that is used up the cell that it
 // names), and to refuse is to count it there. So nothing is written but what has been counted, and whatever
 // is less clear than that is left to who looks closely. Of who is blocked for long the line tells as much,
@@ -81,7 +84,7 @@ bool WorkerCore::is_empty(SpanTable::Place place, const BucketTerms& bucket, std
 }
 
 /// What one rule makes of the requests of a burst that are left. Without initial values.
-struct WorkerCore::RefusalLook {
+struct WorkerCore::EntryLook {
   const PlainKeys::OfRule* of_rule;
   std::uint32_t requests;  // bit i: the rule applies to it
   std::uint32_t refused;   // bit i: it is this rule that refuses it
@@ -89,7 +92,7 @@ struct WorkerCore::RefusalLook {
   bool observes;
   bool tells;             // refused clients how long to wait
   std::uint64_t own_key;  // of a rule without dimensions
-  std::array<SpanTable::Place, PlainKeys::most_frames> places;
+  EntryPlaces places;
 
   RuleIndex rule() const noexcept { return of_rule->rule; }
   PlannedKey planned(std::size_t at) const noexcept {
@@ -103,16 +106,14 @@ void WorkerCore::decide_plain(MonotonicTime now, PlainDecisions& decisions) noex
   decisions.refused = 0;
   const std::uint32_t left = std::exchange(plain_left_, 0);
   if (left == 0 || publication_ == nullptr) return;
-  decisions.refused = refuse_known(left, now, decisions);
-  if (refusals_first_) decisions.admitted = take_ready_plain(left & ~decisions.refused);
+  decide_plain(left, now, decisions);
   refusals_first_ = 2 * std::popcount(decisions.refused) > std::popcount(plain_.requests);
 }
 
 // Flattened: what the calls of small functions cost for each request is as much as these do.
-// @return those of plain_'s requests that have been refused
-WEIR_FLATTEN std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, MonotonicTime now,
-                                                    PlainDecisions& decisions) noexcept {
-  std::array<RefusalLook, max_rules_per_request> looks;
+WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime now,
+                                           PlainDecisions& decisions) noexcept {
+  std::array<EntryLook, max_rules_per_request> looks;
   std::size_t count = 0;
   std::uint32_t under_any = 0;
   std::uint32_t under_several = 0;
@@ -124,46 +125,70 @@ WEIR_FLATTEN std::uint32_t WorkerCore::refuse_known(std::uint32_t requests, Mono
     under_any |= own;
   }
   const std::span all = std::span(looks).first(count);
+  for (EntryLook& look : all) decisions.refused |= refuse_at_a_glance(look, ~under_several, now, decisions);
+  // In a flood it would mostly be in vain.
+  if (!refusals_first_)
+    for (EntryLook& look : all)
+      if ((look.requests & under_several) == 0) decisions.admitted |= draw_as_usual(look, now);
+  requests &= ~(decisions.refused | decisions.admitted);
+  if (requests == 0) return;
+  prefetch_entries(all);
+  // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
+  std::uint32_t settled_in_all = requests;
+  for (const EntryLook& look : all) {
+    const std::uint32_t those = settled(look);
+    settled_in_all &= those | ~look.requests;
+    if (those != look.requests) [[unlikely]]
+      prefetch_to_look(look, look.requests & ~those);
+  }
   std::uint32_t refused = 0;
-  for (RefusalLook& look : all) refused |= refuse_at_a_glance(look, ~under_several, now, decisions);
-  requests &= ~refused;
-  if (requests == 0) return refused;
-  for (const RefusalLook& look : all)
+  for_each(requests, [&](std::size_t at) {
+    const std::uint32_t bit = std::uint32_t{1} << at;
+    EntryLook* const by = (settled_in_all & bit) != 0 ? refused_by(all, at, now) : nullptr;
+    if (by == nullptr) return decide_plain(at, now, decisions);
+    refused |= bit;
+    by->refused |= bit;
+    decisions.rules[at] = by->rule();
+    decisions.retry_after[at] = by->tells ? retry_after_refusal(by->planned(at), now) : Duration{};
+  });
+  decisions.refused |= refused;
+  for (const EntryLook& look : all) {
+    RuleCounters& counters = counters_[look.rule()];
+    counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));
+    counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
+  }
+}
+
+// All are on their way before the first one is waited for.
+void WorkerCore::prefetch_entries(std::span<const EntryLook> looks) const noexcept {
+  for (const EntryLook& look : looks)
     for_each(look.requests, [&](std::size_t at) {
       if (look.places[at] != SpanTable::nowhere) table_->prefetch_number(look.places[at]);
     });
-  // All are on their way before the first one is waited for.
-  for (const RefusalLook& look : all) {
+  for (const EntryLook& look : looks) {
     // Who is blocked is so whatever he has at hand.
     const bool asks_grants = rule_grants_[look.rule()].most > 0 &&
-                             (count > 1 || plane_.terms[look.rule()].algorithm != Algorithm::cooldown);
+                             (looks.size() > 1 || plane_.terms[look.rule()].algorithm != Algorithm::cooldown);
     for_each(look.requests, [&](std::size_t at) {
       if (look.places[at] != SpanTable::nowhere) table_->prefetch_entry(look.places[at]);
       if (asks_grants) grants_.prefetch(look.of_rule->hashes[at]);
     });
   }
-  // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
-  std::uint32_t known = requests;
-  for (const RefusalLook& look : all) known &= settled(look) | ~look.requests;
-  std::uint32_t closely = 0;
-  for_each(known, [&](std::size_t at) {
-    RefusalLook* const by = refused_by(all, at, now);
-    if (by == nullptr) return;
-    closely |= std::uint32_t{1} << at;
-    by->refused |= std::uint32_t{1} << at;
-    decisions.rules[at] = by->rule();
-    decisions.retry_after[at] = by->tells ? retry_after_refusal(by->planned(at), now) : Duration{};
+}
+
+void WorkerCore::prefetch_to_look(const EntryLook& look, std::uint32_t requests) const noexcept {
+  for_each(requests, [&](std::size_t at) {
+    const PlannedKey planned = look.planned(at);
+    prefetch_beyond_line(planned.key, planned.place, planned.rule);
   });
-  for (const RefusalLook& look : all) {
-    RuleCounters& counters = counters_[look.rule()];
-    counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & closely)));
-    counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
-  }
-  return refused | closely;
+  for_each(requests, [&](std::size_t at) {
+    const PlannedKey planned = look.planned(at);
+    prefetch_entry(planned.key, planned.place, planned.rule);
+  });
 }
 
 // Of these requests. Those that are refused so are not the look's any more. @return which
-std::uint32_t WorkerCore::refuse_at_a_glance(RefusalLook& look, std::uint32_t requests, MonotonicTime now,
+std::uint32_t WorkerCore::refuse_at_a_glance(EntryLook& look, std::uint32_t requests, MonotonicTime now,
                                              PlainDecisions& decisions) noexcept {
   const std::uint64_t weight = rule_grants_[look.rule()].weight;
   if (look.tells || !may_refuse_at_a_glance(plane_.terms[look.rule()]) || now >= glances_end_) return 0;
@@ -188,7 +213,7 @@ std::uint32_t WorkerCore::refuse_at_a_glance(RefusalLook& look, std::uint32_t re
 }
 
 void WorkerCore::look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
-                                  RefusalLook& look) const noexcept {
+                                  EntryLook& look) const noexcept {
   look.of_rule = &of_rule;
   look.requests = requests;
   look.refused = 0;
@@ -205,7 +230,7 @@ void WorkerCore::look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_
 }
 
 // The requests whose keys' entries hold under this publication.
-std::uint32_t WorkerCore::settled(const RefusalLook& look) const noexcept {
+std::uint32_t WorkerCore::settled(const EntryLook& look) const noexcept {
   const bool asks_cells = plane_.terms[look.rule()].algorithm != Algorithm::cooldown;
   const AllowanceCell* const cells = table_->cells[look.rule()];
   std::uint32_t settled = 0;
@@ -219,13 +244,22 @@ std::uint32_t WorkerCore::settled(const RefusalLook& look) const noexcept {
   return settled;
 }
 
+// @pre no other rule applies to the look's requests. What has been drawn for is none of them any more.
+// @return which
+std::uint32_t WorkerCore::draw_as_usual(EntryLook& look, MonotonicTime now) noexcept {
+  if (look.requests == 0 || !is_drawn_as_usual(look.rule())) return 0;
+  const std::uint32_t drawn = draw_as_usual(*look.of_rule, look.requests, look.places, {}, now);
+  look.requests &= ~drawn;
+  return drawn;
+}
+
 // Counts a request as refused, by all of its rules: by the first that does not admit it. One request after
 // the other, since what a rule sheds depends on what it has shed. @pre its keys are settled
 // @return by which one; nullptr: it is not known to be refused, and nothing has been done
-WorkerCore::RefusalLook* WorkerCore::refused_by(std::span<RefusalLook> looks, std::size_t at,
-                                                MonotonicTime now) noexcept {
-  RefusalLook* by = nullptr;
-  for (RefusalLook& look : looks) {
+WorkerCore::EntryLook* WorkerCore::refused_by(std::span<EntryLook> looks, std::size_t at,
+                                              MonotonicTime now) noexcept {
+  EntryLook* by = nullptr;
+  for (EntryLook& look : looks) {
     if ((look.requests >> at & 1) == 0) continue;
     const PlannedKey planned = look.planned(at);
     if (!look.observes && refuses(planned, now)) {
@@ -235,7 +269,7 @@ WorkerCore::RefusalLook* WorkerCore::refused_by(std::span<RefusalLook> looks, st
     if (looks.size() == 1 || !has_enough(planned)) return nullptr;
   }
   if (by == nullptr) return nullptr;
-  for (const RefusalLook& look : looks)
+  for (const EntryLook& look : looks)
     if ((look.requests >> at & 1) != 0)
       table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);
   return by;
