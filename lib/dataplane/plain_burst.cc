@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The common case of a packet pipeline: a burst of plain frames, whose requests have enough ready of all
 // their keys. In passes over the burst: find and hash, ask for all lines, then take. Whatever lacks anything
-// is left as it was, to who lays a request out.
+// is left as it was, to decide_plain() (plain_decisions.cc), or to who lays a request out.
 #include <array>
 #include <bit>
 #include <cstddef>

@@ -126,11 +126,17 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime
   }
   const std::span all = std::span(looks).first(count);
   for (EntryLook& look : all) decisions.refused |= refuse_at_a_glance(look, ~under_several, now, decisions);
-  // In a flood it would mostly be in vain.
-  if (!refusals_first_)
+  requests &= ~decisions.refused;
+  if (requests == 0) return;
+  if (!refusals_first_) {
     for (EntryLook& look : all)
       if ((look.requests & under_several) == 0) decisions.admitted |= draw_as_usual(look, now);
-  requests &= ~(decisions.refused | decisions.admitted);
+  } else if (decisions.refused != 0 && plain_.rule_count == 1) {
+    // To draw would mostly be in vain in a flood; but who stands among those who are blocked may have enough.
+    decisions.admitted = take_ready_of_rule(plain_.rules[0], requests);
+    for (EntryLook& look : all) look.requests &= ~decisions.admitted;
+  }
+  requests &= ~decisions.admitted;
   if (requests == 0) return;
   prefetch_entries(all);
   // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
@@ -177,11 +183,14 @@ void WorkerCore::prefetch_entries(std::span<const EntryLook> looks) const noexce
 }
 
 void WorkerCore::prefetch_to_look(const EntryLook& look, std::uint32_t requests) const noexcept {
+  std::uint32_t lacking = 0;
   for_each(requests, [&](std::size_t at) {
     const PlannedKey planned = look.planned(at);
+    if (has_enough(planned)) return;
+    lacking |= std::uint32_t{1} << at;
     prefetch_beyond_line(planned.key, planned.place, planned.rule);
   });
-  for_each(requests, [&](std::size_t at) {
+  for_each(lacking, [&](std::size_t at) {
     const PlannedKey planned = look.planned(at);
     prefetch_entry(planned.key, planned.place, planned.rule);
   });

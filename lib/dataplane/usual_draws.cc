@@ -18,16 +18,13 @@
 
 namespace weir {
 
-// Of a rule without grants, as those of small limits are: keys known from spans before that come for the
-// first time in this one, and such as have been looked at in it and have nothing ready. As a rule there is no
-// more to be said of the first than of all their rule's keys, nor of the others than what their entries do;
-// and then all that is left to do is to draw. Others, and whom that refuses, are left.
 // EntryTerms::allowance of the rule's keys that have none of their own.
 std::uint64_t WorkerCore::usual_of(RuleIndex rule) const noexcept {
   const KeyTerms& terms = publication_->defaults[rule];
   return is_bucket(plane_.terms[rule].algorithm) ? terms.factor : terms.allowance;
 }
 
+// Whether draw_as_usual() does anything for the rule's keys.
 bool WorkerCore::is_drawn_as_usual(RuleIndex of) const noexcept {
   const RuleTerms& rule = plane_.terms[of];
   const bool draws_only = is_bucket(rule.algorithm) || rule.algorithm == Algorithm::cooldown ||
@@ -37,6 +34,10 @@ bool WorkerCore::is_drawn_as_usual(RuleIndex of) const noexcept {
          publication_->reserve_of(nullptr, of, rule.window, windows_[rule.window].interval_number) == 0;
 }
 
+// Of a rule without grants, as those of small limits are: keys known from spans before that come for the
+// first time in this one, and such as have been looked at in it and have nothing ready. As a rule there is no
+// more to be said of the first than of all their rule's keys, nor of the others than what their entries do;
+// and then all that is left to do is to draw. Others, and whom that refuses, are left.
 WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcept {
   if (!is_drawn_as_usual(run.rule)) return;
   const RuleTerms& rule = plane_.terms[run.rule];

@@ -209,7 +209,7 @@ class UserFrames {
   std::vector<PlainFrame> frames_;
 };
 
-// By algorithm: what is refused without a closer look is read from cells that all workers draw from.
+// By algorithm: who is refused in frames is, as a rule, by what is read of cells that all workers draw from.
 class FramesConserved : public ::testing::TestWithParam<Algorithm> {};
 INSTANTIATE_TEST_SUITE_P(Under, FramesConserved,
                          ::testing::Values(Algorithm::cooldown, Algorithm::fixed_window,
@@ -229,12 +229,12 @@ TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
   const Users users(16);
   std::atomic<std::uint64_t> admitted{0};
   std::atomic<std::uint64_t> refused{0};
-  std::atomic<std::uint64_t> refused_as_known{0};
+  std::atomic<std::uint64_t> refused_in_frames{0};
   node.start();
   run_workers(node, workers, [&](Worker& worker, unsigned) {
     std::uint64_t ours = 0;
     std::uint64_t theirs = 0;
-    std::uint64_t known = 0;
+    std::uint64_t in_frames = 0;
     PlainDecisions decisions;
     for (int done = 0; done < 5'000 || node.figures().spans < 20; ++done) {
       const std::uint32_t at_once = worker.admit_plain(frames.all());
@@ -242,7 +242,7 @@ TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
       EXPECT_EQ((at_once & decisions.admitted) | ((at_once | decisions.admitted) & decisions.refused), 0U);
       const std::uint32_t decided = at_once | decisions.admitted | decisions.refused;
       ours += static_cast<std::uint64_t>(std::popcount(at_once | decisions.admitted));
-      known += static_cast<std::uint64_t>(std::popcount(decisions.refused));
+      in_frames += static_cast<std::uint64_t>(std::popcount(decisions.refused));
       for (std::size_t i = 0; i < frames.all().size(); ++i) {
         if ((decided >> i & 1) != 0) continue;
         ++(worker.admit(users[i], monotonic_now()).verdict == Verdict::admit ? ours : theirs);
@@ -250,8 +250,8 @@ TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
       worker.quiescent();
     }
     admitted += ours;
-    refused += theirs + known;
-    refused_as_known += known;
+    refused += theirs + in_frames;
+    refused_in_frames += in_frames;
   });
   EXPECT_TRUE(node.stop(1s));
   const Figures figures = node.figures();
@@ -260,7 +260,7 @@ TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
   EXPECT_EQ(figures.rules[0].blocked, refused);
   EXPECT_EQ(recorded.sum_of_keys(), admitted + refused);
   if (best_instruction_set() == InstructionSet::portable) return;
-  EXPECT_GT(refused_as_known, 0U);
+  EXPECT_GT(refused_in_frames, 0U);
 }
 
 }  // namespace
