@@ -181,6 +181,15 @@ key = ["path"]
 limit = 1000000000000
 interval = "1s"
 )";
+// Each token is drawn by itself, and there are enough of them.
+constexpr std::string_view small_bucket_rule = R"([[rule]]
+name = "line"
+key = ["method", "path"]
+algorithm = "token-bucket"
+limit = 1000000000
+burst = 1000
+interval = "1s"
+)";
 // An attack: limits that all keys have long exceeded, and that they stay beyond. In spans of 100 ms: in the
 // first two of them some keys have no entries yet.
 constexpr std::string_view blocked_rule = R"([[rule]]
@@ -240,6 +249,7 @@ std::span<const ContenderKind> contender_kinds() {
       {"request_line", Content::get_200, std::string(request_line_rule)},
       {"three_headers", Content::get_200, std::string(three_headers_rule)},
       {"three_rules", Content::get_200, std::string(three_rules)},
+      {"small_bucket", Content::get_200, std::string(small_bucket_rule)},
       {"blocked", Content::get_200, std::string(blocked_rule), 0, beyond_limit, true},
       {"used_up", Content::get_200, std::string(used_up_rule), 0, beyond_limit, true},
       {"empty_bucket", Content::get_200, std::string(empty_bucket_rule), 0, beyond_limit, true},

@@ -25,6 +25,7 @@ OURS = {
     "request_line": "**weir-filter**, request line (method, path)",
     "three_headers": "**weir-filter**, and three headers",
     "three_rules": "**weir-filter**, three rules: global, user, endpoint",
+    "small_bucket": "**weir-filter**, request line, each token of a bucket drawn by itself",
     "blocked": "**weir-filter**, an attack: all keys blocked, all frames dropped",
     "used_up": "**weir-filter**, the same, limits used up (fixed-window)",
     "empty_bucket": "**weir-filter**, the same, buckets empty (token-bucket)",
