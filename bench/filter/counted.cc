@@ -43,6 +43,7 @@ key = ["method", "path"]
 limit = 60
 interval = "1s"
 )";
+
 constexpr std::size_t frames_at_all = 8 * filter::burst_size;
 constexpr std::size_t limit_to_close = 10'000;
 

@@ -69,6 +69,7 @@ WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcep
 std::uint32_t WorkerCore::draw_as_usual(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                                         const EntryPlaces& places, std::span<const Request> laid_out,
                                         MonotonicTime now) noexcept {
+  static_assert(burst_size == PlainKeys::most_frames);
   std::array<Key, burst_size> keys;
   BurstTime when(now);
   Run run(keys, of_rule.rule, rule_grants_, when, {});
