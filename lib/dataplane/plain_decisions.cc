@@ -19,6 +19,7 @@
 #include "base/flatten.h"
 #include "base/prefetch.h"
 #include "dataplane/request_bits.h"
+#include "dataplane/rule_look.h"
 #include "dataplane/worker_core.h"
 #include "shared/bucket_cell.h"
 
@@ -110,27 +111,33 @@ void WorkerCore::decide_plain(MonotonicTime now, PlainDecisions& decisions) noex
   refusals_first_ = 2 * std::popcount(decisions.refused) > std::popcount(plain_.requests);
 }
 
+void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept {
+  const std::uint32_t shared = under_several(requests);
+  ReadyLooks ready;
+  // As a rule all need no more than that.
+  if (!refusals_first_ && shared != 0) requests = take_or_draw_in_front(requests, ready, now);
+  if (requests != 0) decide_plain(requests, shared, ready, now, decisions);
+  decisions.admitted |= ready.taken;
+  count_taken(ready);
+  lend_after(ready, ready.taken);
+}
+
 // Flattened: what the calls of small functions cost for each request is as much as these do.
-WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime now,
-                                           PlainDecisions& decisions) noexcept {
+// @param shared  those to which more than one rule applies; there may be others than the requests
+WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, std::uint32_t shared, ReadyLooks& ready,
+                                           MonotonicTime now, PlainDecisions& decisions) noexcept {
   std::array<EntryLook, max_rules_per_request> looks;
   std::size_t count = 0;
-  std::uint32_t under_any = 0;
-  std::uint32_t under_several = 0;
-  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count)) {
-    const std::uint32_t own = of_rule.requests & requests;
-    if (own == 0) continue;
-    look_for_entries(of_rule, own, looks[count++]);
-    under_several |= under_any & own;
-    under_any |= own;
-  }
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
+    if (const std::uint32_t own = of_rule.requests & requests; own != 0)
+      look_for_entries(of_rule, own, looks[count++]);
   const std::span all = std::span(looks).first(count);
-  for (EntryLook& look : all) decisions.refused |= refuse_at_a_glance(look, ~under_several, now, decisions);
+  for (EntryLook& look : all) decisions.refused |= refuse_at_a_glance(look, ~shared, now, decisions);
   requests &= ~decisions.refused;
   if (requests == 0) return;
   if (!refusals_first_) {
     for (EntryLook& look : all)
-      if ((look.requests & under_several) == 0) decisions.admitted |= draw_as_usual(look, now);
+      if ((look.requests & shared) == 0) decisions.admitted |= draw_as_usual(look, now);
   } else if (decisions.refused != 0 && plain_.rule_count == 1) {
     // To draw would mostly be in vain in a flood; but who stands among those who are blocked may have enough.
     decisions.admitted = take_ready_of_rule(plain_.rules[0], requests);
@@ -144,14 +151,19 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime
   for (const EntryLook& look : all) {
     const std::uint32_t those = settled(look);
     settled_in_all &= those | ~look.requests;
-    if (those != look.requests) [[unlikely]]
-      prefetch_to_look(look, look.requests & ~those);
+    if (const std::uint32_t others = look.requests & ~those & ~ready.requests; others != 0) [[unlikely]]
+      prefetch_to_look(look, others);
   }
   std::uint32_t refused = 0;
   for_each(requests, [&](std::size_t at) {
     const std::uint32_t bit = std::uint32_t{1} << at;
     EntryLook* const by = (settled_in_all & bit) != 0 ? refused_by(all, at, now) : nullptr;
-    if (by == nullptr) return decide_plain(at, now, decisions);
+    if (by == nullptr) {
+      // In a flood of what is refused there may be no other.
+      if (ready.requests == 0 && (shared & bit) != 0) look_for_ready(shared & ~(bit - 1), ready);
+      if (!take_or_draw(ready, at, now)) look_closely(all, at, now, decisions);
+      return;
+    }
     refused |= bit;
     by->refused |= bit;
     decisions.rules[at] = by->rule();
@@ -163,6 +175,20 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime
     counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));
     counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
   }
+}
+
+// With what is known of one request, in order of the configuration.
+void WorkerCore::look_closely(std::span<const EntryLook> looks, std::size_t at, MonotonicTime now,
+                              PlainDecisions& decisions) noexcept {
+  Plan& plan = plans_[0];
+  plan.count = 0;
+  for (const EntryLook& look : looks) {
+    if ((look.requests >> at & 1) == 0) continue;
+    PlannedKey& planned = plan.keys[plan.count++];
+    planned = look.planned(at);
+    find_grant(planned, rule_grants_[planned.rule].weight);
+  }
+  decide_plain(plan, at, now, decisions);
 }
 
 // All are on their way before the first one is waited for.
@@ -256,7 +282,7 @@ std::uint32_t WorkerCore::settled(const EntryLook& look) const noexcept {
 // @pre no other rule applies to the look's requests. What has been drawn for is none of them any more.
 // @return which
 std::uint32_t WorkerCore::draw_as_usual(EntryLook& look, MonotonicTime now) noexcept {
-  if (look.requests == 0 || !is_drawn_as_usual(look.rule())) return 0;
+  if (look.requests == 0 || rule_grants_[look.rule()].usual == 0) return 0;
   const std::uint32_t drawn = draw_as_usual(*look.of_rule, look.requests, look.places, {}, now);
   look.requests &= ~drawn;
   return drawn;

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "dataplane/request_bits.h"
+#include "dataplane/rule_look.h"
 #include "dataplane/worker_core.h"
 
 namespace weir {
@@ -24,6 +25,7 @@ void WorkerCore::admit_burst(std::span<const Request> requests, MonotonicTime no
     if (publication_ != nullptr && detail != Detail::full) {
       std::uint32_t taken = take_ready_of(burst);
       taken |= draw_as_usual(burst, left & ~taken, now);
+      taken |= take_or_draw(burst, left & ~taken, now);
       tell_admitted(burst, taken, decisions);
       left &= ~taken;
     }
@@ -81,11 +83,16 @@ bool WorkerCore::has_column(RuleIndex rule) noexcept {
 
 // Those that have enough ready of all their keys are charged.
 std::uint32_t WorkerCore::take_ready_of(std::span<const Request> requests) noexcept {
-  for (const Request& request : requests)
-    if (request.weight > 1) return 0;
+  if (has_heavy(requests)) return 0;
   if (plain_.rule_count == 0) return plain_.requests;
   if (plain_.rule_count == 1) return take_ready_of_rule(plain_.rules[0], plain_.requests);
   return take_ready_of_all(plain_.requests, Order::kept);
+}
+
+// Whether a request weighs more than its rules say.
+bool WorkerCore::has_heavy(std::span<const Request> requests) noexcept {
+  return std::any_of(requests.begin(), requests.end(),
+                     [](const Request& request) { return request.weight > 1; });
 }
 
 // Of the rules that share none of the burst's requests with others: so no key's requests get ahead of each
@@ -93,22 +100,30 @@ std::uint32_t WorkerCore::take_ready_of(std::span<const Request> requests) noexc
 std::uint32_t WorkerCore::draw_as_usual(std::span<const Request> burst, std::uint32_t requests,
                                         MonotonicTime now) noexcept {
   if (requests == 0) return 0;
-  const std::span columns = std::span(plain_.rules).first(plain_.rule_count);
-  std::uint32_t under_any = 0;
-  std::uint32_t under_several = 0;
-  for (const PlainKeys::OfRule& of_rule : columns) {
-    under_several |= under_any & of_rule.requests;
-    under_any |= of_rule.requests;
-  }
+  const std::uint32_t shared = under_several(plain_.requests);
   std::uint32_t drawn = 0;
-  for (const PlainKeys::OfRule& of_rule : columns) {
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count)) {
     const std::uint32_t own = of_rule.requests & requests;
-    if (own == 0 || (of_rule.requests & under_several) != 0 || !is_drawn_as_usual(of_rule.rule)) continue;
+    if (own == 0 || (of_rule.requests & shared) != 0 || rule_grants_[of_rule.rule].usual == 0) continue;
     EntryPlaces places;
     for_each(own, [&](std::size_t at) { places[at] = table_->locate(of_rule.hashes[at]); });
     drawn |= draw_as_usual(of_rule, own, places, burst, now);
   }
   return drawn;
+}
+
+// Where some are under several rules. @return those that come before one that needs a closer look
+std::uint32_t WorkerCore::take_or_draw(std::span<const Request> burst, std::uint32_t requests,
+                                       MonotonicTime now) noexcept {
+  if (under_several(requests) == 0 || has_heavy(burst)) return 0;
+  const auto rules = std::span(plain_.rules).first(plain_.rule_count);
+  // They are drawn for in order of the configuration, as long as none refuses.
+  std::ranges::sort(rules, {}, &PlainKeys::OfRule::rule);
+  ReadyLooks ready;
+  take_or_draw_in_front(requests, ready, now);
+  count_taken(ready);
+  lend_after(ready, ready.taken);
+  return ready.taken;
 }
 
 // Neither what remains nor when: that is left as Detail has it.

@@ -8,12 +8,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <utility>
 
 #include "dataplane/chosen_hashes.h"
 #include "dataplane/request_bits.h"
+#include "dataplane/rule_look.h"
 #include "dataplane/worker_core.h"
 
 namespace weir {
@@ -24,73 +24,41 @@ constexpr int few_divisor = 4;
 
 }  // namespace
 
-/// What the keys of one rule have ready, for the requests of a burst.
-struct WorkerCore::RuleLook {
-  using Half = GrantTable::Lines::Half;
-  /// Stands for a key's word of either table, and so is bytes.
-  struct alignas(std::uint32_t) Word {
-    std::array<std::byte, sizeof(std::uint32_t)> bytes;
-
-    void set(std::uint32_t value) noexcept { std::memcpy(bytes.data(), &value, sizeof value); }
-  };
-
-  const PlainKeys::OfRule* of_rule;
-  const Grant* grant;
-  std::uint32_t requests;  // bit i: the rule applies to it
-  std::uint32_t granted;   // bit i: its word is one of the grants'; else of the entries
-  std::uint32_t lacking;   // bit i: there is not enough for it, at the second look
-  std::uint32_t plenty;    // bit i: there is enough for whatever the burst may take of it, likewise
-  bool dense;              // all requests' word is the first one
-  std::array<std::byte*, PlainKeys::most_frames> words;  // by request: where what its key has ready is
-  // The word of a key that is nowhere, or that must be looked at more closely.
-  Word nothing_ready;
-  Word used_up;
-  std::array<Word, PlainKeys::most_frames> enough;  // see fill_up()
-
-  std::uint64_t weight() const noexcept { return grant->weight; }
-  std::byte* word(std::size_t at) const noexcept { return words[dense ? 0 : at]; }
-  Half& half(std::size_t at) const noexcept { return reinterpret_cast<Half*>(word(at))[grant->window.half]; }
-  std::uint32_t& ready(std::size_t at) const noexcept { return *reinterpret_cast<std::uint32_t*>(word(at)); }
-
-  /// A word of the grants, both halves of which are this.
-  static std::uint32_t of_halves(std::uint32_t half) noexcept { return half << 16 | half; }
-  /// Gives the other requests of a burst words, too, that have enough: so that nobody need ask to which of
-  /// them the rule applies, which is not to be foreseen.
-  void fill_up(std::uint32_t others) noexcept {
-    if (others == 0) return;
-    const std::uint32_t word =
-        granted != 0 ? of_halves(grant->window.stamp) : static_cast<std::uint32_t>(weight());
-    for (Word& each : enough) each.set(word);
-    for_each(others, [&](std::size_t at) { words[at] = enough[at].bytes.data(); });
+// Those of the requests to which more than one rule applies.
+std::uint32_t WorkerCore::under_several(std::uint32_t requests) const noexcept {
+  std::uint32_t under_any = 0;
+  std::uint32_t under_several = 0;
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count)) {
+    under_several |= under_any & of_rule.requests;
+    under_any |= of_rule.requests;
   }
-
-  /// Weight.
-  static std::uint32_t left_in_grant(const std::byte* word, const Grant& grant) noexcept {
-    const Half& half = reinterpret_cast<const Half*>(word)[grant.window.half];
-    return grant.most - std::min(grant.most, GrantTable::Lines::used(half, grant.window));
-  }
-  void use_grant(std::size_t at) const noexcept {
-    GrantTable::Lines::set(half(at), GrantTable::Lines::after_use(
-                                         half(at), static_cast<std::uint32_t>(weight()), grant->window));
-  }
-};
+  return under_several & requests;
+}
 
 std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order) noexcept {
-  std::array<RuleLook, max_rules_per_request> looks;
-  std::size_t count = 0;
-  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
-    if ((of_rule.requests & requests) != 0) look_first(of_rule, requests, looks[count++]);
-  const std::span all = std::span(looks).first(count);
-  std::uint32_t taken = all_have_enough_ ? take_at_first_look(all, requests) : 0;
-  if (taken != requests) taken |= take_at_second_look(all, requests & ~taken, order);
+  ReadyLooks ready;
+  look_first(requests, ready);
+  std::uint32_t& taken = ready.taken;
+  if (all_have_enough_) taken = take_at_first_look(ready.all(), requests);
+  if (taken != requests) take_at_second_look(ready, order);
   all_have_enough_ = taken == requests;
-  for (const RuleLook& look : all) {
-    const std::uint32_t admitted = taken & look.requests;
+  count_taken(ready);
+  return taken;
+}
+
+void WorkerCore::look_first(std::uint32_t requests, ReadyLooks& ready) noexcept {
+  ready.requests = requests;
+  for (const PlainKeys::OfRule& of_rule : std::span(plain_.rules).first(plain_.rule_count))
+    if ((of_rule.requests & requests) != 0) look_first(of_rule, requests, ready.looks[ready.count++]);
+}
+
+void WorkerCore::count_taken(ReadyLooks& ready) noexcept {
+  for (const RuleLook& look : ready.all()) {
+    const std::uint32_t admitted = ready.taken & look.requests;
     if (admitted == 0) continue;
     count_admitted(look.of_rule->rule, static_cast<std::uint64_t>(std::popcount(admitted)));
     if ((admitted & look.granted) != 0) table_->counted_beside = true;
   }
-  return taken;
 }
 
 // Where each key is looked for first.
@@ -227,39 +195,61 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
 // have enough for whatever a burst may take of it, or lack it, and that is found out and taken rule by rule,
 // without branches that nobody can foresee; of the others each request looks once more, for earlier ones of
 // the burst may have used what it found.
-std::uint32_t WorkerCore::take_at_second_look(std::span<RuleLook> looks, std::uint32_t requests,
-                                              Order order) noexcept {
-  // All requests of a burst take so much of all their keys together, whichever may turn out to share a place.
-  std::uint64_t most = 0;
-  for (const RuleLook& look : looks) most += PlainKeys::most_frames * look.weight();
-  std::uint32_t ready = requests & ~alike(looks, requests);
-  std::uint32_t taken = requests;
-  for (RuleLook& look : looks) {
-    look_again(look, requests, most);
-    ready &= ~look.lacking;
-    taken &= look.plenty | ~look.requests;
+void WorkerCore::take_at_second_look(ReadyLooks& ready, Order order) noexcept {
+  const std::uint32_t requests = ready.requests & ~ready.taken;
+  look_again(requests, ready, true);
+  std::uint32_t lacking = ready.alike;
+  std::uint32_t plenty = requests;
+  for (const RuleLook& look : ready.all()) {
+    lacking |= look.lacking;
+    plenty &= look.plenty | ~look.requests;
   }
-  taken &= ready;
-  for (const RuleLook& look : looks) take_plenty(look, taken & look.requests);
+  plenty &= ~lacking;
+  for (const RuleLook& look : ready.all()) take_plenty(look, plenty & look.requests);
+  std::uint32_t taken = plenty;
   // Who has plenty of all his keys neither takes what another one needs nor needs what another one takes; of
   // the others none goes before one that waits.
-  std::uint32_t others = ready & ~taken;
-  if (order == Order::kept) others &= before_first(requests & ~ready);
+  std::uint32_t others = requests & ~lacking & ~plenty;
+  if (order == Order::kept) others &= before_first(lacking);
   for (; others != 0; others &= others - 1) {
-    if (take_one(looks, static_cast<std::size_t>(std::countr_zero(others))))
+    if (take_one(ready.all(), static_cast<std::size_t>(std::countr_zero(others))))
       taken |= others & -others;
     else if (order == Order::kept)
       break;
   }
-  // Only now: what is lent is not ready any more.
-  for (const RuleLook& look : looks)
-    for_each(look.dense ? 0 : taken & look.requests & ~look.granted, [&](std::size_t at) {
-      lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at], *look.grant);
-    });
-  return taken;
+  ready.taken |= taken;
+  lend_after(ready, taken);
 }
 
-void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept {
+// What is lent is not ready any more: so not before all of a burst have taken what they need.
+void WorkerCore::lend_after(ReadyLooks& ready, std::uint32_t taken) noexcept {
+  for (const RuleLook& look : ready.all())
+    if (!look.dense && look.grant->most > 0)
+      for_each(taken & look.requests & ~look.granted, [&](std::size_t at) {
+        lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at], *look.grant);
+      });
+}
+
+// All that there is to know of the requests, for who takes what is ready one request after the other.
+void WorkerCore::look_for_ready(std::uint32_t requests, ReadyLooks& ready) noexcept {
+  look_first(requests, ready);
+  look_again(requests, ready, false);
+  for (RuleLook& look : ready.all()) {
+    look.doubtful = look.requests;
+    look.located = 0;
+  }
+}
+
+// @param tells  whether where these keys have enough tells where to look for a burst's first
+void WorkerCore::look_again(std::uint32_t requests, ReadyLooks& ready, bool tells) noexcept {
+  // All requests of a burst take so much of all their keys together, whichever may turn out to share a place.
+  std::uint64_t most = 0;
+  for (const RuleLook& look : ready.all()) most += PlainKeys::most_frames * look.weight();
+  for (RuleLook& look : ready.all()) look_again(look, requests, most, tells);
+  ready.alike = alike(ready.all(), requests);
+}
+
+void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most, bool tells) noexcept {
   look.lacking = 0;
   look.plenty = 0;
   const std::uint32_t own = look.requests & requests;
@@ -276,7 +266,7 @@ void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_
   const int all = std::popcount(own);
   const int left = std::popcount(look.lacking);
   const int few = all / 8;
-  if (few > 0) grant.entries_first = grant.entries_first ? left <= few : all - left <= few;
+  if (tells && few > 0) grant.entries_first = grant.entries_first ? left <= few : all - left <= few;
   const std::uint32_t others = std::exchange(look.lacking, 0);
   if (others == 0) return;
   if ((look.granted & others) != 0) {
@@ -326,21 +316,11 @@ void WorkerCore::take_plenty(const RuleLook& look, std::uint32_t requests) noexc
 
 // @return false: a key of the request has not enough any more, and nothing has been taken
 bool WorkerCore::take_one(std::span<const RuleLook> looks, std::size_t at) noexcept {
-  const std::uint32_t bit = std::uint32_t{1} << at;
-  for (const RuleLook& look : looks) {
-    if ((look.requests & bit) == 0) continue;
-    const bool enough = (look.granted & bit) != 0
-                            ? look.weight() <= RuleLook::left_in_grant(look.words[at], *look.grant)
-                            : SpanTable::Lines::has(look.ready(at), look.weight());
-    if (!enough) return false;
-  }
-  for (const RuleLook& look : looks) {
-    if ((look.requests & bit) == 0) continue;
-    if ((look.granted & bit) != 0)
-      look.use_grant(at);
-    else
-      SpanTable::Lines::take(look.ready(at), look.weight());
-  }
+  const auto applies = [at](const RuleLook& look) { return (look.requests >> at & 1) != 0; };
+  for (const RuleLook& look : looks)
+    if (applies(look) && !look.has_enough(at)) return false;
+  for (const RuleLook& look : looks)
+    if (applies(look)) look.take(at);
   return true;
 }
 

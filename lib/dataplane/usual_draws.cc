@@ -12,26 +12,65 @@
 #include "base/prefetch.h"
 #include "dataplane/key_run.h"
 #include "dataplane/request_bits.h"
+#include "dataplane/rule_look.h"
 #include "dataplane/worker_core.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
 
 namespace weir {
 
-// EntryTerms::allowance of the rule's keys that have none of their own.
-std::uint64_t WorkerCore::usual_of(RuleIndex rule) const noexcept {
-  const KeyTerms& terms = publication_->defaults[rule];
-  return is_bucket(plane_.terms[rule].algorithm) ? terms.factor : terms.allowance;
-}
-
-// Whether draw_as_usual() does anything for the rule's keys.
-bool WorkerCore::is_drawn_as_usual(RuleIndex of) const noexcept {
+// For Grant::usual.
+std::uint32_t WorkerCore::usual_of(RuleIndex of) const noexcept {
   const RuleTerms& rule = plane_.terms[of];
   const bool draws_only = is_bucket(rule.algorithm) || rule.algorithm == Algorithm::cooldown ||
                           rule.algorithm == Algorithm::fixed_window;
-  if (!draws_only || rule.dense || publication_->defaults[of].allowance == 0) return false;
-  return usual_of(of) >> 32 == 0 &&  // (an entry has a rest for more)
-         publication_->reserve_of(nullptr, of, rule.window, windows_[rule.window].interval_number) == 0;
+  const KeyTerms& terms = publication_->defaults[of];
+  if (!draws_only || rule.dense || terms.allowance == 0) return 0;
+  if (publication_->reserve_of(nullptr, of, rule.window, windows_[rule.window].interval_number) > 0) return 0;
+  const std::uint64_t usual = is_bucket(rule.algorithm) ? terms.factor : terms.allowance;
+  return usual >> 32 == 0 ? static_cast<std::uint32_t>(usual) : 0;  // (an entry has a rest for more)
+}
+
+// @param use  called with how a key of the rule is drawn for, if its window is such that it may be: a call
+// with its cell, the key, what the request weighs, and EntryTerms::allowance; what it has drawn, or 0
+void WorkerCore::with_usual_draw(const RuleTerms& rule, MonotonicTime now, auto&& use) const noexcept {
+  if (is_bucket(rule.algorithm)) {
+    if (!window_runs(rule.window)) return;
+    const std::uint64_t more = std::min(rule.chunk, SpanTable::most_ready);
+    // A copy that nothing drawn can be taken to change.
+    use([more, bucket = rule.bucket, now](AllowanceCell& cell, std::uint64_t key, std::uint64_t weight,
+                                          std::uint64_t price) {
+      return BucketCell(cell).draw(key, weight, more, price, bucket, now).taken;
+    });
+  } else {
+    if (!window_is_known(rule.window)) return;
+    use([workers = plane_.quiescence.workers()](AllowanceCell& cell, std::uint64_t, std::uint64_t weight,
+                                                std::uint64_t allowance) {
+      return cell.draw(weight, allowance, workers);
+    });
+  }
+}
+
+// @param place  the key's
+// @param draw   as with_usual_draw() has it
+// @return what has been drawn, and not been counted yet; 0: nothing, or there is more to be said of the key
+std::uint64_t WorkerCore::draw_of(SpanTable::Place place, std::uint64_t key, RuleIndex of,
+                                  std::uint64_t weight, MonotonicTime now, auto&& draw) noexcept {
+  AllowanceCell* const cells = table_->cells[of];
+  if (table_->is_open(place)) {
+    if (!table_->only_draws(place, generation_)) return 0;
+    const EntryTerms terms = table_->terms(table_->entry(place));
+    return draw(cells[terms.cell], key, weight, terms.allowance);
+  }
+  AllowanceCell* const cell = usual_cell(key, plane_.terms[of], now);
+  const std::uint32_t usual = rule_grants_[of].usual;
+  const std::uint64_t drawn = cell != nullptr ? draw(*cell, key, weight, usual) : 0;
+  if (drawn > 0)
+    table_->open_with(
+        place, generation_,
+        [this](std::uint32_t since, std::uint32_t low) { return publication_->still_holds(since, low); },
+        static_cast<std::uint32_t>(cell - cells), usual);
+  return drawn;
 }
 
 // Of a rule without grants, as those of small limits are: keys known from spans before that come for the
@@ -39,27 +78,10 @@ bool WorkerCore::is_drawn_as_usual(RuleIndex of) const noexcept {
 // more to be said of the first than of all their rule's keys, nor of the others than what their entries do;
 // and then all that is left to do is to draw. Others, and whom that refuses, are left.
 WEIR_FLATTEN void WorkerCore::draw_as_usual(Run& run, MonotonicTime now) noexcept {
-  if (!is_drawn_as_usual(run.rule)) return;
-  const RuleTerms& rule = plane_.terms[run.rule];
+  if (rule_grants_[run.rule].usual == 0) return;
   // Before it is asked about the window.
   const Publication* const current = plane_.publication.load();
-  if (is_bucket(rule.algorithm)) {
-    if (!window_runs(rule.window)) return;
-    const std::uint64_t more = std::min(rule.chunk, SpanTable::most_ready);
-    // A copy that nothing drawn can be taken to change.
-    draw_as_usual(run, now, current,
-                  [&, bucket = rule.bucket](AllowanceCell& cell, std::uint64_t key, std::uint64_t weight,
-                                            std::uint64_t price) {
-                    return BucketCell(cell).draw(key, weight, more, price, bucket, now).taken;
-                  });
-  } else {
-    if (!window_is_known(rule.window)) return;
-    draw_as_usual(run, now, current,
-                  [workers = plane_.quiescence.workers()](AllowanceCell& cell, std::uint64_t,
-                                                          std::uint64_t weight, std::uint64_t allowance) {
-                    return cell.draw(weight, allowance, workers);
-                  });
-  }
+  with_usual_draw(plane_.terms[run.rule], now, [&](auto&& draw) { draw_as_usual(run, now, current, draw); });
 }
 
 // Requests of one rule, to which no other applies.
@@ -86,34 +108,11 @@ std::uint32_t WorkerCore::draw_as_usual(const PlainKeys::OfRule& of_rule, std::u
 }
 
 // @param current  the publication: as long as there is no other one, nobody clears the cells
-// @param draw     called with a cell, its key, what the request weighs, and EntryTerms::allowance; what it
-//                 has drawn, or 0
+// @param draw     as with_usual_draw() has it
 template <typename Draw>
 void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* current,
                                Draw&& draw) noexcept {
-  const std::uint64_t usual = usual_of(run.rule);
-  const RuleTerms& rule = plane_.terms[run.rule];
   AllowanceCell* const cells = table_->cells[run.rule];
-  const auto still_holds = [this](std::uint32_t since, std::uint32_t low) {
-    return publication_->still_holds(since, low);
-  };
-  const auto known_terms = [this](SpanTable::Place place) { return table_->terms(table_->entry(place)); };
-  const auto draw_of = [&](SpanTable::Place place, std::uint64_t key, std::uint64_t weight) -> std::uint64_t {
-    // A worker that stalls here draws once more at most, as AllowancePool::clear() has it.
-    if (plane_.publication.load() != current) [[unlikely]]
-      return 0;
-    if (table_->is_open(place)) {
-      if (!table_->only_draws(place, generation_)) return 0;
-      const EntryTerms terms = known_terms(place);
-      return draw(cells[terms.cell], key, weight, terms.allowance);
-    }
-    AllowanceCell* const cell = usual_cell(key, rule, now);
-    const std::uint64_t drawn = cell != nullptr ? draw(*cell, key, weight, usual) : 0;
-    if (drawn > 0)
-      table_->open_with(place, generation_, still_holds, static_cast<std::uint32_t>(cell - cells),
-                        static_cast<std::uint32_t>(usual));
-    return drawn;
-  };
   struct Drawn {
     std::uint32_t weight;
     std::uint32_t drawn;
@@ -125,7 +124,7 @@ void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* c
   for (const std::uint8_t at : std::span(run.at).first(run.left))
     if (const SpanTable::Place place = run.place[at];
         place != SpanTable::nowhere && table_->is_open(place) && table_->only_draws(place, generation_))
-      prefetch_to_write(cells + known_terms(place).cell);
+      prefetch_to_write(cells + table_->terms(table_->entry(place)).cell);
   // Whose request has been left does not get ahead of it with the next one. A bit for some of all keys.
   std::uint64_t left_before = 0;
   for (std::size_t i = 0; i < run.left; ++i) {
@@ -134,9 +133,11 @@ void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* c
     const std::uint64_t weight = run.weight(run.keys[at]);
     const SpanTable::Place place = run.place[at];
     const std::uint64_t bit = std::uint64_t{1} << (key >> 32) % 64;
+    // A worker that stalls here draws once more at most, as AllowancePool::clear() has it.
     const bool may_draw = place != SpanTable::nowhere && (left_before & bit) == 0 &&
-                          weight - 1 < SpanTable::most_ready - 1 && table_->holds(place, key);
-    const std::uint64_t drawn = may_draw ? draw_of(place, key, weight) : 0;
+                          weight - 1 < SpanTable::most_ready - 1 && table_->holds(place, key) &&
+                          plane_.publication.load() == current;
+    const std::uint64_t drawn = may_draw ? draw_of(place, key, run.rule, weight, now, draw) : 0;
     if (drawn == 0) {
       left_before |= bit;
       run.at[others++] = at;
@@ -150,13 +151,109 @@ void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* c
   if (count == 0) return;
   // As in may_admit(), with its acquire fence.
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (window_is_known(rule.window)) [[likely]]
+  if (window_is_known(plane_.terms[run.rule].window)) [[likely]]
     return count_admitted(run.rule, count);
   // They are left to who refuses them, as the window is known no more.
   for (const Drawn& in_vain : std::span(admitted).first(count)) {
     table_->uncount_drawn(run.place[in_vain.at], in_vain.drawn, in_vain.weight);
     run.at[run.left++] = in_vain.at;
   }
+}
+
+// One request after the other, under several rules as a rule, until one needs a closer look.
+// @param ready  is set
+// @return the requests that are left
+std::uint32_t WorkerCore::take_or_draw_in_front(std::uint32_t requests, ReadyLooks& ready,
+                                                MonotonicTime now) noexcept {
+  look_for_ready(requests, ready);
+  for (RuleLook& look : ready.all()) {
+    prefetch_to_draw(look);
+    look.doubtful = look.requests & ~look.plenty;
+  }
+  while (requests != 0 && take_or_draw(ready, static_cast<std::size_t>(std::countr_zero(requests)), now))
+    requests &= requests - 1;
+  for (RuleLook& look : ready.all()) {
+    take_plenty(look, ready.taken & look.requests & ~look.doubtful);
+    look.doubtful = look.requests;
+  }
+  return requests;
+}
+
+// Draws for those of a request's keys that have not enough ready, if that is all there is to do, and then
+// takes of all. What it has drawn in vain it leaves as decide_closely() would leave it, which will draw it
+// again.
+// @return whether it has been admitted
+WEIR_FLATTEN bool WorkerCore::take_or_draw(ReadyLooks& ready, std::size_t at, MonotonicTime now) noexcept {
+  const std::uint32_t bit = std::uint32_t{1} << at;
+  if ((ready.requests & ~ready.alike & bit) == 0) return false;
+  const std::span looks = ready.all();
+  std::array<std::uint64_t, max_rules_per_request> drawn;
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    drawn[i] = 0;
+    if ((looks[i].doubtful & bit) == 0 || looks[i].has_enough(at)) continue;
+    drawn[i] = draw_ahead(looks[i], at, now);
+    if (drawn[i] > 0) continue;
+    for (std::size_t earlier = 0; earlier < i; ++earlier)
+      if (drawn[earlier] > 0) undraw_ahead(looks[earlier], at, drawn[earlier]);
+    return false;
+  }
+  for (const RuleLook& look : looks)
+    if ((look.doubtful & bit) != 0) look.take(at);
+  ready.taken |= bit;
+  return true;
+}
+
+// What those need that lack anything: their rule draws for them, as a rule.
+void WorkerCore::prefetch_to_draw(RuleLook& look) const noexcept {
+  if (look.lacking == 0 || look.dense) return;
+  const RuleIndex rule = look.of_rule->rule;
+  look.located = look.lacking;
+  for_each(look.lacking, [&](std::size_t at) {
+    const std::uint64_t key = look.of_rule->hashes[at];
+    look.places[at] = table_->locate(key);
+    prefetch_beyond_line(key, look.places[at], rule);
+  });
+  for_each(look.lacking,
+           [&](std::size_t at) { prefetch_entry(look.of_rule->hashes[at], look.places[at], rule); });
+  if (look.grant->usual == 0) return;
+  const AllowanceCell* const cells = table_->cells[rule];
+  for_each(look.lacking, [&](std::size_t at) {
+    if (const SpanTable::Place place = look.places[at];
+        place != SpanTable::nowhere && table_->is_open(place) && table_->only_draws(place, generation_))
+      prefetch_to_write(cells + table_->terms(table_->entry(place)).cell);
+  });
+}
+
+// @return what the key has ready from now on; 0: it is to be looked at closely
+std::uint64_t WorkerCore::draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now) noexcept {
+  const std::uint64_t weight = look.weight();
+  if (look.grant->usual == 0 || weight - 1 >= SpanTable::most_ready - 1) return 0;
+  const RuleIndex of = look.of_rule->rule;
+  const std::uint64_t key = look.of_rule->hashes[at];
+  const SpanTable::Place place = (look.located >> at & 1) != 0 ? look.places[at] : table_->locate(key);
+  if (place == SpanTable::nowhere || !table_->holds(place, key)) return 0;
+  const RuleTerms& rule = plane_.terms[of];
+  std::uint64_t drawn = 0;
+  with_usual_draw(rule, now, [&](auto&& draw) { drawn = draw_of(place, key, of, weight, now, draw); });
+  if (drawn == 0) return 0;
+  // As in may_admit(), with its acquire fence.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!window_is_known(rule.window)) [[unlikely]]
+    return 0;
+  table_->count_drawn(place, drawn, 0);
+  look.words[at] = reinterpret_cast<std::byte*>(&table_->word(place));
+  return drawn;
+}
+
+// What is drawn in windows stays with the key's entry, as there are others that may need it.
+void WorkerCore::undraw_ahead(const RuleLook& look, std::size_t at, std::uint64_t drawn) noexcept {
+  const RuleIndex of = look.of_rule->rule;
+  const RuleTerms& rule = plane_.terms[of];
+  if (!is_bucket(rule.algorithm)) return;
+  const SpanTable::Place place = table_->lines().place_of(look.ready(at));
+  const EntryTerms terms = table_->terms(table_->entry(place));
+  BucketCell(table_->cells[of][terms.cell]).give_back(drawn, terms.allowance, rule.bucket);
+  table_->uncount_drawn(place, drawn, 0);
 }
 
 }  // namespace weir

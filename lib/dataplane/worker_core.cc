@@ -173,6 +173,7 @@ void WorkerCore::take_up_grants() noexcept {
     const GrantClock& clock = grant_clocks_[plane_.terms[rule].window];
     Grant& grant = rule_grants_[rule];
     grant.most = clock.holds ? publication_->grants[rule] : 0;
+    grant.usual = usual_of(static_cast<RuleIndex>(rule));
     grant.window = clock.window;
   }
   any_ungranted_ = refused_ != 0 || publication_->any_ungranted();
@@ -1637,10 +1638,8 @@ Decision WorkerCore::decide(const Plan& plan, std::uint64_t multiplier, Monotoni
 }
 
 // Of a plain frame's request; as decide_each() does.
-void WorkerCore::decide_plain(std::size_t at, MonotonicTime now, PlainDecisions& decisions) noexcept {
-  Plan& plan = plans_[0];
-  plan_found(at, plan);
-  look_up(plan, 1);
+void WorkerCore::decide_plain(const Plan& plan, std::size_t at, MonotonicTime now,
+                              PlainDecisions& decisions) noexcept {
   const Decision decision = decide(plan, 1, now, Detail::refusals, [&](RuleIndex rule) {
     plane_.classifier.plain().make_key(rule, plain_frames_[at], plain_.heads, at, key_bytes_);
     return key_bytes_.bytes();

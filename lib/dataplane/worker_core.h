@@ -162,6 +162,9 @@ class alignas(64) WorkerCore {
     bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
     bool plain = true;           // nearly all could be used at a glance (Lines::use of a burst), likewise
     std::uint8_t flood = 0;  // bursts in which some may still be refused as some have been, see flood_lasts
+    // EntryTerms::allowance of those of its keys that have none of their own and for which there is no more
+    // to do than to draw (usual_draws.cc); 0: there are none.
+    std::uint32_t usual = 0;
     GrantWindow window;
   };
   /// A request that says nothing about its cost has that of its rules.
@@ -191,6 +194,7 @@ class alignas(64) WorkerCore {
   };
 
   struct RuleLook;
+  struct ReadyLooks;
   struct EntryLook;
 
   void take_up() noexcept;
@@ -234,7 +238,10 @@ class alignas(64) WorkerCore {
   void catch_up_with_windows() noexcept;
   void plan(const Request& request, Plan& plan) noexcept;
   std::size_t find_keys(std::span<const Request> requests) noexcept;
+  static bool has_heavy(std::span<const Request> requests) noexcept;
   std::uint32_t take_ready_of(std::span<const Request> requests) noexcept;
+  std::uint32_t take_or_draw(std::span<const Request> burst, std::uint32_t requests,
+                             MonotonicTime now) noexcept;
   void tell_admitted(std::span<const Request> burst, std::uint32_t requests,
                      std::span<Decision> decisions) const noexcept;
   void plan_found(std::size_t at, Plan& plan) const noexcept;
@@ -268,9 +275,14 @@ class alignas(64) WorkerCore {
   bool is_empty(SpanTable::Place place, const BucketTerms& bucket, std::uint64_t weight,
                 MonotonicTime now) const noexcept;
   void decide_plain(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept;
-  void decide_plain(std::size_t at, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  [[gnu::noinline]] void decide_plain(std::uint32_t requests, std::uint32_t shared, ReadyLooks& ready,
+                                      MonotonicTime now, PlainDecisions& decisions) noexcept;
+  void decide_plain(const Plan& plan, std::size_t at, MonotonicTime now, PlainDecisions& decisions) noexcept;
+  [[gnu::noinline]] void look_closely(std::span<const EntryLook> looks, std::size_t at, MonotonicTime now,
+                                      PlainDecisions& decisions) noexcept;
   void prefetch_entries(std::span<const EntryLook> looks) const noexcept;
   [[gnu::noinline]] void prefetch_to_look(const EntryLook& look, std::uint32_t requests) const noexcept;
+  void prefetch_to_draw(RuleLook& look) const noexcept;
   std::uint32_t refuse_at_a_glance(EntryLook& look, std::uint32_t requests, MonotonicTime now,
                                    PlainDecisions& decisions) noexcept;
   void look_for_entries(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
@@ -300,8 +312,10 @@ class alignas(64) WorkerCore {
   Settled take_settled(Run& run) const noexcept;
   void refuse_known(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   using EntryPlaces = std::array<SpanTable::Place, burst_size>;  // by request
-  std::uint64_t usual_of(RuleIndex rule) const noexcept;
-  bool is_drawn_as_usual(RuleIndex rule) const noexcept;
+  std::uint32_t usual_of(RuleIndex rule) const noexcept;
+  void with_usual_draw(const RuleTerms& rule, MonotonicTime now, auto&& use) const noexcept;
+  std::uint64_t draw_of(SpanTable::Place place, std::uint64_t key, RuleIndex rule, std::uint64_t weight,
+                        MonotonicTime now, auto&& draw) noexcept;
   [[gnu::noinline]] void draw_as_usual(Run& run, MonotonicTime now) noexcept;
   std::uint32_t draw_as_usual(const PlainKeys::OfRule& of_rule, std::uint32_t requests,
                               const EntryPlaces& places, std::span<const Request> laid_out,
@@ -310,6 +324,10 @@ class alignas(64) WorkerCore {
                               MonotonicTime now) noexcept;
   template <typename Draw>
   void draw_as_usual(Run& run, MonotonicTime now, const Publication* current, Draw&& draw) noexcept;
+  std::uint32_t take_or_draw_in_front(std::uint32_t requests, ReadyLooks& ready, MonotonicTime now) noexcept;
+  [[gnu::noinline]] bool take_or_draw(ReadyLooks& ready, std::size_t at, MonotonicTime now) noexcept;
+  std::uint64_t draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now) noexcept;
+  void undraw_ahead(const RuleLook& look, std::size_t at, std::uint64_t drawn) noexcept;
   AllowanceCell* usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;
   template <Stage stage>
@@ -365,8 +383,12 @@ class alignas(64) WorkerCore {
   std::uint32_t take_dense(RuleIndex rule, std::uint32_t requests) noexcept;
   /// Whether a request may be admitted before an earlier one of its burst whose keys lack something.
   enum class Order : std::uint8_t { any, kept };
+  std::uint32_t under_several(std::uint32_t requests) const noexcept;
   std::uint32_t take_ready_of_all(std::uint32_t requests, Order order) noexcept;
+  void look_first(std::uint32_t requests, ReadyLooks& ready) noexcept;
   void look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requests, RuleLook& look) noexcept;
+  void look_for_ready(std::uint32_t requests, ReadyLooks& ready) noexcept;
+  void count_taken(ReadyLooks& ready) noexcept;
   void look_in_grants(RuleLook& look, std::uint32_t requests) const noexcept;
   void look_in_entries(RuleLook& look, std::uint32_t requests) const noexcept;
   /// Rules with keys that are served in a loop of their own.
@@ -374,9 +396,10 @@ class alignas(64) WorkerCore {
   static std::uint32_t take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests) noexcept;
   template <std::size_t count>
   static std::uint32_t take_of_each(const RuleLook* const* looks, std::uint32_t requests) noexcept;
-  [[gnu::noinline]] std::uint32_t take_at_second_look(std::span<RuleLook> looks, std::uint32_t requests,
-                                                      Order order) noexcept;
-  void look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept;
+  [[gnu::noinline]] void take_at_second_look(ReadyLooks& ready, Order order) noexcept;
+  void lend_after(ReadyLooks& ready, std::uint32_t taken) noexcept;
+  void look_again(std::uint32_t requests, ReadyLooks& ready, bool tells) noexcept;
+  void look_again(RuleLook& look, std::uint32_t requests, std::uint64_t most, bool tells) noexcept;
   static void look_at_words(RuleLook& look, std::uint32_t requests, std::uint64_t most) noexcept;
   static void take_plenty(const RuleLook& look, std::uint32_t requests) noexcept;
   static bool take_one(std::span<const RuleLook> looks, std::size_t at) noexcept;

@@ -292,6 +292,8 @@ class alignas(64) SpanTable {
     return line.tags[lane_of(place)] == tag_of(key) && line.generation == generation &&
            is_ready(line.ready[lane_of(place)], weight);
   }
+  /// What the key's line says of it, as Lines::has() and Lines::take() take it.
+  std::uint32_t& word(Place place) noexcept { return line_of(place).ready[lane_of(place)]; }
   /// Admits out of what is ready. @pre has_ready()
   void take_ready(Place place, std::uint64_t weight) noexcept {
     line_of(place).ready[lane_of(place)] -= static_cast<std::uint32_t>(weight);

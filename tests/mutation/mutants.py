@@ -60,8 +60,7 @@ def plain_burst(name, test, old, new, file="lib/dataplane/plain_burst.cc", **mor
     return {"name": name, "file": file, "old": old, "new": new, "program": "plain_burst", "test": test, **more}
 
 
-def several_rules(name, test, old, new, program="plain_burst", **more):
-    file = "lib/dataplane/several_rules.cc"
+def several_rules(name, test, old, new, program="plain_burst", file="lib/dataplane/several_rules.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": program, "test": test, **more}
 
 
@@ -2273,14 +2272,77 @@ MUTANTS = [
     plain_decisions(
         "of requests in frames one goes before another of the same key that more rules apply to",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
-        "if ((look.requests & under_several) == 0) decisions.admitted",
+        "if ((look.requests & shared) == 0) decisions.admitted",
         "decisions.admitted",
     ),
     plain_decisions(
         "of requests in a burst one goes before another of the same key that more rules apply to",
         "RequestBursts.UnderAnyRulesAreDecidedAsOneRequestAfterTheOther",
-        "if (own == 0 || (of_rule.requests & under_several) != 0 ||",
+        "if (own == 0 || (of_rule.requests & shared) != 0 ||",
         "if (own == 0 ||",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    worker(
+        "of two keys that look alike one is counted twice, of a burst in which something is drawn for",
+        "Grant.TwoKeysOfARequestThatLookAlikeAreBothCounted",
+        "(ready.requests & ~ready.alike & bit) == 0",
+        "(ready.requests & bit) == 0",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "what a request under several rules has drawn of a bucket is kept though another rule refuses it",
+        "PlainDecisions.GiveBackWhatTheyHaveDrawnOfABucketWhereAnotherRuleRefuses",
+        "      if (drawn[earlier] > 0) undraw_ahead(looks[earlier], at, drawn[earlier]);\n",
+        "      static_cast<void>(earlier);\n",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "what a request under several rules gives back to a bucket stays with its entry, too",
+        "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
+        "  table_->uncount_drawn(place, drawn, 0);\n",
+        "",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "what a request under several rules has drawn in a window goes back as to a bucket",
+        "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
+        "  if (!is_bucket(rule.algorithm)) return;\n",
+        "",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "who has plenty of a key of several is not charged with it",
+        "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
+        "    take_plenty(look, ready.taken & look.requests & ~look.doubtful);\n",
+        "",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "who has plenty of a key of several is not charged with it behind one that is looked at",
+        "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
+        "    look.doubtful = look.requests;\n  }\n  return requests;",
+        "  }\n  return requests;",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "a key that only draws is drawn for, of several, and another one is charged",
+        "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
+        "  look.words[at] = reinterpret_cast<std::byte*>(&table_->word(place));\n",
+        "",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
+        "requests of a burst under several rules that weigh more are drawn for as the others",
+        "RequestBursts.UnderSeveralRulesOfWhichSomeDrawAreDecidedAsOneRequestAfterTheOther",
+        "if (under_several(requests) == 0 || has_heavy(burst)) return 0;",
+        "if (under_several(requests) == 0) return 0;",
+        file="lib/dataplane/request_burst.cc",
+    ),
+    plain_decisions(
+        "a burst draws for its rules in the order in which it has met them",
+        "RequestBursts.DrawNothingUnderTheRulesBehindOneThatRefuses",
+        "  std::ranges::sort(rules, {}, &PlainKeys::OfRule::rule);\n",
+        "  static_cast<void>(rules);\n",
         file="lib/dataplane/request_burst.cc",
     ),
     plain_decisions(
@@ -3427,9 +3489,11 @@ MUTANTS = [
     several_rules(
         "what is ready is taken by an earlier request of the burst, and by a later one again",
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/four_keys_of_each_request",
-        "? look.weight() <= RuleLook::left_in_grant(look.words[at], *look.grant)",
-        "? true",
+        "return is_granted(at) ? weight() <= left_in_grant(words[at], *grant)",
+        "return is_granted(at) ? true",
         program="property",
+        file="lib/dataplane/rule_look.h",
+        units=["lib/dataplane/several_rules.cc"],
     ),
     several_rules(
         "a rule that does not apply is charged with what another one has",
@@ -3437,11 +3501,13 @@ MUTANTS = [
         "words[at] = enough[at].bytes.data();",
         "words[at] = words[static_cast<std::size_t>(std::countr_zero(requests))];",
         program="property",
+        file="lib/dataplane/rule_look.h",
+        units=["lib/dataplane/several_rules.cc"],
     ),
     several_rules(
         "a request goes before one that lacks something, and takes what that one needs",
         "Grant.UnderSeveralRulesIsOfWhoComesFirstInABurst",
-        "if (order == Order::kept) others &= before_first(requests & ~ready);",
+        "if (order == Order::kept) others &= before_first(lacking);",
         "",
         program="dataplane",
     ),
@@ -3462,8 +3528,8 @@ MUTANTS = [
     several_rules(
         "of two keys that look alike one is counted twice, of a burst under many rules or in which something is lacking",
         "Grant.TwoKeysOfARequestThatLookAlikeAreBothCounted",
-        "std::uint32_t ready = requests & ~alike(looks, requests);",
-        "std::uint32_t ready = requests;",
+        "std::uint32_t lacking = ready.alike;",
+        "std::uint32_t lacking = 0;",
         program="dataplane",
     ),
     several_rules(
@@ -3520,7 +3586,7 @@ MUTANTS = [
     plain_decisions(
         "who is refused by the line of one key is not counted with another rule's",
         "PlainDecisions.RefuseWhoIsBlockedJustAsLongAsHeIs",
-        "refuse_at_a_glance(look, ~under_several, now, decisions)",
+        "refuse_at_a_glance(look, ~shared, now, decisions)",
         "refuse_at_a_glance(look, ~0U, now, decisions)",
     ),
     worker(
@@ -4036,8 +4102,8 @@ MUTANTS = [
     whole(
         "requests of a burst that weigh more are charged as the others",
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/one_rule",
-        "if (request.weight > 1) return 0;",
-        "if (request.weight > 1) continue;",
+        "  if (has_heavy(requests)) return 0;\n",
+        "",
         file="lib/dataplane/request_burst.cc",
     ),
     whole(
@@ -4242,14 +4308,14 @@ MUTANTS = [
         "what is drawn for a burst is not what the key has left",
         "Under/WithoutGrants.KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan/fixed_window",
         "draw(cells[terms.cell], key, weight, terms.allowance);",
-        "draw(cells[terms.cell], key, weight, usual);",
+        "draw(cells[terms.cell], key, weight, rule_grants_[of].usual);",
         file="lib/dataplane/usual_draws.cc",
     ),
     worker(
         "bursts draw what is set aside for grants",
         "Grant.AllWorkersTogetherNeverAdmitMoreThanTheLimitInBursts",
-        "windows_[rule.window].interval_number) == 0;",
-        "windows_[rule.window].interval_number) != ~std::uint64_t{0};",
+        "  if (publication_->reserve_of(nullptr, of, rule.window, windows_[rule.window].interval_number) > 0) return 0;\n",
+        "",
         file="lib/dataplane/usual_draws.cc",
     ),
     worker(

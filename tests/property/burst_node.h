@@ -140,6 +140,25 @@ inline std::vector<Rule> random_rules(std::mt19937_64& random) {
   return rules;
 }
 
+/// Under all requests or many of them: limits of which some are such that nearly every request is drawn for,
+/// and some that nobody reaches.
+inline std::vector<Rule> rules_of_which_some_draw(std::mt19937_64& random) {
+  const std::vector<std::vector<Dimension>> keys{{by_user}, {by_path}, {by_host}, {by_user, by_path}, {}};
+  std::vector<Rule> rules;
+  for (std::size_t i = 0, count = 2 + random() % 3; i < count; ++i) {
+    const std::uint64_t limit = std::array{1, 2, 10, 30, 64, 200, 1'000'000, 1'000'000}[random() % 8];
+    rules.push_back(rule_of("rule-" + std::to_string(i), limit, keys[random() % keys.size()]));
+    Rule& rule = rules.back();
+    rule.algorithm = std::array{Algorithm::cooldown, Algorithm::fixed_window, Algorithm::token_bucket,
+                                Algorithm::leaky_bucket, Algorithm::cooldown}[random() % 5];
+    if (is_bucket(rule.algorithm) && random() % 2 == 0) rule.burst = rule.limit / 2 + 1;
+    if (random() % 6 == 0) rule.weight = std::array{0, 2, 7}[random() % 3];
+    if (random() % 6 == 0) rule.match.path = "/items/" + std::to_string(random() % 4);
+    if (random() % 8 == 0) rule.action = Action::observe;
+  }
+  return rules;
+}
+
 /// One that all requests of a user fall under, of any algorithm, and that they soon exceed.
 inline Rule random_rule_by_user(std::mt19937_64& random) {
   Rule rule = random_rules(random).front();

@@ -170,6 +170,55 @@ TEST(PlainDecisions, UnderAnyRulesAreThoseOfRequestsThatAreLaidOut) {
   EXPECT_GT(refused, 1000U);
 }
 
+TEST(PlainDecisions, UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut) {
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+  for (std::uint64_t run = 0; run < 100; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    const unsigned workers = random() % 2 == 0 ? 1 : 2;
+    Compared compared(rules_of_which_some_draw(random), workers);
+    const std::size_t users = std::array{1, 8, 40, 400}[random() % 4];
+    const std::size_t paths = std::array{1, 4, 16}[random() % 3];
+    const std::size_t bursts_of_a_span = std::array{1, 2, 5}[random() % 3];
+    for (int round = 0; round < 60; ++round) {
+      compared.turn_to(static_cast<unsigned>(random() % workers));
+      compared.decide(Frames(random, 1 + random() % 32, users, paths), true);
+      ASSERT_FALSE(HasFailure()) << "burst " << round;
+      if (random() % bursts_of_a_span == 0) compared.pass(20ms);
+      if (random() % 4 == 0) compared.wait(3ms);
+    }
+    for (int i = 0; i < 3; ++i) compared.pass(2s);
+    compared.expect_same_figures();
+    if (HasFailure()) return;
+    admitted += compared.admitted;
+    refused += compared.refused;
+  }
+  if (!has_vectors()) return;
+  EXPECT_GT(admitted, 10'000U);
+  EXPECT_GT(refused, 10'000U);
+}
+
+// Another worker needs it.
+TEST(PlainDecisions, GiveBackWhatTheyHaveDrawnOfABucketWhereAnotherRuleRefuses) {
+  for (std::uint64_t run = 0; run < 100; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    std::vector rules{rule_of("user", 20, {by_user}), rule_of("path", 4, {by_path}),
+                      rule_of("host", 1'000'000, {by_host})};
+    rules[0].algorithm = Algorithm::token_bucket;
+    for (Rule& rule : rules) rule.interval = 10s;
+    Compared compared(rules, 2);
+    for (int round = 0; round < 30; ++round) {
+      compared.turn_to(static_cast<unsigned>(random() % 2));
+      compared.decide(Frames(random, 1 + random() % 8, 4, 40), true);
+      ASSERT_FALSE(HasFailure()) << "burst " << round;
+    }
+    compared.expect_same_figures();
+    if (HasFailure()) return;
+  }
+}
+
 /// By algorithm: an attack, in which all but the first requests of each key are refused.
 class PlainFlood : public ::testing::TestWithParam<Algorithm> {};
 INSTANTIATE_TEST_SUITE_P(Under, PlainFlood,

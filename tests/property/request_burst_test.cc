@@ -190,35 +190,86 @@ class Asked {
   std::vector<Request> requests_;
 };
 
+/// What comes, and when.
+struct Course {
+  std::size_t users;
+  std::size_t paths;
+  std::size_t bursts_of_a_span;
+  bool weighs = false;
+  unsigned workers = 1;
+};
+
+/// Bursts that one node decides on, and another one request by request.
+void expect_decided_as_one_after_the_other(std::mt19937_64& random, const std::vector<Rule>& rules,
+                                           const Course& course) {
+  constexpr std::uint32_t room_for_all = 8192;
+  BurstNode together(rules, room_for_all, course.workers);
+  BurstNode alone(rules, room_for_all, course.workers);
+  for (int round = 0; round < 80; ++round) {
+    const Asked asked(random, course.users, course.paths, course.weighs && random() % 2 == 0 ? 5000 : 0);
+    const std::vector<Request>& requests = asked.requests();
+    // What one of several workers has at hand of large limits need not be the same.
+    const Detail detail = course.workers > 1 ? Detail::verdicts : all_details[random() % all_details.size()];
+    std::vector<Decision> decisions(requests.size());
+    const unsigned by = course.workers == 1 ? 0 : static_cast<unsigned>(random() % course.workers);
+    together.worker(by).admit_burst(requests, together.now(), decisions, detail);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Decision expected = alone.worker(by).admit(requests[i], alone.now());
+      expect_same(decisions[i], expected, detail);
+      ASSERT_FALSE(::testing::Test::HasFailure()) << "burst " << round << ", request " << i;
+    }
+    if (random() % course.bursts_of_a_span == 0)
+      for (BurstNode* const node : {&together, &alone}) node->pass(20ms);
+  }
+  for (BurstNode* const node : {&together, &alone})
+    for (int i = 0; i < 3; ++i) node->pass(2s);
+  together.expect_same_figures(alone);
+}
+
 TEST(RequestBursts, UnderAnyRulesAreDecidedAsOneRequestAfterTheOther) {
   for (std::uint64_t run = 0; run < 60; ++run) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
     std::mt19937_64 random(seed() + run);
     const std::vector<Rule> rules = random_rules(random);
-    constexpr std::uint32_t room_for_all = 8192;
-    BurstNode together(rules, room_for_all);
-    BurstNode alone(rules, room_for_all);
-    const std::size_t users = std::array{1, 3, 8, 40, 400}[random() % 5];
-    const std::size_t paths = std::array{1, 2, 4, 16}[random() % 4];
-    const std::size_t bursts_of_a_span = std::array{2, 5, 20}[random() % 3];
-    const bool weighs = random() % 3 == 0;
-    for (int round = 0; round < 80; ++round) {
-      const Asked asked(random, users, paths, weighs && random() % 2 == 0 ? 5000 : 0);
-      const std::vector<Request>& requests = asked.requests();
-      const Detail detail = all_details[random() % all_details.size()];
-      std::vector<Decision> decisions(requests.size());
-      together.worker().admit_burst(requests, together.now(), decisions, detail);
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        const Decision expected = alone.worker().admit(requests[i], alone.now());
-        expect_same(decisions[i], expected, detail);
-        ASSERT_FALSE(HasFailure()) << "burst " << round << ", request " << i;
-      }
-      if (random() % bursts_of_a_span == 0)
-        for (BurstNode* const node : {&together, &alone}) node->pass(std::chrono::milliseconds(20));
-    }
-    for (BurstNode* const node : {&together, &alone})
-      for (int i = 0; i < 3; ++i) node->pass(2s);
-    together.expect_same_figures(alone);
+    expect_decided_as_one_after_the_other(
+        random, rules,
+        {.users = std::array<std::size_t, 5>{1, 3, 8, 40, 400}[random() % 5],
+         .paths = std::array<std::size_t, 4>{1, 2, 4, 16}[random() % 4],
+         .bursts_of_a_span = std::array<std::size_t, 3>{2, 5, 20}[random() % 3],
+         .weighs = random() % 3 == 0});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(RequestBursts, UnderSeveralRulesOfWhichSomeDrawAreDecidedAsOneRequestAfterTheOther) {
+  for (std::uint64_t run = 0; run < 100; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    const std::vector<Rule> rules = rules_of_which_some_draw(random);
+    expect_decided_as_one_after_the_other(
+        random, rules,
+        {.users = std::array<std::size_t, 4>{1, 8, 40, 400}[random() % 4],
+         .paths = std::array<std::size_t, 3>{1, 4, 16}[random() % 3],
+         .bursts_of_a_span = std::array<std::size_t, 3>{1, 2, 5}[random() % 3],
+         .weighs = random() % 5 == 0,
+         .workers = 1 + static_cast<unsigned>(random() % 2)});
+    if (HasFailure()) return;
+  }
+}
+
+// What a worker draws and does not need the others do without. A burst meets the rules in another order than
+// the configuration's.
+TEST(RequestBursts, DrawNothingUnderTheRulesBehindOneThatRefuses) {
+  for (std::uint64_t run = 0; run < 100; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    std::vector rules{rule_of("path", 2, {by_path}, "/items/0"), rule_of("user", 40, {by_user}),
+                      rule_of("host", 1'000'000, {by_host})};
+    rules[0].algorithm = Algorithm::fixed_window;
+    rules[1].algorithm = Algorithm::fixed_window;
+    for (Rule& rule : rules) rule.interval = 10s;
+    expect_decided_as_one_after_the_other(random, rules,
+                                          {.users = 40, .paths = 2, .bursts_of_a_span = 5, .workers = 2});
     if (HasFailure()) return;
   }
 }

@@ -1625,25 +1625,29 @@ std::pair<std::string, std::string> alike_in(Granted& plane) {
   }
 }
 
+// Also where there are no grants, and a burst draws for one of them.
 TEST(Grant, TwoKeysOfARequestThatLookAlikeAreBothCounted) {
-  Granted plane({window_of(1000), rule_of("tenant", 1000, {by_header("tenant")})}, 8);
-  const auto [user, tenant] = alike_in(plane);
-  ASSERT_TRUE(plane.admits(0, user));  // has its place now, where the other one is found, too
-  const std::array<Header, 2> headers{Header{"User", user}, Header{"Tenant", tenant}};
-  std::array<Request, 5> requests;
-  for (Request& request : requests) {
-    request = get();
-    request.headers = headers;
+  for (const std::uint32_t of_each : {8, 0}) {
+    Granted plane({window_of(1000), rule_of("tenant", 1000, {by_header("tenant")})}, of_each);
+    const auto [user, tenant] = alike_in(plane);
+    ASSERT_TRUE(plane.admits(0, user));  // has its place now, where the other one is found, too
+    const std::array<Header, 2> headers{Header{"User", user}, Header{"Tenant", tenant}};
+    std::array<Request, 5> requests;
+    for (Request& request : requests) {
+      request = get();
+      request.headers = headers;
+    }
+    std::array<Decision, 5> decisions;
+    plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, Detail::verdicts);
+    for (const Decision& decision : decisions) EXPECT_EQ(decision.verdict, Verdict::admit);
+    std::map<RuleIndex, std::uint64_t> admitted;
+    for (const RuleIndex rule : {0, 1}) admitted[rule] = plane.tables[0].overflow(rule).admitted;
+    const std::vector<GrantWindow> windows(2, GrantWindow(plane.tables[0].grant_turns[0]));
+    plane.grants[0]->harvest(windows, [&](const GrantUse& use) { admitted[use.rule] += use.admitted; });
+    plane.tables[0].for_each([&](const CountedKey& key) { admitted[key.rule] += key.admitted; });
+    EXPECT_EQ(admitted[0], 6U) << of_each;
+    EXPECT_EQ(admitted[1], 5U) << of_each;
   }
-  std::array<Decision, 5> decisions;
-  plane.cores[0]->admit_burst(requests, MonotonicTime(1ms), decisions, Detail::verdicts);
-  for (const Decision& decision : decisions) EXPECT_EQ(decision.verdict, Verdict::admit);
-  std::map<RuleIndex, std::uint64_t> admitted;
-  const std::vector<GrantWindow> windows(2, GrantWindow(plane.tables[0].grant_turns[0]));
-  plane.grants[0]->harvest(windows, [&](const GrantUse& use) { admitted[use.rule] += use.admitted; });
-  plane.tables[0].for_each([&](const CountedKey& key) { admitted[key.rule] += key.admitted; });
-  EXPECT_EQ(admitted[0], 6U);
-  EXPECT_EQ(admitted[1], 5U);
 }
 
 // The last four that a tenant has go to those who come first, whom the worker has not met before; not to
