@@ -115,7 +115,8 @@ void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime now, PlainDe
   const std::uint32_t shared = under_several(requests);
   ReadyLooks ready;
   // As a rule all need no more than that.
-  if (!refusals_first_ && shared != 0) requests = take_or_draw_in_front(requests, ready, now);
+  if (!refusals_first_ && shared != 0 && some_draw(shared))
+    requests = take_or_draw_in_front(requests, ready, now);
   if (requests != 0) decide_plain(requests, shared, ready, now, decisions);
   decisions.admitted |= ready.taken;
   count_taken(ready);
@@ -159,8 +160,9 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, std::uint32_t
     const std::uint32_t bit = std::uint32_t{1} << at;
     EntryLook* const by = (settled_in_all & bit) != 0 ? refused_by(all, at, now) : nullptr;
     if (by == nullptr) {
-      // In a flood of what is refused there may be no other.
-      if (ready.requests == 0 && (shared & bit) != 0) look_for_ready(shared & ~(bit - 1), ready);
+      // In a flood of what is refused there may be no other, and those whose keys are settled are part of it.
+      if (ready.requests == 0 && (shared & bit) != 0 && some_draw(bit))
+        look_for_ready((shared & ~settled_in_all & ~(bit - 1)) | bit, ready);
       if (!take_or_draw(ready, at, now)) look_closely(all, at, now, decisions);
       return;
     }
@@ -186,7 +188,9 @@ void WorkerCore::look_closely(std::span<const EntryLook> looks, std::size_t at, 
     if ((look.requests >> at & 1) == 0) continue;
     PlannedKey& planned = plan.keys[plan.count++];
     planned = look.planned(at);
-    find_grant(planned, rule_grants_[planned.rule].weight);
+    // As look_up() has it.
+    if (find_grant(planned, rule_grants_[planned.rule].weight) && !planned.dense)
+      planned.place = SpanTable::nowhere;
   }
   decide_plain(plan, at, now, decisions);
 }

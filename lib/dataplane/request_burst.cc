@@ -115,7 +115,7 @@ std::uint32_t WorkerCore::draw_as_usual(std::span<const Request> burst, std::uin
 // Where some are under several rules. @return those that come before one that needs a closer look
 std::uint32_t WorkerCore::take_or_draw(std::span<const Request> burst, std::uint32_t requests,
                                        MonotonicTime now) noexcept {
-  if (under_several(requests) == 0 || has_heavy(burst)) return 0;
+  if (under_several(requests) == 0 || !some_draw(requests) || has_heavy(burst)) return 0;
   const auto rules = std::span(plain_.rules).first(plain_.rule_count);
   // They are drawn for in order of the configuration, as long as none refuses.
   std::ranges::sort(rules, {}, &PlainKeys::OfRule::rule);

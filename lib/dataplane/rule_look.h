@@ -90,7 +90,7 @@ struct WorkerCore::ReadyLooks {
   std::array<RuleLook, max_rules_per_request> looks;
   std::size_t count = 0;
   std::uint32_t requests = 0;  // bit i: its keys have been looked for
-  std::uint32_t alike;         // of these, those two of whose keys look alike in a table
+  std::uint32_t alike = 0;     // of these, those two of whose keys look alike in a table
   std::uint32_t taken = 0;     // of these, those that have been admitted
 
   std::span<RuleLook> all() noexcept { return std::span(looks).first(count); }

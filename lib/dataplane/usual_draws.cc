@@ -160,6 +160,14 @@ void WorkerCore::draw_as_usual(Run& run, MonotonicTime now, const Publication* c
   }
 }
 
+// Whether that may do more for some of the requests than to take what is ready.
+bool WorkerCore::some_draw(std::uint32_t requests) const noexcept {
+  const std::span rules = std::span(plain_.rules).first(plain_.rule_count);
+  return std::any_of(rules.begin(), rules.end(), [&](const PlainKeys::OfRule& of_rule) {
+    return (of_rule.requests & requests) != 0 && rule_grants_[of_rule.rule].usual != 0;
+  });
+}
+
 // One request after the other, under several rules as a rule, until one needs a closer look.
 // @param ready  is set
 // @return the requests that are left
@@ -180,27 +188,41 @@ std::uint32_t WorkerCore::take_or_draw_in_front(std::uint32_t requests, ReadyLoo
 }
 
 // Draws for those of a request's keys that have not enough ready, if that is all there is to do, and then
-// takes of all. What it has drawn in vain it leaves as decide_closely() would leave it, which will draw it
-// again.
-// @return whether it has been admitted
+// takes of all. What it has drawn for one in vain, as another one has refused it, it leaves to
+// decide_closely(): as what is ready of the key, or to be drawn once more.
+// @return whether the request has been admitted
 WEIR_FLATTEN bool WorkerCore::take_or_draw(ReadyLooks& ready, std::size_t at, MonotonicTime now) noexcept {
   const std::uint32_t bit = std::uint32_t{1} << at;
   if ((ready.requests & ~ready.alike & bit) == 0) return false;
   const std::span looks = ready.all();
+  std::array<RuleLook*, max_rules_per_request> lacking;
+  std::size_t count = 0;
+  for (RuleLook& look : looks) {
+    if ((look.doubtful & bit) == 0 || still_has_enough(look, at)) continue;
+    if (look.grant->usual == 0) return false;
+    lacking[count++] = &look;
+  }
+  // Nothing is drawn to be given back at once.
+  if (count > 1 && !std::all_of(lacking.begin(), lacking.begin() + count,
+                                [&](const RuleLook* look) { return may_draw_ahead(*look, at); }))
+    return false;
   std::array<std::uint64_t, max_rules_per_request> drawn;
-  for (std::size_t i = 0; i < looks.size(); ++i) {
-    drawn[i] = 0;
-    if ((looks[i].doubtful & bit) == 0 || looks[i].has_enough(at)) continue;
-    drawn[i] = draw_ahead(looks[i], at, now);
-    if (drawn[i] > 0) continue;
-    for (std::size_t earlier = 0; earlier < i; ++earlier)
-      if (drawn[earlier] > 0) undraw_ahead(looks[earlier], at, drawn[earlier]);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (draw_ahead(*lacking[i], at, now, drawn[i])) continue;
+    while (i-- > 0) undraw_ahead(*lacking[i], at, drawn[i]);
     return false;
   }
   for (const RuleLook& look : looks)
     if ((look.doubtful & bit) != 0) look.take(at);
   ready.taken |= bit;
   return true;
+}
+
+// An earlier request of the burst may have been looked at closely, and inserted another key where this one
+// was.
+bool WorkerCore::still_has_enough(const RuleLook& look, std::size_t at) const noexcept {
+  return look.has_enough(at) && (look.dense || look.is_granted(at) ||
+                                 table_->lines().is_of(look.ready(at), look.of_rule->hashes[at]));
 }
 
 // What those need that lack anything: their rule draws for them, as a rule.
@@ -224,32 +246,53 @@ void WorkerCore::prefetch_to_draw(RuleLook& look) const noexcept {
   });
 }
 
-// @return what the key has ready from now on; 0: it is to be looked at closely
-std::uint64_t WorkerCore::draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now) noexcept {
-  const std::uint64_t weight = look.weight();
-  if (look.grant->usual == 0 || weight - 1 >= SpanTable::most_ready - 1) return 0;
-  const RuleIndex of = look.of_rule->rule;
+SpanTable::Place WorkerCore::place_of(const RuleLook& look, std::size_t at) const noexcept {
   const std::uint64_t key = look.of_rule->hashes[at];
   const SpanTable::Place place = (look.located >> at & 1) != 0 ? look.places[at] : table_->locate(key);
-  if (place == SpanTable::nowhere || !table_->holds(place, key)) return 0;
+  return place != SpanTable::nowhere && table_->holds(place, key) ? place : SpanTable::nowhere;
+}
+
+// Whether draw_ahead() would draw, if there is enough.
+bool WorkerCore::may_draw_ahead(const RuleLook& look, std::size_t at) const noexcept {
+  const SpanTable::Place place = place_of(look, at);
+  return place != SpanTable::nowhere &&
+         (!table_->is_open(place) || table_->only_draws(place, generation_) ||
+          table_->has_ready(place, look.of_rule->hashes[at], look.weight(), generation_));
+}
+
+// @param drawn  set to what has been drawn, and is ready from now on
+// @return false: the key is to be looked at closely
+bool WorkerCore::draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now,
+                            std::uint64_t& drawn) noexcept {
+  drawn = 0;
+  const std::uint64_t weight = look.weight();
+  const SpanTable::Place place = place_of(look, at);
+  if (place == SpanTable::nowhere || weight - 1 >= SpanTable::most_ready - 1) return false;
+  const RuleIndex of = look.of_rule->rule;
+  const std::uint64_t key = look.of_rule->hashes[at];
+  std::byte* const word = reinterpret_cast<std::byte*>(&table_->word(place));
+  // By an earlier request of the burst that has opened it.
+  if (look.words[at] != word && table_->has_ready(place, key, weight, generation_)) {
+    look.words[at] = word;
+    return true;
+  }
   const RuleTerms& rule = plane_.terms[of];
-  std::uint64_t drawn = 0;
   with_usual_draw(rule, now, [&](auto&& draw) { drawn = draw_of(place, key, of, weight, now, draw); });
-  if (drawn == 0) return 0;
+  if (drawn == 0) return false;
   // As in may_admit(), with its acquire fence.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!window_is_known(rule.window)) [[unlikely]]
-    return 0;
+    return false;
   table_->count_drawn(place, drawn, 0);
-  look.words[at] = reinterpret_cast<std::byte*>(&table_->word(place));
-  return drawn;
+  look.words[at] = word;
+  return true;
 }
 
 // What is drawn in windows stays with the key's entry, as there are others that may need it.
 void WorkerCore::undraw_ahead(const RuleLook& look, std::size_t at, std::uint64_t drawn) noexcept {
   const RuleIndex of = look.of_rule->rule;
   const RuleTerms& rule = plane_.terms[of];
-  if (!is_bucket(rule.algorithm)) return;
+  if (drawn == 0 || !is_bucket(rule.algorithm)) return;
   const SpanTable::Place place = table_->lines().place_of(look.ready(at));
   const EntryTerms terms = table_->terms(table_->entry(place));
   BucketCell(table_->cells[of][terms.cell]).give_back(drawn, terms.allowance, rule.bucket);

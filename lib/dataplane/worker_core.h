@@ -326,7 +326,11 @@ class alignas(64) WorkerCore {
   void draw_as_usual(Run& run, MonotonicTime now, const Publication* current, Draw&& draw) noexcept;
   std::uint32_t take_or_draw_in_front(std::uint32_t requests, ReadyLooks& ready, MonotonicTime now) noexcept;
   [[gnu::noinline]] bool take_or_draw(ReadyLooks& ready, std::size_t at, MonotonicTime now) noexcept;
-  std::uint64_t draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now) noexcept;
+  bool some_draw(std::uint32_t requests) const noexcept;
+  bool still_has_enough(const RuleLook& look, std::size_t at) const noexcept;
+  SpanTable::Place place_of(const RuleLook& look, std::size_t at) const noexcept;
+  bool may_draw_ahead(const RuleLook& look, std::size_t at) const noexcept;
+  bool draw_ahead(RuleLook& look, std::size_t at, MonotonicTime now, std::uint64_t& drawn) noexcept;
   void undraw_ahead(const RuleLook& look, std::size_t at, std::uint64_t drawn) noexcept;
   AllowanceCell* usual_cell(std::uint64_t key, const RuleTerms& rule, MonotonicTime now) noexcept;
   void draw_from_buckets(Run& run, const Settled& settled, MonotonicTime now) noexcept;

@@ -743,6 +743,11 @@ class SpanTable::Lines {
     word += static_cast<std::uint32_t>(weight);
     return true;
   }
+  /// Whether the place that this word is of is the key's still: another one may have been inserted there.
+  bool is_of(const std::uint32_t& ready, std::uint64_t key) const noexcept {
+    const Place place = place_of(ready);
+    return lines[place / lanes_per_line].tags[lane_of(place)] == tag_of(key);
+  }
   /// Whose it is. @param ready  of a place
   Place place_of(const std::uint32_t& ready) const noexcept {
     const auto line = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&ready) -

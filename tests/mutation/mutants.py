@@ -2290,10 +2290,17 @@ MUTANTS = [
         file="lib/dataplane/usual_draws.cc",
     ),
     plain_decisions(
+        "a key is admitted out of what another one has that has been given its place in the burst",
+        "PlainDecisions.WhereThereIsNotRoomForAllKeysAreThoseOfRequestsThatAreLaidOut",
+        "table_->lines().is_of(look.ready(at), look.of_rule->hashes[at]));",
+        "true);",
+        file="lib/dataplane/usual_draws.cc",
+    ),
+    plain_decisions(
         "what a request under several rules has drawn of a bucket is kept though another rule refuses it",
         "PlainDecisions.GiveBackWhatTheyHaveDrawnOfABucketWhereAnotherRuleRefuses",
-        "      if (drawn[earlier] > 0) undraw_ahead(looks[earlier], at, drawn[earlier]);\n",
-        "      static_cast<void>(earlier);\n",
+        "    while (i-- > 0) undraw_ahead(*lacking[i], at, drawn[i]);\n",
+        "",
         file="lib/dataplane/usual_draws.cc",
     ),
     plain_decisions(
@@ -2306,8 +2313,8 @@ MUTANTS = [
     plain_decisions(
         "what a request under several rules has drawn in a window goes back as to a bucket",
         "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
-        "  if (!is_bucket(rule.algorithm)) return;\n",
-        "",
+        "if (drawn == 0 || !is_bucket(rule.algorithm)) return;",
+        "if (drawn == 0) return;",
         file="lib/dataplane/usual_draws.cc",
     ),
     plain_decisions(
@@ -2327,15 +2334,15 @@ MUTANTS = [
     plain_decisions(
         "a key that only draws is drawn for, of several, and another one is charged",
         "PlainDecisions.UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut",
-        "  look.words[at] = reinterpret_cast<std::byte*>(&table_->word(place));\n",
-        "",
+        "  table_->count_drawn(place, drawn, 0);\n  look.words[at] = word;\n",
+        "  table_->count_drawn(place, drawn, 0);\n",
         file="lib/dataplane/usual_draws.cc",
     ),
     plain_decisions(
         "requests of a burst under several rules that weigh more are drawn for as the others",
         "RequestBursts.UnderSeveralRulesOfWhichSomeDrawAreDecidedAsOneRequestAfterTheOther",
-        "if (under_several(requests) == 0 || has_heavy(burst)) return 0;",
-        "if (under_several(requests) == 0) return 0;",
+        "!some_draw(requests) || has_heavy(burst)) return 0;",
+        "!some_draw(requests)) return 0;",
         file="lib/dataplane/request_burst.cc",
     ),
     plain_decisions(

@@ -64,8 +64,10 @@ class Compared {
  public:
   explicit Compared(const std::vector<Rule>& rules, unsigned workers = 1) : Compared(rules, rules, workers) {}
   /// @param others  of the node that decides one by one: these rules and further ones
-  Compared(const std::vector<Rule>& rules, const std::vector<Rule>& others, unsigned workers)
-      : plain_(rules, 8192, workers), alone_(others, 8192, workers) {}
+  /// @param keys    that there is room for
+  Compared(const std::vector<Rule>& rules, const std::vector<Rule>& others, unsigned workers,
+           std::uint32_t keys = 8192)
+      : plain_(rules, keys, workers), alone_(others, keys, workers) {}
 
   /// The worker that decides from now on.
   void turn_to(unsigned worker) { index_ = worker; }
@@ -114,6 +116,10 @@ class Compared {
   void pass(Duration by) {
     plain_.pass(by);
     alone_.pass(by);
+  }
+  void pass_unseen(Duration by) {
+    plain_.pass_unseen(by);
+    alone_.pass_unseen(by);
   }
   void wait(Duration by) {
     plain_.wait(by);
@@ -186,6 +192,7 @@ TEST(PlainDecisions, UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLa
       compared.decide(Frames(random, 1 + random() % 32, users, paths), true);
       ASSERT_FALSE(HasFailure()) << "burst " << round;
       if (random() % bursts_of_a_span == 0) compared.pass(20ms);
+      if (random() % 8 == 0) compared.pass_unseen(20ms);
       if (random() % 4 == 0) compared.wait(3ms);
     }
     for (int i = 0; i < 3; ++i) compared.pass(2s);
@@ -197,6 +204,28 @@ TEST(PlainDecisions, UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLa
   if (!has_vectors()) return;
   EXPECT_GT(admitted, 10'000U);
   EXPECT_GT(refused, 10'000U);
+}
+
+// A key that has come before gives its place to a new one of the same burst, before its own turn comes.
+TEST(PlainDecisions, WhereThereIsNotRoomForAllKeysAreThoseOfRequestsThatAreLaidOut) {
+  std::uint64_t admitted = 0;
+  for (std::uint64_t run = 0; run < 100; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    const std::vector<Rule> rules = rules_of_which_some_draw(random);
+    const std::uint32_t room = std::array{16U, 64U, 256U}[random() % 3];
+    Compared compared(rules, rules, 1, room);
+    for (int round = 0; round < 100; ++round) {
+      compared.decide(Frames(random, 1 + random() % 32, 2 * room, 4), true);
+      ASSERT_FALSE(HasFailure()) << "burst " << round;
+      if (random() % 3 == 0) compared.pass(20ms);
+    }
+    for (int i = 0; i < 3; ++i) compared.pass(2s);
+    compared.expect_same_figures();
+    if (HasFailure()) return;
+    admitted += compared.admitted;
+  }
+  EXPECT_GT(admitted, 10'000U);
 }
 
 // Another worker needs it.

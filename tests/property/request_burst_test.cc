@@ -197,6 +197,7 @@ struct Course {
   std::size_t bursts_of_a_span;
   bool weighs = false;
   unsigned workers = 1;
+  bool unseen = false;  // spans may end before the workers come round
 };
 
 /// Bursts that one node decides on, and another one request by request.
@@ -220,6 +221,8 @@ void expect_decided_as_one_after_the_other(std::mt19937_64& random, const std::v
     }
     if (random() % course.bursts_of_a_span == 0)
       for (BurstNode* const node : {&together, &alone}) node->pass(20ms);
+    if (course.unseen && random() % 8 == 0)
+      for (BurstNode* const node : {&together, &alone}) node->pass_unseen(20ms);
   }
   for (BurstNode* const node : {&together, &alone})
     for (int i = 0; i < 3; ++i) node->pass(2s);

@@ -1625,7 +1625,7 @@ std::pair<std::string, std::string> alike_in(Granted& plane) {
   }
 }
 
-// Also where there are no grants, and a burst draws for one of them.
+// Also where there are no grants, and what is ready of one is found for the other, too.
 TEST(Grant, TwoKeysOfARequestThatLookAlikeAreBothCounted) {
   for (const std::uint32_t of_each : {8, 0}) {
     Granted plane({window_of(1000), rule_of("tenant", 1000, {by_header("tenant")})}, of_each);
