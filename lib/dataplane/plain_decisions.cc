@@ -325,13 +325,4 @@ bool WorkerCore::has_enough(PlannedKey planned) const noexcept {
   return find_grant(planned, rule_grants_[planned.rule].weight) || has_ready(planned, 1);
 }
 
-// For Decision::retry_after, which tell() makes of the same.
-Duration WorkerCore::retry_after_refusal(const PlannedKey& planned, MonotonicTime now) const noexcept {
-  const Touched touched = touched_at(planned.place, plane_.terms[planned.rule]);
-  // What is shed is not refused for want of anything.
-  const bool sheds = plane_.terms[planned.rule].algorithm == Algorithm::shed;
-  const std::uint64_t there = sheds ? 0 : remaining(touched, planned, now);
-  return std::max(Duration{1}, retry_after(touched, planned, rule_grants_[planned.rule].weight, there, now));
-}
-
 }  // namespace weir

@@ -30,4 +30,6 @@ struct RuleTerms {
   BucketTerms bucket;         ///< token and leaky bucket
 };
 
+inline bool may_refuse(const RuleTerms& terms) noexcept { return terms.action != Action::observe; }
+
 }  // namespace weir

@@ -129,6 +129,9 @@ class alignas(64) WorkerCore {
   /// Bursts after one in which keys have been refused, in which they are looked for in that way first.
   static constexpr std::uint8_t flood_lasts = 16;
 
+  /// Where a grant is less, filling it up again would save hardly any look at the entry.
+  static constexpr std::uint32_t least_lent = 8;
+
   /// One rule that applies to a request.
   struct PlannedKey {
     std::uint64_t key;
@@ -296,8 +299,16 @@ class alignas(64) WorkerCore {
   template <std::size_t extent, typename NameOf>
   Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
                           MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
-  void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept;
-  void count_refused(RuleIndex rule, std::uint64_t requests) noexcept;
+  void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept {
+    RuleCounters& counters = counters_[rule];
+    counters.offered.add(requests);
+    counters.admitted.add(requests);
+  }
+  void count_refused(RuleIndex rule, std::uint64_t requests) noexcept {
+    RuleCounters& counters = counters_[rule];
+    counters.offered.add(requests);
+    counters.blocked.add(requests);
+  }
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
   static std::span<const Key> furthest_of(std::span<const Key> next, std::size_t count) noexcept;

@@ -631,6 +631,7 @@ MUTANTS = [
         "Worker.LeftInItsTableAtAnIntervalsEndItGoesOnDrawingFromThatTablesInterval",
         "  publication_ = published;\n",
         "  publication_ = published;\n  windows_ = published->windows;\n",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a lowered allowance is taken up with the next table only",
@@ -683,12 +684,14 @@ MUTANTS = [
         "Worker/Bucket.InDebtTellsWhenThatIsPaid/token",
         "time_for(missing - std::min(missing, terms.bucket.capacity() - needed));",
         "time_for(std::min(missing, needed));",
+        file="lib/dataplane/telling.cc",
     ),
     worker(
         "a worker that goes offline keeps what it had taken up",
         "Worker.HoldsWhatItHasTakenUpUntilItComesRoundOrGoesOffline",
         "  plane_.publication.let_go(index_);\n",
         "",
+        file="lib/dataplane/taking_up.cc",
     ),
     shared(
         "of a key blocked twice the earlier end may hold",
@@ -933,6 +936,7 @@ MUTANTS = [
         "Calls/IdleWorker.TakesUpTheWindowThatRunsBeforeItDecides/admit_keys",
         "!window_runs(window) : !window_is_known(window)) return quiescent();",
         "!window_runs(window) : !window_is_known(window)) return;",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "admit() decides by windows that are over",
@@ -990,12 +994,14 @@ MUTANTS = [
         "Keys.WeighEachWhatItWeighs",
         "run.weight_of_each = differs == 0 ? run.weight(first) : 0;",
         "run.weight_of_each = run.weight(first);",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a burst's keys use as much of their grants as its first one weighs",
         "Grant.EachOfABurstsKeysUsesAsMuchOfItAsItWeighs",
         "std::uint64_t weight = weight_of(i);",
         "std::uint64_t weight = weight_of(0);",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a key known to be blocked stays so when its block has ended",
@@ -1030,42 +1036,49 @@ MUTANTS = [
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
         "table_->count_refused(table_->entry(place), run.weight(key));",
         "",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "who only looks at a blocked key is counted",
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
         "if (run.keys[at].weight != 0 && place",
         "if (place",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "what a burst draws from a small bucket is not counted",
         "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/token",
         "for (const std::uint8_t at : drawn.keys()) table_->count_admitted(run.place[at], run.weight(run.keys[at]));",
         "",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a burst draws from a small bucket that is closed",
         "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/leaky",
         "table_->holds(place, key.hash_) && terms.allowance > 0 &&",
         "table_->holds(place, key.hash_) &&",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a burst draws from a small bucket at its usual price",
         "Worker/Bucket.DecidesOnBurstsAsOnEachOfTheirRequests/token",
         "draw(key.hash_, weight, 0, terms.allowance, bucket, now)",
         "draw(key.hash_, weight, 0, full_price, bucket, now)",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a small bucket of a rule that observes refuses bursts",
         "Worker/Bucket.ABurstPassesWhereTheRuleOnlyObservesAndWhatWouldNotIsCounted/token",
         "terms.chunk == 0 && may_refuse(terms);",
         "terms.chunk == 0;",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a rule that observes refuses what it knows to be blocked",
         "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
         "may_refuse(terms) && rule_grants_[run.rule].flood > 0;",
         "rule_grants_[run.rule].flood > 0;",
+        file="lib/dataplane/key_burst.cc",
     ),
     engine(
         "others are charged to a bucket whose price has their part in it, below its limit",
@@ -1208,6 +1221,7 @@ MUTANTS = [
         "NewKeys.AreToldOfAgainInTheNextSpanButNotAfterThePublicationsOfTheSame",
         "  take_up_grants();\n  // Before any cell",
         "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n  // Before any cell",
+        file="lib/dataplane/taking_up.cc",
     ),
     new_key_limit(
         "of a span that ended late half of what was met is met again",
@@ -1265,7 +1279,7 @@ MUTANTS = [
         "Grant.APlainBurstThatUsesNothingElseMakesTheSpanCount",
         "if (others < keys.count) table_->counted_beside = true;\n  if (others == 0)",
         "if (others == 0)",
-        file="lib/dataplane/worker_core.cc",
+        file="lib/dataplane/key_burst.cc",
         program="dataplane",
     ),
     several_rules(
@@ -1280,6 +1294,7 @@ MUTANTS = [
         "Grant.ABurstOfKeysThatUseNothingElseMakesTheSpanCount",
         "if (others < keys.count) table_->counted_beside = true;\n  return others;",
         "return others;",
+        file="lib/dataplane/key_burst.cc",
     ),
     # Grants.
     worker(
@@ -1319,6 +1334,7 @@ MUTANTS = [
         "Worker/Bucket.AWorkerLeftInTheOldWindowTellsWhatIsInTheNewOne/token",
         "if (!BucketCell(*touched.cell).is_here()) [[unlikely]] {",
         "if (false) {",
+        file="lib/dataplane/telling.cc",
     ),
     shared(
         "what has been admitted is lost where there is no memory to count more",
@@ -1694,6 +1710,7 @@ MUTANTS = [
         "Grant.ItsNameGoesToTheLogOfTheTableThatTheWorkerCountsIn",
         "grants_.write_names_to(published->table_of_worker[index_]);",
         "",
+        file="lib/dataplane/taking_up.cc",
     ),
     shared(
         "where the kernel has no memory a new key finds no place, not even a closed one",
@@ -1760,18 +1777,21 @@ MUTANTS = [
         "Grant.TellsWhatRemainsWhereverItIsKept",
         "credit += left_of(rule_grants_[planned.rule], lent);",
         "static_cast<void>(lent);",
+        file="lib/dataplane/telling.cc",
     ),
     worker(
         "credit beside a grant is not told",
         "Grant.TellsWhatRemainsWhereverItIsKept",
         "(drew ? table_->credit(entry) : 0)",
         "0 * drew",
+        file="lib/dataplane/telling.cc",
     ),
     worker(
         "a burst's keys are not filled up",
         "Grant.OfAKeyInABurstIsFilledUpToo",
         "      if (lends) lend(lines",
         "      if (false) lend(lines",
+        file="lib/dataplane/key_burst.cc",
     ),
     shared(
         "what was lent in the span that runs makes nonsense of a count",
@@ -1878,30 +1898,35 @@ MUTANTS = [
         "Grant.OfAWindowIsNotLostWhenTheWorkerMissesSome",
         "if (!std::exchange(renewed, true)) window = GrantWindow(++turn);",
         "window = GrantWindow(static_cast<std::uint32_t>(running));",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a window that the clock comes back to is granted again",
         "Grant.OfAWindowThatTheClockComesBackToIsNotGivenTwice",
         "if (running <= latest) since = std::max(since, running + 1);",
         "",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a grant is used in a window that is over",
         "Grant.IsNotUsedInAWindowThatIsOver",
         "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
         "clock.holds = !left_alone && running >= clock.since;",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "grants are used while idle keys are forgotten",
         "Grant.IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards",
         "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
         "clock.holds = clock.number == running && running >= clock.since;",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a key that was refused is admitted out of grants before that is judged",
         "Grant.OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged",
         "refused_ = publication_->refused | refused_before_",
         "refused_ = refused_before_",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a request that another rule refuses uses its grant",
@@ -2051,14 +2076,14 @@ MUTANTS = [
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
         "if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)",
         "if (false)",
-        file="lib/dataplane/worker_core.cc",
+        file="lib/dataplane/telling.cc",
     ),
     whole(
         "a granted key is told that its bucket is full",
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
         "cell == nullptr ? 0 : BucketCell::missing",
         "true ? 0 : BucketCell::missing",
-        file="lib/dataplane/worker_core.cc",
+        file="lib/dataplane/telling.cc",
     ),
     worker(
         "a worker that has not heard of the turn draws from a bucket where it will be forgotten",
@@ -2071,6 +2096,7 @@ MUTANTS = [
         "Worker/Bucket.AWorkerThatHasNotHeardOfTheTurnTakesTheBucketAlongWhereNobodyHasYet/leaky",
         "const bool runs = window_runs(rule.window);",
         "const bool runs = true;",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a worker that has not heard of the turn is refused what a bucket has that has moved",
@@ -2268,6 +2294,7 @@ MUTANTS = [
         "Worker/Bucket.AWorkerThatHasNotHeardOfTheTurnTellsWhatIsInTheNewWindowToo/token",
         "AllowancePool& running = *plane_.publication.load()->windows",
         "AllowancePool& running = *publication_->windows",
+        file="lib/dataplane/telling.cc",
     ),
     plain_decisions(
         "of requests in frames one goes before another of the same key that more rules apply to",
@@ -2484,6 +2511,7 @@ MUTANTS = [
         "SlidingWindowWorker.WhoHasNotReportedSinceTheSpanEndedCountsInTheNextOneAtItsNextCall",
         "if (windows_[window].slides ? !window_runs(window) : !window_is_known(window)) return quiescent();",
         "if (!window_is_known(window)) return quiescent();",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "what is drawn while the span ends is drawn of the next one, too",
@@ -2516,6 +2544,7 @@ MUTANTS = [
         "std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();",
         "std::exchange(table_, assigned) != assigned;",
         program="property",
+        file="lib/dataplane/taking_up.cc",
     ),
     # Buckets, logs and windows in the worker's hands.
     worker(
@@ -3117,24 +3146,28 @@ MUTANTS = [
         "Grant.DoesNotAnswerForWhatWeighsNothing",
         "const bool may = weight - 1 < grant.most && !",
         "const bool may = !",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "what weighs more than 31 bits tell is taken for its rest",
         "Keys.MayWeighMoreThanWhatIsAtHandCanTell",
         "if (lends || weight - 1 >= TableLines::nothing_ready - 1) [[unlikely]] {",
         "if (lends) [[unlikely]] {",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "of a burst's keys others are looked at than those that have used up their grants",
         "Grant.OfABurstsKeysOnlyWhoHasUsedItUpIsLookedAt",
         "left[i] = left[still[i]];",
         "left[i] = still[i];",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a burst uses at a glance the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
         "weight - 1 >= grant.most || any_ungranted_ || !grant.plain",
         "weight - 1 >= grant.most || !grant.plain",
+        file="lib/dataplane/key_burst.cc",
     ),
     several_rules(
         "a plain burst under several rules uses the grant of a key that is to be looked at",
@@ -3148,6 +3181,7 @@ MUTANTS = [
         "Keys.ThatHaveAllTheyAskForReadNoClockAndOthersReadItOnce",
         "if (run.left == 0) return;\n  const RuleTerms& terms",
         "static_cast<void>(run.now());\n  if (run.left == 0) return;\n  const RuleTerms& terms",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "every burst reads the clock anew",
@@ -3297,6 +3331,7 @@ MUTANTS = [
         "Grant.WhereItsKeyFindsNoCellTellsWhatRemainsInTheOneThatItShares",
         ".running->foresee(planned.key, index_);",
         ".running->find(planned.key);",
+        file="lib/dataplane/telling.cc",
     ),
     shared(
         "a cell that a worker has at hand is not foreseen",
@@ -3607,6 +3642,7 @@ MUTANTS = [
         "BlockedKey.IsLookedAtAgainWhereTheSpanEndsLate",
         "may_refuse_at_a_glance(plane_.terms[run.rule]) &&\n        run.now() < glances_end_) [[unlikely]] {",
         "may_refuse_at_a_glance(plane_.terms[run.rule])) [[unlikely]] {",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "who is blocked is refused by his line where the rule only observes",
@@ -3625,12 +3661,14 @@ MUTANTS = [
         "BlockedKey.IsTheOnlyReasonToReadTheClock",
         "static_cast<std::uint8_t>(flood - 1);",
         "flood;",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a burst of others ends a flood",
         "BlockedKey.IsRefusedByItsLineBetweenBurstsOfOthers",
         "static_cast<std::uint8_t>(flood - 1);",
         "std::uint8_t{0};",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "who is blocked is not known by his line for as long as the span of a slow rule, though tables are drained before",
@@ -3643,36 +3681,42 @@ MUTANTS = [
         "BlockedKey.IsRefusedByItsLineForAsLongAsSpansHaveBecome",
         "std::clamp(began - before, shortest_span_, most_spans * shortest_span_)",
         "shortest_span_",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a worker that has been away takes no block for long enough",
         "BlockedKey.IsRefusedByItsLineThoughTheWorkerHasBeenAwayForLong",
         "std::clamp(began - before, shortest_span_, most_spans * shortest_span_)",
         "std::max(began - before, shortest_span_)",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "who only looks is counted as refused by his line",
         "BlockedKey.ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore",
         "if (!SpanTable::Lines::refuse(*says, weight(i))) return false;",
         "if (weight(i) != 0 && !SpanTable::Lines::refuse(*says, weight(i))) return false;",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "who is blocked for long is looked at each time",
         "BlockedKey.IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver",
         "    if (rule_grants_[run.rule].flood > 0 && may_refuse_at_a_glance",
         "    if (false && may_refuse_at_a_glance",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a publication in the middle of a late span is taken for the beginning of one in time",
         "BlockedKey.IsRefusedByItsLineThoughItsLateSpanIsPublishedAnewBeforeAnythingIsCounted",
         "if (began != before) lasted_ =",
         "lasted_ =",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "what a drain has left in a table is believed after its time",
         "BlockedKey.ThatWasLeftInATableIsLookedAtAgainWhereTheSpanEndsLate",
         "std::min(began + lasted_ + lasted_ / 2, table.kept_until())",
         "began + lasted_ + lasted_ / 2",
+        file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "a key that was left refused is told of with no counts where no cell is left for it",
@@ -3709,6 +3753,7 @@ MUTANTS = [
         "BlockedKey.IsNotLookedAtAgainInATableThatADrainHasLeftItIn",
         "table_->met_again = table_->met_again || refused > 0;",
         "",
+        file="lib/dataplane/key_burst.cc",
     ),
     worker(
         "a table in which only lines have refused frames is taken for empty",
