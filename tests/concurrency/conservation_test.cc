@@ -216,12 +216,17 @@ INSTANTIATE_TEST_SUITE_P(Under, FramesConserved,
                                            Algorithm::sliding_window, Algorithm::token_bucket,
                                            Algorithm::shed));
 
-TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
-  // Used up soon, however slow the machine.
+/// One rule of whose keys the limits are used up soon, however slow the machine.
+Config small_limit(Algorithm algorithm) {
   Config config = fast_config(100, 1s);
   config.rules[0].spans = 200;
-  config.rules[0].algorithm = GetParam();
+  config.rules[0].algorithm = algorithm;
   config.rules[0].penalize = true;
+  return config;
+}
+
+/// @param config  the first rule may refuse
+void expect_conserved(const Config& config) {
   auto store = std::make_unique<RecordingStore>();
   RecordingStore& recorded = *store;
   NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
@@ -255,12 +260,28 @@ TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) {
   });
   EXPECT_TRUE(node.stop(1s));
   const Figures figures = node.figures();
+  for (const RuleFigures& rule : figures.rules) {
+    EXPECT_EQ(rule.admitted, admitted) << rule.name;
+    EXPECT_EQ(rule.blocked, &rule == &figures.rules[0] ? refused.load() : 0) << rule.name;
+  }
   EXPECT_EQ(figures.rules[0].offered, admitted + refused);
-  EXPECT_EQ(figures.rules[0].admitted, admitted);
-  EXPECT_EQ(figures.rules[0].blocked, refused);
-  EXPECT_EQ(recorded.sum_of_keys(), admitted + refused);
+  EXPECT_EQ(recorded.sum_of_keys(), config.rules.size() * (admitted + refused));
   if (best_instruction_set() == InstructionSet::portable) return;
   EXPECT_GT(refused_in_frames, 0U);
+}
+
+TEST_P(FramesConserved, AdmittedAndRefusedAreAllThatHaveCome) { expect_conserved(small_limit(GetParam())); }
+
+TEST_P(FramesConserved, AdmittedAndRefusedUnderSeveralRulesAreAllThatHaveCome) {
+  Config config = small_limit(GetParam());
+  for (const char* const name : {"plenty", "all"}) {
+    config.rules.push_back(config.rules[0]);
+    config.rules.back().name = name;
+    config.rules.back().limit = 1'000'000'000;
+    config.rules.back().algorithm = Algorithm::cooldown;
+  }
+  config.rules.back().key.clear();
+  expect_conserved(config);
 }
 
 }  // namespace
