@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bursts of keys that their callers have made. A burst's keys of one rule go through stages (key_run.h): grants,
-// entries, what is refused or drawn for without a closer look; what is left then is looked at closely.
+// Bursts of keys that their callers have made. A burst's keys of one rule go through stages (key_run.h):
+// grants, entries, what is refused or drawn for without a closer look. What is left is looked at closely.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A burst of requests that have been laid out, in passes as plain frames have them (plain_burst.cc): their
 // keys are found rule by rule, and what has enough ready is taken in loops over a rule's keys, as is what
-// need only be drawn (usual_draws.cc). What is left is decided one by one. Who comes earlier in the burst
-// comes first, as if there were no burst.
+// need only be drawn (usual_draws.cc); under several rules in a loop over the requests. What is left is
+// decided one by one. Who comes earlier in the burst comes first, as if there were no burst.
 #include <algorithm>
 #include <array>
 #include <cstddef>

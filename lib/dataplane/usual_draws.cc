@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys of which there is no more to be said than of all their rule's: all that is left to do is to draw.
+// Keys of which there is no more to be said than of all their rule's: all that is left to do is to draw. Of
+// one rule's keys in a loop; of a request under several rules before what is ready is taken of all its keys.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -261,10 +261,10 @@ void expect_conserved(const Config& config) {
   EXPECT_TRUE(node.stop(1s));
   const Figures figures = node.figures();
   for (const RuleFigures& rule : figures.rules) {
+    EXPECT_EQ(rule.offered, admitted + refused) << rule.name;
     EXPECT_EQ(rule.admitted, admitted) << rule.name;
     EXPECT_EQ(rule.blocked, &rule == &figures.rules[0] ? refused.load() : 0) << rule.name;
   }
-  EXPECT_EQ(figures.rules[0].offered, admitted + refused);
   EXPECT_EQ(recorded.sum_of_keys(), config.rules.size() * (admitted + refused));
   if (best_instruction_set() == InstructionSet::portable) return;
   EXPECT_GT(refused_in_frames, 0U);

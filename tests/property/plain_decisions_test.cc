@@ -225,6 +225,7 @@ TEST(PlainDecisions, WhereThereIsNotRoomForAllKeysAreThoseOfRequestsThatAreLaidO
     if (HasFailure()) return;
     admitted += compared.admitted;
   }
+  if (!has_vectors()) return;
   EXPECT_GT(admitted, 10'000U);
 }
 
