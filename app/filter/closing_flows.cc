@@ -25,12 +25,16 @@ bool belongs(const ClosingFlow& flow, const Frame& frame) noexcept {
 ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept {
   if ((frame.tcp_flags & (tcp_syn | tcp_rst)) != 0) return ClosingStep::forget;
   const std::uint32_t end = sequence_end(frame);
-  if (end == frame.sequence) return ClosingStep::absorb;
   if (!after(frame.sequence, flow.next_from_client) && after(end, flow.next_from_client))
     flow.next_from_client = end;
-  const bool request_again =
-      !after(frame.sequence, flow.request_sequence) && after(end, flow.request_sequence);
-  if (request_again && frame.acknowledgment == flow.reply_sequence) return ClosingStep::repeat_reply;
+  const bool has_data = end != frame.sequence;
+  // Were it acknowledged what stands behind the request, the client would not send that again, and never get
+  // a 429 that was lost.
+  if (!after(frame.acknowledgment, flow.reply_sequence))
+    return has_data && !after(frame.sequence, flow.request_sequence) ? ClosingStep::repeat_reply
+                                                                     : ClosingStep::absorb;
+  if (!has_data && flow.acknowledged == flow.next_from_client) return ClosingStep::absorb;
+  flow.acknowledged = flow.next_from_client;
   return ClosingStep::acknowledge;
 }
 
@@ -43,7 +47,7 @@ ClosingFlow closing_flow(const Frame& frame, std::size_t reply_length) noexcept 
   flow.request_sequence = frame.sequence;
   flow.reply_sequence = frame.acknowledgment;
   flow.next_to_client = frame.acknowledgment + static_cast<std::uint32_t>(reply_length) + 1;
-  flow.next_from_client = sequence_end(frame);
+  flow.next_from_client = flow.acknowledged = sequence_end(frame);
   return flow;
 }
 

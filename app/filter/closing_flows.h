@@ -39,18 +39,19 @@ struct ClosingFlow {
   std::uint32_t reply_sequence = 0;       ///< first byte of the 429
   std::uint32_t next_to_client = 0;       ///< the byte after the 429 and its FIN
   std::uint32_t next_from_client = 0;     ///< all before it has arrived
+  std::uint32_t acknowledged = 0;         ///< all before it has been acknowledged to the client
   MonotonicTime expires = never;          ///< a free slot: in the past
 };
 
 /// What to do with a segment of a closing flow.
 enum class ClosingStep : std::uint8_t {
   forget,  ///< a new connection, or the client has given up: drop the entry, treat the frame as any other
-  absorb,  ///< nothing to say
+  absorb,  ///< nothing to say yet: the client has not seen the 429, or has nothing that is not acknowledged
   acknowledge,   ///< ACK what has arrived
   repeat_reply,  ///< the 429 was lost: send it again
 };
 
-/// Takes up one more segment from the client. Pure but for `flow.next_from_client`.
+/// Takes up one more segment from the client. Pure but for what `flow` says of what has come from it.
 ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept;
 
 /// A flow for a request that has just been refused; `frame` is the request's.

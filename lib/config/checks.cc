@@ -14,6 +14,7 @@
 #include "config/dimensions.h"
 #include "config/ranges.h"
 #include "config/words.h"
+#include "limit/bucket_rule.h"
 
 namespace weir {
 namespace {
@@ -256,6 +257,16 @@ void check_algorithm(const std::string& path, const Rule& rule, Findings& findin
   check_range(path, "dephase", rule.dephase, dephase_range, findings);
 }
 
+void check_weight(const std::string& path, const Rule& rule, Findings& findings) {
+  const bool saves_up = is_bucket(rule.algorithm);
+  const std::uint64_t most = saves_up ? burst_of(rule) : rule.limit;
+  const std::string what = saves_up && rule.burst != 0 ? "burst" : "limit";
+  if (rule.weight > most && !findings.faulty(path + "." + what) && !findings.faulty(path + ".weight"))
+    findings.add(path + ".weight", "weight must be at most the " + what + ", " + std::to_string(most) +
+                                       ", not " + std::to_string(rule.weight) +
+                                       ": no request would ever be admitted");
+}
+
 }  // namespace
 
 std::string rule_path(std::size_t index) { return element("rule", index); }
@@ -276,6 +287,7 @@ void check_values(const Config& config, Findings& findings) {
     check_match(path + ".match", rule.match, findings);
     check_limit(path, rule, findings);
     check_algorithm(path, rule, findings);
+    check_weight(path, rule, findings);
     check_key(path, rule, headers, findings);
   }
 }

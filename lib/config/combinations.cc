@@ -89,6 +89,11 @@ void check_combinations(const std::string& path, const Rule& rule, Findings& fin
     add("debt", "debt belongs to " + named(with_debt) + "; " + word(algorithm) + " needs none, because " +
                     std::string(without_debt(algorithm)) + ": leave debt out");
 
+  if (rule.debt && rule.penalize && one_of(with_debt, algorithm) && one_of(with_penalty, algorithm))
+    add("debt",
+        "debt is what was admitted over the limit, and with penalize nodes tell each other what was refused, "
+        "too: leave one of them out");
+
   const bool knows_exactly = algorithm == Algorithm::sliding_log || algorithm == Algorithm::strict;
   if (rule.early_block == EarlyBlock::predictive && knows_exactly)
     add("early_block", "early_block = \"predictive\" is an estimate, and " + word(algorithm) +

@@ -16,6 +16,11 @@ std::uint64_t tokens_of(std::uint64_t units, const BucketTerms& bucket, TokenPri
   return bucket.tokens(static_cast<std::uint64_t>(priced));
 }
 
+/// The heaviest request that is ever admitted.
+std::uint64_t most_at_once_of(const RuleTerms& terms) noexcept {
+  return is_bucket(terms.algorithm) ? terms.bucket.burst() : terms.limit;
+}
+
 }  // namespace
 
 // What may be drawn of the key, what is left of the worker's grant, and what an entry has drawn beside it.
@@ -63,13 +68,19 @@ BucketCell WorkerCore::bucket_of(const Touched& touched, const PlannedKey& plann
 
 std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,
                                     MonotonicTime now) const noexcept {
+  return now < touched.blocked_until ? 0 : room(touched, planned, now);
+}
+
+// What would remain if the key were not blocked.
+std::uint64_t WorkerCore::room(const Touched& touched, const PlannedKey& planned,
+                               MonotonicTime now) const noexcept {
   if (touched.grant != GrantTable::nowhere) return remaining_of_granted(planned, touched.grant, now);
   const RuleTerms& terms = plane_.terms[planned.rule];
   std::uint64_t credit = touched.entry != nullptr ? table_->credit(touched.place) : 0;
   if (touched.entry != nullptr && touched.entry->lent > 0)
     if (const GrantTable::Place lent = grants_.locate(planned.key); lent != GrantTable::nowhere)
       credit += left_of(rule_grants_[planned.rule], lent);
-  if (touched.terms.allowance == 0 || now < touched.blocked_until) return 0;
+  if (touched.terms.allowance == 0) return 0;
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
     const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
@@ -81,8 +92,14 @@ std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& pl
 Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                                  std::uint64_t remaining, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
-  const Duration rest = windows_[terms.window].ends - now;
-  if (now < touched.blocked_until) return touched.blocked_until - now;
+  if (weight > most_at_once_of(terms)) return forever;
+  const MonotonicTime ends = windows_[terms.window].ends;
+  const Duration rest = ends - now;
+  if (now < touched.blocked_until) {
+    // Who comes back when the block ends, and finds the interval's limit used up, begins another one.
+    const bool ends_in_vain = touched.blocked_until < ends && weight > room(touched, planned, now);
+    return (ends_in_vain ? ends : touched.blocked_until) - now;
+  }
   switch (terms.algorithm) {
     case Algorithm::cooldown:
     case Algorithm::fixed_window:
@@ -101,7 +118,6 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
       if (touched.terms.allowance == 0) return terms.span;
       const std::uint64_t needed = std::min(
           BucketCell::priced(terms.bucket.cost(weight), touched.terms.factor), terms.bucket.capacity());
-      if (weight > terms.bucket.burst()) return Duration::max();
       const std::uint64_t missing = bucket_of(touched, planned).missing(terms.bucket, now);
       return terms.bucket.time_for(missing - std::min(missing, terms.bucket.capacity() - needed));
     }
@@ -130,7 +146,9 @@ void WorkerCore::tell(Decision& decision, const PlannedKey& planned, const Touch
                       std::uint64_t weight, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   name_rule(decision, planned.rule, weight);
-  decision.reset_after = std::max(Duration{}, reset_after(touched, planned, now));
+  // Nothing is admitted before a block ends.
+  const Duration block_lasts = now < touched.blocked_until ? touched.blocked_until - now : Duration{};
+  decision.reset_after = std::max(block_lasts, reset_after(touched, planned, now));
   const bool blocked = decision.verdict == Verdict::block;
   // What is shed is not refused for want of anything.
   if (!blocked || terms.algorithm != Algorithm::shed) decision.remaining = remaining(touched, planned, now);

@@ -469,6 +469,7 @@ class alignas(64) WorkerCore {
             MonotonicTime now) const noexcept;
   std::uint64_t remaining(const Touched& touched, const PlannedKey& planned,
                           MonotonicTime now) const noexcept;
+  std::uint64_t room(const Touched& touched, const PlannedKey& planned, MonotonicTime now) const noexcept;
   Duration retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                        std::uint64_t remaining, MonotonicTime now) const noexcept;
   Duration reset_after(const Touched& touched, const PlannedKey& planned, MonotonicTime now) const noexcept;

@@ -37,9 +37,11 @@ struct Decision {
   /// until that has been counted: all together at most a 32nd of the limit, and what was drawn for requests
   /// that another rule then refused. 0 of what a rule that sheds has refused.
   std::uint64_t remaining = 0;
-  Duration retry_after{};  ///< for `block`: until the request may pass, if no other does; at least 1 ns
-  /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed; 0:
-  /// now.
+  /// For `block`: until the request may pass, if no other does, as far as this node knows; at least 1 ns.
+  /// `forever`: it weighs more than the limit, or of a bucket the burst, and never may.
+  Duration retry_after{};
+  /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed,
+  /// and a block has ended; 0: now.
   Duration reset_after{};
 };
 

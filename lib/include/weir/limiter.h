@@ -24,9 +24,6 @@
 
 namespace weir {
 
-/// A wait that does not end: the request asks for more than can ever be admitted.
-inline constexpr Duration forever = Duration::max();
-
 /// The answer to one request.
 struct Acquisition {
   bool admitted = false;

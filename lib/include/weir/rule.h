@@ -117,7 +117,7 @@ struct Rule {
   /// which a node has counted no more than its share of it is written once per interval instead of once per
   /// span. Not with strict, whose claims must be told.
   double hold_back = 0.01;
-  bool debt = false;   ///< what was admitted over the limit is taken off the next intervals
+  bool debt = false;  ///< what was admitted over the limit is taken off the next intervals; not with penalize
   Duration dephase{};  ///< blocks end up to so much later, each at a time of its own. Algorithm cooldown
   std::uint32_t weight = 1;  ///< what one request costs; ≥ 0
   bool penalize = false;     ///< count offered instead of admitted requests

@@ -45,4 +45,7 @@ struct Instant {
 /// "Never happened" for points in monotonic time; no real moment compares equal to it.
 inline constexpr MonotonicTime never{Duration::min()};
 
+/// A wait that does not end: a request asks for more than can ever be admitted. Not to be added to anything.
+inline constexpr Duration forever = Duration::max();
+
 }  // namespace weir

@@ -255,7 +255,7 @@ TEST_F(ReplayList, IsDecidedByOneRuleAndWrittenToStandardOutput) {
             "5000.5\tb\t2\tadmit\t1\t-1\t999.5\n"
             "5001\ta\t1\tadmit\t1\t-1\t999\n"
             "5002\ta\t1\tadmit\t0\t-1\t998\n"
-            "5003\ta\t1\tblock\t0\t2000\t997\n"
+            "5003\ta\t1\tblock\t0\t2000\t2000\n"
             "7002.5\ta\t1\tblock\t0\t0.5\t997.5\n"
             "7003\ta\t1\tadmit\t2\t-1\t997\n");
 }
@@ -446,10 +446,11 @@ class CooldownModel final : public Model {
     expected.remaining = now < blocked_until_ ? 0 : limit_ - used_;
     const Duration rest = (ordinal_ + 1) * interval_ - now;
     // A block may end before its interval does, and the interval's limit is used up all the same.
-    expected.retry_least = now < blocked_until_ ? blocked_until_ - now : 1ns;
-    expected.retry_most = std::max(rest, now < blocked_until_ ? blocked_until_ - now : cooldown_);
-    expected.reset_least = used_ == 0 ? Duration{} : rest;
-    expected.reset_most = std::max(rest, blocked_until_ - now);
+    const bool fits = used_ + std::max<std::uint64_t>(weight, 1) <= limit_;
+    const Duration block = std::max(blocked_until_ - now, Duration{});
+    expected.retry_least = expected.retry_most = fits ? block : std::max(block, rest);
+    expected.reset_least = std::max(block, used_ == 0 ? Duration{} : rest);
+    expected.reset_most = std::max(block, rest);
     return expected;
   }
 
@@ -653,6 +654,8 @@ std::vector<Case> cases() {
   return {
       {"Cooldown", with(limit_of(12, 1s, Algorithm::cooldown), [](Rule& r) { r.cooldown = 700ms; }),
        cooldown},
+      {"CooldownThatEndsBeforeItsInterval",
+       with(limit_of(12, 1s, Algorithm::cooldown), [](Rule& r) { r.cooldown = 150ms; }), cooldown},
       {"CooldownOfSmallLimit",
        with(limit_of(1, 100ms, Algorithm::cooldown), [](Rule& r) { r.cooldown = 333ms; }), cooldown},
       {"FixedWindow", limit_of(12, 1s, Algorithm::fixed_window), fixed},

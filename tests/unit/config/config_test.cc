@@ -220,11 +220,12 @@ TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
   const ConfigResult read = parse_config(
       "[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\n"
       "algorithm = \"cooldown\"\ncooldown = \"3s\"\ndephase = \"500ms\"\nearly_block = \"predictive\"\n"
-      "debt = true\npenalize = true\nlocal_rule = \"per-span\"\nhold_back = 0.25\n"
+      "debt = true\nlocal_rule = \"per-span\"\nhold_back = 0.25\n"
       "[[rule]]\nname = \"b\"\nlimit = 5\ninterval = \"1s\"\n"
       "algorithm = \"token-bucket\"\nburst = 9\nwarmup = \"2s\"\n"
       "[[rule]]\nname = \"c\"\nlimit = 5\ninterval = \"1s\"\n"
-      "algorithm = \"leaky-bucket\"\nburst = 9223372036854775807\nhold_back = 0\n",
+      "algorithm = \"leaky-bucket\"\nburst = 9223372036854775807\nhold_back = 0\n"
+      "[[rule]]\nname = \"d\"\nlimit = 5\ninterval = \"1s\"\npenalize = true\n",
       "c.toml");
   ASSERT_TRUE(read) << read.errors[0].to_string();
   const Rule& blocks = read.config.rules[0];
@@ -232,7 +233,8 @@ TEST(Config, EveryKeyOfAnAlgorithmIsRead) {
   EXPECT_EQ(blocks.dephase, 500ms);
   EXPECT_EQ(blocks.early_block, EarlyBlock::predictive);
   EXPECT_TRUE(blocks.debt);
-  EXPECT_TRUE(blocks.penalize);
+  EXPECT_FALSE(blocks.penalize);
+  EXPECT_TRUE(read.config.rules[3].penalize);
   EXPECT_EQ(blocks.local_rule, LocalRule::per_span);
   EXPECT_EQ(blocks.hold_back, 0.25);
   EXPECT_EQ(read.config.rules[1].hold_back, 0.01);
@@ -476,6 +478,18 @@ TEST(ConfigErrors, WordsThatAreNoneAreTold) {
               ElementsAre("c.toml:5:13: algorithm must be a string, not a whole number"));
 }
 
+TEST(ConfigErrors, ARequestMayNotWeighMoreThanEverThereIs) {
+  EXPECT_THAT(rule_errors("weight = 5"), IsEmpty());
+  EXPECT_THAT(rule_errors("weight = 6"),
+              ElementsAre("c.toml:5:10: weight must be at most the limit, 5, not 6: no request would ever be "
+                          "admitted"));
+  EXPECT_THAT(rule_errors("algorithm = \"token-bucket\"\nweight = 6"), SizeIs(1)) << "the limit is its burst";
+  EXPECT_THAT(rule_errors("algorithm = \"leaky-bucket\"\nburst = 9\nweight = 9"), IsEmpty());
+  EXPECT_THAT(rule_errors("algorithm = \"leaky-bucket\"\nburst = 4\nweight = 5"),
+              ElementsAre("c.toml:7:10: weight must be at most the burst, 4, not 5: no request would ever be "
+                          "admitted"));
+}
+
 TEST(ConfigErrors, ValuesOfTheAlgorithmsAreChecked) {
   const auto bucket = [](const std::string& line) {
     return rule_errors("algorithm = \"token-bucket\"\n" + line);
@@ -543,6 +557,9 @@ TEST(ConfigErrors, KeysOfAnotherAlgorithmAreTold) {
       ElementsAre(HasSubstr("strict is exact because all of its claims are told: leave hold_back out")));
   EXPECT_THAT(rule_errors("debt = true\nalgorithm = \"strict\""),
               ElementsAre(HasSubstr("because it never admits too much")));
+  EXPECT_THAT(
+      rule_errors("debt = true\npenalize = true"),
+      ElementsAre(HasSubstr("c.toml:5:8: debt is what was admitted over the limit, and with penalize")));
 }
 
 /// Which algorithms take a line.

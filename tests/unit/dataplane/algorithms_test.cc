@@ -188,6 +188,19 @@ struct Plane {
 
 constexpr MonotonicTime start{10s};
 
+TEST(AnyAlgorithm, ARequestThatIsHeavierThanAllThereCanBeNeverMayPass) {
+  for (const Algorithm algorithm :
+       {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::shed,
+        Algorithm::token_bucket, Algorithm::leaky_bucket, Algorithm::sliding_log, Algorithm::strict}) {
+    Plane plane({rule_with(algorithm, 3)});
+    const Decision refused = plane.decide(start, "ann", 0, 0, 4);
+    EXPECT_EQ(refused.verdict, Verdict::block) << static_cast<int>(algorithm);
+    EXPECT_EQ(refused.retry_after, forever) << static_cast<int>(algorithm);
+    EXPECT_LT(plane.decide(start + 1ms, "bob", 0, 0, 3).retry_after, Duration(2s))
+        << static_cast<int>(algorithm);
+  }
+}
+
 // Fixed window.
 
 TEST(FixedWindowWorker, AdmitsTheLimitAndThenNothingUntilTheWindowEnds) {

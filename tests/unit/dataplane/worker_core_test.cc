@@ -189,6 +189,29 @@ TEST(Worker, AdmitsUpToTheLimitAndRefusesFromThereOn) {
   EXPECT_EQ(refused.limit, 3U);
 }
 
+TEST(Worker, ARefusedRequestMayPassWhenTheBlockHasEndedAndTheIntervalHasRoomForIt) {
+  Rule rule = rule_of("user", 3, {by_header("user")});
+  rule.cooldown = 300ms;
+  Plane plane({rule});
+  const auto decide = [&](const char* user, std::uint32_t weight, Duration at) {
+    return plane.cores[0]->admit_key(0, user, weight, MonotonicTime(at));
+  };
+  EXPECT_EQ(decide("ann", 2, 1ms).verdict, Verdict::admit);
+  EXPECT_EQ(decide("ann", 2, 2ms).retry_after, Duration(998ms)) << "the interval ends after the block";
+  EXPECT_EQ(decide("ann", 2, 102ms).retry_after, Duration(898ms));
+  EXPECT_EQ(decide("ann", 1, 102ms).retry_after, Duration(200ms)) << "there is room for one";
+  EXPECT_EQ(decide("ann", 1, 302ms).verdict, Verdict::admit);
+  EXPECT_EQ(decide("bob", 3, 900ms).verdict, Verdict::admit);
+  EXPECT_EQ(decide("bob", 1, 900ms).retry_after, Duration(300ms)) << "the block ends after the interval";
+}
+
+TEST(Worker, NothingIsResetBeforeABlockEnds) {
+  Plane plane({rule_of("all", 1)});
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1ms)).reset_after, Duration(999ms));
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1ms)).reset_after, Duration(5s));
+  EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(11ms)).reset_after, Duration(5s - 10ms));
+}
+
 TEST(Worker, TellsWhatRemainsAndWhenTheIntervalEnds) {
   Plane plane({rule_of("all", 3)});
   const Decision first = plane.cores[0]->admit(get(), MonotonicTime(100ms));

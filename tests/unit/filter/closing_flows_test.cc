@@ -61,13 +61,26 @@ TEST_F(ClosingStepTest, AFinIsAcknowledged) {
 }
 
 TEST_F(ClosingStepTest, DataInOrderMovesTheAcknowledgmentAndAGapDoesNot) {
-  EXPECT_EQ(closing_step(flow, segment(next_byte, reply_at, 50)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte, end_of_reply, 50)), ClosingStep::acknowledge);
   EXPECT_EQ(flow.next_from_client, next_byte + 50);
-  EXPECT_EQ(closing_step(flow, segment(next_byte + 90, reply_at, 50)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte + 90, end_of_reply, 50)), ClosingStep::acknowledge);
   EXPECT_EQ(flow.next_from_client, next_byte + 50);
-  EXPECT_EQ(closing_step(flow, segment(next_byte + 40, reply_at, 50)),
+  EXPECT_EQ(closing_step(flow, segment(next_byte + 40, end_of_reply, 50)),
             ClosingStep::acknowledge);  // overlapping
   EXPECT_EQ(flow.next_from_client, next_byte + 90);
+}
+
+// The 429 may be lost. Then the request must come again, and so must not be acknowledged with what stands
+// behind it.
+TEST_F(ClosingStepTest, DataBehindTheRequestIsNotAcknowledgedBeforeTheClientHasSeenTheReply) {
+  EXPECT_EQ(closing_step(flow, segment(next_byte, reply_at, 50)), ClosingStep::absorb);
+  EXPECT_EQ(closing_step(flow, segment(next_byte + 50, reply_at, 0, tcp_ack | tcp_fin)), ClosingStep::absorb);
+  EXPECT_EQ(flow.next_from_client, next_byte + 51);
+  EXPECT_EQ(closing_step(flow, segment(next_byte, reply_at, 50)), ClosingStep::absorb);
+  EXPECT_EQ(closing_step(flow, request()), ClosingStep::repeat_reply);
+  // It need not send again then what has arrived.
+  EXPECT_EQ(closing_step(flow, segment(next_byte + 51, end_of_reply, 0)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte + 51, end_of_reply, 0)), ClosingStep::absorb);
 }
 
 TEST_F(ClosingStepTest, ARequestSentAgainGetsItsReplyAgain) {
@@ -83,8 +96,10 @@ TEST_F(ClosingStepTest, ARequestSentAgainAlthoughTheReplyArrivedIsOnlyAcknowledg
   EXPECT_EQ(closing_step(flow, segment(request_at, end_of_reply, request_length)), ClosingStep::acknowledge);
 }
 
-TEST_F(ClosingStepTest, DataBeforeTheRequestDoesNotBringAReply) {
-  EXPECT_EQ(closing_step(flow, segment(request_at - 20, reply_at, 20)), ClosingStep::acknowledge);
+// It is what the client sends again first, if the server has not acknowledged it.
+TEST_F(ClosingStepTest, DataBeforeTheRequestBringsTheReplyAgainToWhomHasNotSeenIt) {
+  EXPECT_EQ(closing_step(flow, segment(request_at - 20, reply_at, 20)), ClosingStep::repeat_reply);
+  EXPECT_EQ(closing_step(flow, segment(request_at - 20, end_of_reply, 20)), ClosingStep::acknowledge);
 }
 
 TEST_F(ClosingStepTest, ANewConnectionOrAResetEndsIt) {
