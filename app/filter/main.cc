@@ -191,9 +191,12 @@ int filter(const Options& options, const Config& config) {
 }
 
 int check(const Config& config) {
+  // Who only asks what the file says does not want to be seen by the store that it names.
+  Config alone = config;
+  alone.store = StoreConfig{};
   std::array<std::size_t, 2> memory{};  // of one worker, and of two
   for (unsigned workers = 1; workers <= memory.size(); ++workers) {
-    const ThrottleResult made = Throttle::create(config, {.workers = workers, .hash_seed = {}, .log = {}});
+    const ThrottleResult made = Throttle::create(alone, {.workers = workers, .hash_seed = {}, .log = {}});
     if (!made) {
       complain(made.error);
       return exit_usage;

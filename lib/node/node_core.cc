@@ -143,6 +143,11 @@ bool NodeCore::stop(Duration patience) {
   return finish(system_now(), patience);
 }
 
+bool NodeCore::stop(Instant now, Duration patience) {
+  end_thread();
+  return finish(now, patience);
+}
+
 bool NodeCore::finish(Instant now, Duration patience) {
   const std::lock_guard lock(control_mutex_);
   const MonotonicTime begun = monotonic_now();

@@ -40,7 +40,8 @@ class NodeCore {
 
   void start();
   bool stop(Duration patience);
-  /// As Throttle::stop(), at a moment of the caller's clock.
+  bool stop(Instant now, Duration patience);
+  /// The same without the thread, which has ended or never was.
   bool finish(Instant now, Duration patience);
   Instant advance(Instant now);
   /// A moment of the node's own clocks by the time that spans go by, as known at the last advance().

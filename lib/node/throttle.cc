@@ -96,6 +96,7 @@ const Config& Throttle::config() const noexcept { return core_->config(); }
 const HeaderSelection& Throttle::headers() const noexcept { return core_->classifier().headers(); }
 void Throttle::start() { core_->start(); }
 bool Throttle::stop(Duration patience) { return core_->stop(patience); }
+bool Throttle::stop(Instant now, Duration patience) { return core_->stop(now, patience); }
 Instant Throttle::advance(Instant now) { return core_->advance(now); }
 Figures Throttle::figures() const { return core_->figures(); }
 std::vector<KeyFigures> Throttle::top(std::size_t count) const { return core_->top(count); }

@@ -68,6 +68,15 @@ class Program(VdevTest):
                 self.fails(done, 2, "%s: %s" % (path, mistake))
                 self.assertNotIn("EAL", done.stderr)
 
+    def test_check_does_not_ask_the_store_that_the_configuration_names(self):
+        with socket.create_server(("127.0.0.1", 0)) as store:
+            # So many keys that there is time to connect while their memory is looked at.
+            path = self.write_config(RULE, node="keys = 4000000", store='url = "redis://127.0.0.1:%d"' % store.getsockname()[1])
+            self.assertEqual(self.run_program("--config", path, "--check").returncode, 0)
+            store.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                store.accept()
+
     def test_check_tells_what_the_configuration_does(self):
         path = self.write_config(RULE, ports="pairs = [[0, 1]]", store='url = "redis://me:secret@localhost:6379/1"')
         done = self.run_program("--config", path, "--check")

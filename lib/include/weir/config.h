@@ -42,7 +42,8 @@ struct StoreConfig {
   std::string url = "memory://";
   Duration timeout = std::chrono::milliseconds{50};     ///< a sync that took longer has failed; 1 ms … 10 s
   Duration reconnect = std::chrono::milliseconds{200};  ///< pause between attempts to connect; 10 ms … 60 s
-  std::string prefix = "weir";                          ///< first part of every name in the store
+  std::string prefix =
+      "weir";  ///< first part of every name in the store, but of StoreLayout::plain's counters
   StoreLayout layout = StoreLayout::hash;
   /// The most counters that wait for a store that is away or slow; what comes beyond is given up, and counted
   /// as expired; 1024 … 64 Mi.

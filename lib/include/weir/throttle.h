@@ -235,8 +235,12 @@ class WEIR_API Throttle {
   void start();
   /// Ends the thread and the last span, and synchronises what is pending: takes `patience` at most, as long
   /// as need be at Duration::max(). Workers must be offline.
-  /// @return true when nothing is left pending.
+  /// @return true when nothing is left pending. (What has been given up by then is not: Figures)
   bool stop(Duration patience);
+  /// The same for who drives the controller in another time than the system's: counts that wait for the store
+  /// would be taken for much older, or newer, than they are.
+  /// @param now  by the clocks of advance()
+  bool stop(Instant now, Duration patience);
 
   /// Drives the controller in the caller's own time instead of start(): does what is due at `now`.
   /// Not thread-safe. Workers take up a span's end in quiescent(), so call advance(t), quiescent(),
