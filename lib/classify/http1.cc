@@ -78,23 +78,52 @@ struct RequestLine {
   std::string_view protocol;
 };
 
+/// What a request line asks for by HTTP, whatever its version says: a path, or a URL with a host.
+bool is_of_http(std::string_view target) noexcept {
+  if (target.front() == '/') return true;
+  const std::string_view scheme = target.substr(0, std::min(target.find(':'), target.size()));
+  return (equals_lower(scheme, "http") || equals_lower(scheme, "https")) &&
+         !split_absolute(target).authority.empty();
+}
+
 /// "1.0" and "1.1" by their names. Of others there are none in these bytes, and receivers take them for the
-/// highest they know (for minor versions RFC 9110 §2.5 says so): Apache and HAProxy take any, Node.js some,
-/// RTSP's among them. @return nothing: it is no version
-std::string_view protocol_name(std::string_view version, bool path) noexcept {
-  if (!version.starts_with("HTTP/") && !(path && version.starts_with("RTSP/"))) return {};
-  version.remove_prefix(5);
+/// highest they know (for minor versions RFC 9110 §2.5 says so): Apache and HAProxy take any, nginx any
+/// number of zeros before a minor one, Node.js some, RTSP's and ICE's among them. @return nothing: it is none
+std::string_view protocol_name(std::string_view version, const RequestLine& line) noexcept {
+  if (version == "HTTP/1.1") [[likely]]
+    return protocol_1_1;
+  const std::size_t slash = version.find('/');
+  if (slash == std::string_view::npos) return {};
+  const std::string_view protocol = version.substr(0, slash);
+  if (protocol != "HTTP" && !(protocol == "RTSP" && is_of_http(line.target)) &&
+      !(protocol == "ICE" && line.method == "SOURCE"))
+    return {};
+  version.remove_prefix(slash + 1);
   const std::size_t dot = version.find('.');
   if (dot == std::string_view::npos) return {};
   const auto is_number = [](std::string_view text) {
-    return !text.empty() && text.size() <= 3 && std::all_of(text.begin(), text.end(), is_digit);
+    if (text.empty()) return false;
+    text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+    return text.size() <= 3 && std::all_of(text.begin(), text.end(), is_digit);
   };
   if (!is_number(version.substr(0, dot)) || !is_number(version.substr(dot + 1))) return {};
   return version == "1.0" ? protocol_1_0 : protocol_1_1;
 }
 
+/// Methods that may stand in a line without a version: GET is HTTP/0.9's, and Node.js takes these, too, and
+/// reads on. All others would make a request of any two words.
+bool goes_without_version(std::string_view method) noexcept {
+  constexpr std::array<std::string_view, 34> methods{
+      "GET",      "POST",      "PUT",        "HEAD",     "DELETE",     "PATCH",      "OPTIONS",
+      "TRACE",    "ACL",       "BIND",       "CHECKOUT", "COPY",       "LINK",       "LOCK",
+      "MERGE",    "M-SEARCH",  "MKACTIVITY", "MKCOL",    "MKCALENDAR", "MOVE",       "NOTIFY",
+      "PROPFIND", "PROPPATCH", "PURGE",      "QUERY",    "REBIND",     "REPORT",     "SEARCH",
+      "SOURCE",   "SUBSCRIBE", "UNBIND",     "UNLINK",   "UNLOCK",     "UNSUBSCRIBE"};
+  return std::find(methods.begin(), methods.end(), method) != methods.end();
+}
+
 /// White space of any kind and number between the parts, and at the end, is let through: servers do (RFC 9112
-/// §3). So is a GET without a version, which is HTTP/0.9's.
+/// §3). So is a line without a version.
 std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   constexpr auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; };
   const auto take_part = [&] {
@@ -109,16 +138,14 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   out.target = take_part();
   if (out.target.empty() || !std::all_of(out.target.begin(), out.target.end(), is_target_character))
     return std::nullopt;
-  const bool path = out.target.front() == '/';
   const std::string_view version = take_part();
   if (!line.empty()) return std::nullopt;
   if (version.empty())
-    out.protocol = out.method == "GET" && (path || !split_absolute(out.target).authority.empty())
-                       ? protocol_0_9
-                       : std::string_view();
+    out.protocol =
+        is_of_http(out.target) && goes_without_version(out.method) ? protocol_0_9 : std::string_view();
   // What HTTP/2 begins with is none.
   else if (out.method != "PRI" || out.target != "*" || version != "HTTP/2.0")
-    out.protocol = protocol_name(version, path);
+    out.protocol = protocol_name(version, out);
   if (out.protocol.empty()) return std::nullopt;
   return out;
 }
@@ -259,15 +286,17 @@ std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
   return nothing;
 }
 
-/// From the first line on that begins a request.
+/// From the first line on that begins a request, perhaps with some '\r' before it, as before the first one.
 std::string_view from_request_line(std::string_view rest) noexcept {
-  for (std::string_view behind = rest; const std::optional<std::string_view> line = take_line(behind);
-       rest = behind)
+  for (std::string_view behind = rest; std::optional<std::string_view> line = take_line(behind);
+       rest = behind) {
+    line->remove_prefix(std::min(line->find_first_not_of('\r'), line->size()));
     if (parse_request_line(*line)) return rest;
+  }
   return {};
 }
 
-/// The value of a field that tells of the body, which may stand in the lines that continue it.
+/// A field's value, which may stand in the lines that continue it.
 /// @param behind  the field's line
 /// @return what is no such value, if it stands in several
 std::string_view unfolded(std::string_view value, std::string_view behind) noexcept {
@@ -278,6 +307,11 @@ std::string_view unfolded(std::string_view value, std::string_view behind) noexc
     if (!more.empty()) value = value.empty() ? more : std::string_view("?");
   }
   return value;
+}
+
+/// The value of a Host field: Apache and HAProxy take one from the next line where there is none in its own.
+std::string_view host_of(std::string_view value, std::string_view behind) noexcept {
+  return value.empty() ? unfolded(value, behind) : value;
 }
 
 }  // namespace
@@ -311,17 +345,11 @@ class HttpRequests::Body {
     });
   }
 
-  /// From the next request on: nothing if the body goes on in the next segment. Where nobody can tell where
-  /// it ends, every line that begins a request does: a server may go on there, and a limit is not to depend
-  /// on which one does.
-  std::string_view skip(std::string_view behind_head) const noexcept {
-    if (chunked_) {
-      if (const std::optional<std::string_view> rest = behind_chunks(behind_head)) return *rest;
-    } else if (!encoded_ && !unknown_) {
-      return behind_head.substr(
-          static_cast<std::size_t>(std::min<std::uint64_t>(length_, behind_head.size())));
-    }
-    return from_request_line(behind_head);
+  /// What stands behind it: nothing if it goes on in the next segment. @return none: nobody can tell
+  std::optional<std::string_view> skip(std::string_view behind_head) const noexcept {
+    if (chunked_) return behind_chunks(behind_head);
+    if (encoded_ || unknown_) return std::nullopt;
+    return behind_head.substr(static_cast<std::size_t>(std::min<std::uint64_t>(length_, behind_head.size())));
   }
 
  private:
@@ -399,7 +427,7 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
     if (!lengths.contains(name.size())) continue;
     const std::string_view value = trim_value(field->substr(colon + 1));
     if (equals_lower(name, host_name)) {
-      if (!host_seen && selection_->host_wanted_) out.host = value;
+      if (!host_seen && selection_->host_wanted_) out.host = host_of(value, rest);
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
       body.content_length(unfolded(value, rest));
@@ -470,12 +498,23 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   return true;
 }
 
-/// Goes on behind the body, if that ends among the bytes behind the header section.
+/// Goes on behind the body, if that ends among the bytes behind the header section. Where nobody can tell
+/// where it ends, every line that begins a request does from there on: a server may go on there, and a limit
+/// is not to depend on which one does. So it is behind CONNECT: where no tunnel comes of it, requests may.
 void HttpRequests::go_on_behind(std::string_view method, const Body& body,
                                 std::string_view behind_head) noexcept {
-  // Behind CONNECT comes a tunnel, not a request.
-  if (method == "CONNECT") return;
-  rest_ = body.skip(behind_head);
+  const std::optional<std::string_view> behind = method == "CONNECT" ? std::nullopt : body.skip(behind_head);
+  lost_ = !behind;
+  rest_ = behind ? *behind : from_request_line(behind_head);
+}
+
+/// What looks like a request among what may be a body tells nothing of where to go on: it has the lines
+/// before the next one.
+std::string_view HttpRequests::before_next_line(std::string_view rest) noexcept {
+  std::string_view behind = rest;
+  take_line(behind);
+  rest_ = from_request_line(behind);
+  return rest.substr(0, rest.size() - rest_.size());
 }
 
 /// As find(), by the parser.
@@ -486,7 +525,7 @@ void HttpRequests::go_on_behind(std::string_view method, const Body& body,
   Body body;
   if (!parse(rest, out, headers, complete, body)) return false;
   if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
-  if (complete) go_on_behind(out.method, body, rest);
+  if (complete && !lost_) go_on_behind(out.method, body, rest);
   return true;
 }
 
@@ -499,13 +538,15 @@ bool HttpRequests::find(Request& request, std::span<Header> headers, bool& compl
     while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
     if (rest.empty() || !is_token_character(rest.front())) return false;
   }
+  if (lost_) [[unlikely]]
+    rest = before_next_line(rest);
 
   const char* const data = rest.data();
   const HeaderSelection& selection = *selection_;
   FoundHead head;
   if (rest.size() > std::numeric_limits<std::uint32_t>::max() ||
       !selection.scans_->find_head(data, rest.size(), selection.sought_, head) ||
-      (head.complete && head.end != rest.size() && !note_next(rest, head)))
+      (!lost_ && head.complete && head.end != rest.size() && !note_next(rest, head)))
     return find_parsing(rest, request, headers, complete);
 
   const char* const target = data + head.method_end + 1;
@@ -524,7 +565,7 @@ bool HttpRequests::find(Request& request, std::span<Header> headers, bool& compl
     const SoughtFields::Field& field = selection.sought_.fields[found.field];
     const std::string_view value = value_of(data, found);
     if ((field.roles & SoughtFields::is_host) != 0) {
-      if (!host_seen) request.host = value;
+      if (!host_seen) request.host = host_of(value, rest.substr(found.line_end + 1));
       host_seen = true;
     }
     if ((field.roles & SoughtFields::is_chosen) != 0)

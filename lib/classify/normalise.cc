@@ -126,7 +126,9 @@ std::string_view normalise_path(std::string_view target, std::span<char> buffer,
 NormalPath normal_path(std::string_view target, std::span<char> buffer, const Scans& scans) noexcept {
   if (!target.starts_with('/')) {
     if (target.empty() || target == "*") return {target, 0};
-    if (const AbsoluteTarget absolute = split_absolute(target); !absolute.authority.empty())
+    // With the authority left out, too: Apache and what is written for Node.js see the path behind it.
+    if (const AbsoluteTarget absolute = split_absolute(target);
+        !absolute.authority.empty() || !absolute.rest.empty())
       target = absolute.rest;
   }
   const PathShape shape = scans.path_shape(target.data(), target.size());

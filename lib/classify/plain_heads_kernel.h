@@ -72,10 +72,8 @@ template <typename Set>
 [[gnu::always_inline]] inline bool trim_host(const char* data, std::size_t size,
                                              PlainHeads::Value& value) noexcept {
   const std::size_t length = unsigned{value.end} - unsigned{value.begin};
-  if (length == 0) {
-    value.end = 0;
-    return true;
-  }
+  // The next line may go on with it.
+  if (length == 0) return false;
   const char* const host = data + value.begin;
   const HostShape shape = Set::Front::holds(length, size - value.begin)
                               ? shape_of_host(typename Set::Front(host, length), bits_below(length), length)

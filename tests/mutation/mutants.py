@@ -107,6 +107,11 @@ def burst_look_avx512(name, test, old, new):
     return burst_look(name, test, old, new, file=file, units=[file], set=AVX512)
 
 
+def closing_step(name, test, old, new):
+    file = "app/filter/closing_flows.cc"
+    return burst_look(name, f"ClosingStepTest.{test}", old, new, file=file, units=[file])
+
+
 def whole(name, test, old, new, file, **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "property", "test": test, **more}
 
@@ -1773,6 +1778,34 @@ MUTANTS = [
         ": table_->entry(place).lent > SpanEntry::most_lent ?",
     ),
     worker(
+        "a refused request is told to come back while its interval's limit is used up",
+        "Worker.ARefusedRequestMayPassWhenTheBlockHasEndedAndTheIntervalHasRoomForIt",
+        "ends_in_vain = touched.blocked_until < ends && weight > room(touched, planned, now);",
+        "ends_in_vain = false;",
+        file="lib/dataplane/telling.cc",
+    ),
+    worker(
+        "a refused request is told to wait for the interval's end although there is room for it",
+        "Worker.ARefusedRequestMayPassWhenTheBlockHasEndedAndTheIntervalHasRoomForIt",
+        "ends_in_vain = touched.blocked_until < ends && weight > room(touched, planned, now);",
+        "ends_in_vain = touched.blocked_until < ends;",
+        file="lib/dataplane/telling.cc",
+    ),
+    worker(
+        "who is blocked is told that everything may be admitted before his block ends",
+        "Worker.NothingIsResetBeforeABlockEnds",
+        "std::max(block_lasts, reset_after(touched, planned, now));",
+        "std::max(Duration{}, reset_after(touched, planned, now));",
+        file="lib/dataplane/telling.cc",
+    ),
+    worker(
+        "what never may pass is told to wait",
+        "AnyAlgorithm.ARequestThatIsHeavierThanAllThereCanBeNeverMayPass",
+        "  if (weight > most_at_once_of(terms)) return forever;\n",
+        "",
+        file="lib/dataplane/telling.cc",
+    ),
+    worker(
         "what is left of a grant that was filled up is not told",
         "Grant.TellsWhatRemainsWhereverItIsKept",
         "credit += left_of(rule_grants_[planned.rule], lent);",
@@ -2759,8 +2792,14 @@ MUTANTS = [
     engine(
         "an interval without counts pays no debt",
         "Debt.IsPaidByIntervalsWithoutAnyRequestToo",
+        "if (last_counted(slot) < next - 1 || only_refused) detail.debt -=",
+        "if (last_counted(slot) < next - 99 || only_refused) detail.debt -=",
+    ),
+    engine(
+        "an interval in which all is refused pays no debt",
+        "Debt.IsPaidByIntervalsInWhichAllIsRefusedToo",
+        "if (last_counted(slot) < next - 1 || only_refused) detail.debt -=",
         "if (last_counted(slot) < next - 1) detail.debt -=",
-        "if (last_counted(slot) < next - 99) detail.debt -=",
     ),
     engine(
         "a debt is forgotten",
@@ -3379,15 +3418,29 @@ MUTANTS = [
     classify(
         "a version that there is not in these bytes makes no request",
         "HttpRequest.IsFoundWhateverItsVersion",
-        "if (!version.starts_with(\"HTTP/\") &&",
-        "if (!version.starts_with(\"HTTP/1.\") &&",
+        "if (protocol != \"HTTP\" &&",
+        "if ((protocol != \"HTTP\" || version[slash + 1] != '1') &&",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "zeros before a version's number are digits like others",
+        "HttpRequest.IsFoundWhateverItsVersion",
+        "    text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));\n",
+        "",
         file="lib/classify/http1.cc",
     ),
     classify(
         "any word may be a request of HTTP/0.9",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "out.method == \"GET\" && (path || !split_absolute(out.target).authority.empty())",
-        "out.method == \"GET\"",
+        "is_of_http(out.target) && goes_without_version(out.method)",
+        "goes_without_version(out.method)",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "any method goes without a version",
+        "HttpRequest.IsNotFoundInOtherPayloads",
+        "is_of_http(out.target) && goes_without_version(out.method)",
+        "is_of_http(out.target)",
         file="lib/classify/http1.cc",
     ),
     classify(
@@ -3435,9 +3488,45 @@ MUTANTS = [
     classify(
         "behind what nobody can tell the end of nobody looks",
         "Pipelining.GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds",
-        "    return from_request_line(behind_head);",
-        "    return {};",
+        "  rest_ = behind ? *behind : from_request_line(behind_head);",
+        "  rest_ = behind ? *behind : std::string_view();",
         file="lib/classify/http1.cc",
+    ),
+    classify(
+        "what looks like a request in a body of which nobody can tell the end tells where to go on",
+        "Pipelining.IsNotEndedByWhatLooksLikeARequestWhereNobodyCanTellWhereABodyEnds",
+        "  lost_ = !behind;",
+        "  lost_ = false;",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a carriage return before a request line hides it where nobody can tell where a body ends",
+        "Pipelining.IsNotEndedByWhatLooksLikeARequestWhereNobodyCanTellWhereABodyEnds",
+        "    line->remove_prefix(std::min(line->find_first_not_of('\\r'), line->size()));\n",
+        "",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "behind CONNECT nobody looks",
+        "Pipelining.GoesOnWithEveryRequestLineBehindConnect",
+        "method == \"CONNECT\" ? std::nullopt : body.skip(behind_head);",
+        "method == \"CONNECT\" ? std::optional(std::string_view()) : body.skip(behind_head);",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a host in the next line is none",
+        "HttpRequest.HasItsHostInTheNextLineWhereThereIsNoneInItsOwn",
+        "return value.empty() ? unfolded(value, behind) : value;",
+        "return value;",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a request is plain whose host may stand in the next line",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+        "  if (length == 0) return false;\n",
+        "  if (length == 0) {\n    value.end = 0;\n    return true;\n  }\n",
+        file="lib/classify/plain_heads_kernel.h",
+        units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
         "a carriage return at a value's end is a part of it",
@@ -4179,6 +4268,18 @@ MUTANTS = [
         "  if (std::exchange(told_, true) || next_",
     ),
     # The filter's first pass over a burst.
+    closing_step(
+        "a 429 that was lost is acknowledged away with what stands behind its request",
+        "DataBehindTheRequestIsNotAcknowledgedBeforeTheClientHasSeenTheReply",
+        "if (!after(frame.acknowledgment, flow.reply_sequence))",
+        "if (frame.acknowledgment == flow.reply_sequence && !after(frame.sequence, flow.request_sequence))",
+    ),
+    closing_step(
+        "what came before the 429 was seen is never acknowledged",
+        "DataBehindTheRequestIsNotAcknowledgedBeforeTheClientHasSeenTheReply",
+        "if (!has_data && flow.acknowledged == flow.next_from_client)",
+        "if (!has_data)",
+    ),
     burst_look(
         "of a frame's pieces only so many count as fit into a byte",
         "BurstLook.AFrameInPiecesIsOddHoweverPlainItsFirstOneIs",

@@ -225,8 +225,8 @@ struct ParsedRequest {
 
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
-/// usual server takes for a request is one, HTTP/0.9's too; where nobody can tell where a body ends, every
-/// line that reads as a request line begins another. A payload that does not begin with a request line has
+/// usual server takes for a request is one, HTTP/0.9's too; where nobody can tell where a body ends, and behind
+/// CONNECT, every line that reads as a request line begins another from there on. A payload that does not begin with a request line has
 /// none. A request line without its end has none either; cut-off headers still yield the request, not
 /// `complete`.
 class WEIR_API HttpRequests {
@@ -252,11 +252,13 @@ class WEIR_API HttpRequests {
   bool find_parsing(std::string_view rest, Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool note_next(std::string_view payload, const FoundHead& head) noexcept;
   void go_on_behind(std::string_view method, const Body& body, std::string_view behind_head) noexcept;
+  std::string_view before_next_line(std::string_view rest) noexcept;
   bool parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
              Body& body) const noexcept;
 
   std::string_view rest_;
   const HeaderSelection* selection_;
+  bool lost_ = false;  // nobody can tell where a body has ended
 };
 
 /// Copies a frame's addresses and ports into a request.

@@ -132,7 +132,9 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "GET /",
       "GET / x\r\n",
       "get /\r\n",
-      "POST /\r\n",
+      "FOO /\r\n",
+      "post /\r\n",
+      "POST key\r\n",
       "GET / HTTP/.1\r\n\r\n",
       "GET / HTTP/11\r\n\r\n",
       "GET / HTTP/1111.1\r\n\r\n",
@@ -161,7 +163,8 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
 // Apache, HAProxy and Node.js take a version that there is not in these bytes for HTTP/1.1, Node.js RTSP's,
 // too.
 TEST(HttpRequest, IsFoundWhateverItsVersion) {
-  for (const auto version : {"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/9.99", "HTTP/10.1", "RTSP/1.1"}) {
+  for (const auto version : {"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/9.99", "HTTP/10.1", "HTTP/1.0001",
+                             "HTTP/1.000000999", "RTSP/1.1"}) {
     const Found found = only_request_in(HttpText("GET", "/a", version).host("h").str());
     EXPECT_EQ(found.protocol, "http/1.1") << version;
     EXPECT_EQ(found.target, "/a");
@@ -170,6 +173,10 @@ TEST(HttpRequest, IsFoundWhateverItsVersion) {
   EXPECT_EQ(only_request_in("PRI / HTTP/1.1\r\n\r\n").method, "PRI") << "not what HTTP/2 begins with";
   EXPECT_EQ(only_request_in("PRI / HTTP/2.0\r\n\r\n").method, "PRI");
   EXPECT_TRUE(requests_in("DESCRIBE rtsp://h/a RTSP/1.0\r\n\r\n").empty()) << "RTSP's own";
+  // Node.js answers these.
+  EXPECT_EQ(only_request_in("POST http://h/a RTSP/1.1\r\n\r\n").host, "h");
+  EXPECT_EQ(only_request_in("SOURCE /a ICE/1.1\r\n\r\n").target, "/a");
+  EXPECT_TRUE(requests_in("GET /a ICE/1.1\r\n\r\n").empty());
 }
 
 // nginx and Apache still answer these.
@@ -183,6 +190,11 @@ TEST(HttpRequest, IsFoundWithoutAVersion) {
   }
   EXPECT_EQ(only_request_in("GET http://h/a\r\n").host, "h");
   EXPECT_EQ(only_request_in("GET /a\r\nHost: h\r\n\r\n").host, "h") << "Node.js reads on";
+  for (const auto method : {"POST", "PATCH", "M-SEARCH", "UNSUBSCRIBE"}) {
+    const Found found = only_request_in(method + " /a\r\nHost: h\r\n\r\n"s);
+    EXPECT_EQ(found.method, method) << "as it does with other methods";
+    EXPECT_EQ(found.host, "h");
+  }
 }
 
 // As RFC 9112 §3 lets servers do; HAProxy does.
@@ -262,6 +274,13 @@ TEST(HttpRequest, IsNotFooledByFoldedLines) {
   EXPECT_EQ(found.host, "real");
   ASSERT_EQ(found.headers.size(), 1u);
   EXPECT_EQ(found.headers[0].second, "1");
+}
+
+// Apache and HAProxy do.
+TEST(HttpRequest, HasItsHostInTheNextLineWhereThereIsNoneInItsOwn) {
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost:\r\n  h\r\n\r\n").host, "h");
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost: \r\n\r\n").host, "");
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n").host, "a");
 }
 
 TEST(HttpRequest, IgnoresLinesThatAreNoHeader) {
@@ -389,8 +408,39 @@ TEST(Pipelining, GoesOnWithEveryRequestLineBehindChunksThatAreNone) {
         << body;
 }
 
-TEST(Pipelining, EndsBehindConnectAndBehindAnUnfinishedRequest) {
-  EXPECT_EQ(targets_in("CONNECT h:1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n"), Targets{"h:1"});
+// What looks like a request among what may be a body, or chunks, must not hide those behind it: servers read
+// on.
+TEST(Pipelining, IsNotEndedByWhatLooksLikeARequestWhereNobodyCanTellWhereABodyEnds) {
+  std::string chunks;
+  for (int i = 0; i < 64; ++i) chunks += "1\r\na\r\n";
+  const std::string behind = "GET /2 HTTP/1.1\r\nHost: h\r\n\r\n";
+  for (const std::string decoy :
+       {"GET /d HTTP/1.1\r\nContent-Length: 9999\r\n\r\n.", "CONNECT /d HTTP/1.1\r\n\r\n.",
+        "GET /d HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n.", "GET /d HTTP/1.1\r\n.",
+        "GET /d HTTP/1.1\r\nX: y"}) {
+    std::ostringstream size;
+    size << std::hex << decoy.size();
+    for (const std::string ends : {"", "\r", "\r\r"}) {
+      const std::string text = "POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks +
+                               size.str() + "\r\n" + decoy + "\r\n0\r\n\r\n";
+      EXPECT_EQ(targets_in(text + ends + behind + ends + behind), (Targets{"/1", "/d", "/2", "/2"})) << decoy;
+    }
+    // A server goes on at the first length, or at the second one.
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nContent-Length: " + std::to_string(decoy.size() + 2) +
+                         "\r\nContent-Length: 0\r\n\r\n" + decoy + "\r\n" + behind + behind),
+              (Targets{"/1", "/d", "/2", "/2"}))
+        << decoy;
+  }
+}
+
+TEST(Pipelining, GoesOnWithEveryRequestLineBehindConnect) {
+  EXPECT_EQ(targets_in("CONNECT h:1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n"),
+            (Targets{"h:1", "/2", "/3"}))
+      << "Apache refuses the tunnel, and reads on";
+  EXPECT_EQ(targets_in("CONNECT h:1 HTTP/1.1\r\n\r\n\x16\x03\x01\n"), Targets{"h:1"});
+}
+
+TEST(Pipelining, EndsBehindAnUnfinishedRequest) {
   EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1"), Targets{"/1"});
   EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nHost: "), (Targets{"/1", "/2"}));
 }

@@ -92,7 +92,8 @@ TEST(NormalisePath, KnowsTheOtherFormsOfATarget) {
   EXPECT_EQ(path(""), "");
   EXPECT_EQ(path("login"), "/login") << "as if it began with a slash";
   EXPECT_EQ(path("?x"), "/");
-  EXPECT_EQ(path("http:///login"), "/http:/login") << "no authority, no absolute form";
+  EXPECT_EQ(path("http:///login"), "/login") << "the authority is left out";
+  EXPECT_EQ(path("http:/login"), "/http:/login") << "not the absolute form";
 }
 
 TEST(NormalisePath, CutsTheResolvedPathToTheRoomThereIs) {
