@@ -149,6 +149,7 @@ bool NodeCore::stop(Instant now, Duration patience) {
 }
 
 bool NodeCore::finish(Instant now, Duration patience) {
+  store_->now_is(now.monotonic);
   const std::lock_guard lock(control_mutex_);
   const MonotonicTime begun = monotonic_now();
   controller_.finish(now);
@@ -164,6 +165,8 @@ bool NodeCore::finish(Instant now, Duration patience) {
 }
 
 Instant NodeCore::advance(Instant now) {
+  // Before anything takes its time.
+  store_->now_is(now.monotonic);
   const std::lock_guard lock(control_mutex_);
   advanced_ = now.monotonic;
   return controller_.advance(now);

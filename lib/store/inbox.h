@@ -61,14 +61,21 @@ class Inbox {
     for (const CounterWrite& write : writes) {
       const std::uint64_t weight = write.weightless ? 0 : write.delta;
       submitted_ += weight;
-      if (waiting_.size() < most_)
+      if (waiting_.size() < most_) {
         waiting_.add(write, now);
-      else
+        changes_ += write.returned != 0 || write.raised_to != 0;
+      } else {
         expired_ += weight;
+      }
     }
   }
   /// Exchanges what waits for `empty`.
-  void swap(Arrivals& empty) noexcept { waiting_.swap(empty); }
+  void swap(Arrivals& empty) noexcept {
+    waiting_.swap(empty);
+    changes_ = 0;
+  }
+  /// Writes that wait and return or raise something.
+  std::size_t changes() const noexcept { return changes_; }
 
   /// Weight, ever.
   std::uint64_t submitted() const noexcept { return submitted_; }
@@ -77,6 +84,7 @@ class Inbox {
  private:
   std::size_t most_;
   Arrivals waiting_;
+  std::size_t changes_ = 0;
   std::uint64_t submitted_ = 0;
   std::uint64_t expired_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <functional>
 #include <utility>
 
 namespace weir {
@@ -100,6 +101,11 @@ std::uint64_t Outbox::Group::weight() const noexcept {
   return sum;
 }
 
+std::size_t Outbox::Group::changes() const noexcept {
+  return static_cast<std::size_t>(std::count_if(entries.begin() + static_cast<std::ptrdiff_t>(out_begin),
+                                                entries.end(), std::mem_fn(&OutboxEntry::changes)));
+}
+
 void Outbox::submit(std::span<const CounterWrite> writes, MonotonicTime now) {
   for (const CounterWrite& write : writes) {
     const std::uint64_t weight = write.weightless ? 0 : write.delta;
@@ -123,6 +129,7 @@ Outbox::Group& Outbox::group_for(const OutboxGroupId& id) {
 
 Outbox::Groups::iterator Outbox::drop(Groups::iterator group) {
   entries_ -= group->second->entries.size() - group->second->out_begin;
+  changes_ -= group->second->changes();
   if (spare_.size() < most_spare && group->second->entries.capacity() <= most_spare_entries) {
     group->second->clear();
     spare_.push_back(std::move(group->second));
@@ -155,8 +162,10 @@ void Outbox::add(const CounterWrite& write) {
   entry.key = write.key;
   entry.tag = std::min(entry.tag, write.tag);
   entry.weightless = write.weightless;
+  const bool changed = entry.changes();
   entry.returned += std::min(write.returned, max_delta - entry.returned);
   entry.raised_to = std::max(entry.raised_to, std::min(write.raised_to, max_delta));
+  changes_ += !changed && entry.changes();
   const std::uint64_t taken = std::min(write.delta, max_delta - entry.delta);
   entry.delta += taken;
   if (!write.weightless) expired_ += write.delta - taken;
@@ -232,6 +241,7 @@ std::size_t Outbox::answer(const OutboxGroupId& id, std::uint64_t sequence,
   std::size_t refused = 0;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const OutboxEntry& entry = group.entries[group.out_begin + i];
+    changes_ -= entry.changes();
     if (outcomes[i].applied) {
       applied_ += entry.weight();
       replies.push_back({.key = entry.key,

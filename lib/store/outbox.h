@@ -66,6 +66,8 @@ struct OutboxEntry {
   bool weightless = false;  ///< left out of the sums
 
   std::uint64_t weight() const noexcept { return weightless ? 0 : delta; }
+  /// Whether it is more than what weight() says, or a question.
+  bool changes() const noexcept { return returned != 0 || raised_to != 0; }
 };
 
 /// What goes out in one piece, and is applied in one piece. Valid until the outbox is next changed.
@@ -143,6 +145,8 @@ class Outbox {
 
   /// Entries waiting or out: what memory is spent on.
   std::size_t entries() const noexcept { return entries_; }
+  /// Those of them that return or raise something.
+  std::size_t changes() const noexcept { return changes_; }
 
  private:
   // One group's entries in the order they came: [0, out_begin) are done with, [out_begin, out_end) are out,
@@ -165,6 +169,7 @@ class Outbox {
     void forget_done();
     void clear() noexcept;
     std::uint64_t weight() const noexcept;  // of all that is waiting or out
+    std::size_t changes() const noexcept;   // likewise
   };
   using Groups = std::unordered_map<OutboxGroupId, std::unique_ptr<Group>, OutboxGroupIdHash>;
 
@@ -183,6 +188,7 @@ class Outbox {
   std::array<std::deque<OutboxGroupId>, store_partitions> ready_;
   std::uint64_t last_sequence_ = 0;
   std::size_t entries_ = 0;
+  std::size_t changes_ = 0;
   std::uint64_t submitted_ = 0;
   std::uint64_t applied_ = 0;
   std::uint64_t expired_ = 0;

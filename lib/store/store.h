@@ -56,7 +56,7 @@ struct CounterReply {
 /// What the store's clock said, once. Nodes that share a store agree on ordinals by it.
 struct StoreTime {
   MonotonicTime asked{};     ///< the store's clock was read after this …
-  MonotonicTime answered{};  ///< … and before this, by the clock of submit()'s `now`
+  MonotonicTime answered{};  ///< … and before this, by the caller's clock
   WallTime wall{};           ///< what it said
   std::uint64_t number = 0;  ///< 1, 2, …: which answers have been seen already
 };
@@ -84,6 +84,11 @@ class Store {
   /// each exactly once, unless expired before. Returns at once.
   virtual void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) = 0;
 
+  /// What time it is by the caller's clock, told as soon as that has been read: what the store says of its
+  /// own time goes by it, and when counters expire. Who never tells is taken to have read it for submit().
+  /// Any thread, concurrently with all the others.
+  virtual void now_is(MonotonicTime now) { static_cast<void>(now); }
+
   /// Appends the replies that have come in since the last call. Returns at once.
   virtual void collect(std::vector<CounterReply>& replies) = 0;
 
@@ -95,8 +100,9 @@ class Store {
   /// The latest answer about the store's clock. Nothing: none yet, or the store has no clock of its own.
   virtual std::optional<StoreTime> time() const { return std::nullopt; }
 
-  /// Tries for at most `patience` of real time to get everything pending acknowledged; replies are to be
-  /// collected afterwards. @return true when nothing is pending.
+  /// Tries for at most `patience` of real time to get everything pending acknowledged, and also what is
+  /// returned or raised; replies are to be collected afterwards. @return true when nothing of that is
+  /// pending.
   virtual bool flush(Duration patience) = 0;
 };
 

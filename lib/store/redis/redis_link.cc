@@ -103,7 +103,10 @@ void RedisLink::ready(TimePoint now) {
 }
 
 void RedisLink::asked(Asked asked, TimePoint now) {
-  if (asked_.empty()) progress_ = now;
+  if (asked_.empty()) {
+    progress_ = now;
+    breaks_silence_ = true;
+  }
   asked.at = now;
   asked_.push_back(std::move(asked));
   connection_->await(1);

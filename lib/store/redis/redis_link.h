@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/outbox.h"
@@ -97,8 +98,11 @@ class RedisLink {
     append_command(output(), words);
     this->asked(std::move(asked), now);
   }
-  void flush() {
-    if (connection_) connection_->flush();
+  /// Sends what has been appended. The server's time to answer begins with this.
+  void flush(TimePoint now) {
+    if (!connection_) return;
+    if (std::exchange(breaks_silence_, false)) progress_ = now;
+    connection_->flush();
   }
 
   /// Whether the server's time is to be asked for: once it is up, and then in each period.
@@ -133,7 +137,8 @@ class RedisLink {
   std::vector<std::string> digests_;
   std::deque<Asked> asked_;
   std::deque<Asked> lost_;
-  TimePoint progress_{};  // when the last answer came, or the first question after silence was put
+  TimePoint progress_{};         // when the last answer came, or the first question after silence was sent
+  bool breaks_silence_ = false;  // that has not been sent yet
   TimePoint time_at_{};
   TimePoint wanted_until_{};
   std::string error_ = "not connected yet";

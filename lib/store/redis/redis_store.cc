@@ -73,6 +73,30 @@ bool is_for_later(const RedisReply& error) {
   return error.is_error("TRYAGAIN") || error.is_error("CLUSTERDOWN") || error.is_error("MASTERDOWN");
 }
 
+/// By how much the caller's time is ahead of ours. It is told some time after it was read, never before: the
+/// largest of the last second or two is the least wrong.
+class CallersLead {
+ public:
+  void tell(MonotonicTime callers, steady_clock::time_point ours) noexcept {
+    const Duration lead = callers.time_since_epoch() - ours.time_since_epoch();
+    if (ours - began_ < std::chrono::seconds{1}) {
+      latest_ = std::max(latest_, lead);
+      return;
+    }
+    before_ = latest_;
+    latest_ = lead;
+    began_ = ours;
+  }
+  /// 0 before anything is told.
+  Duration value() const noexcept { return latest_ == none ? Duration{} : std::max(before_, latest_); }
+
+ private:
+  static constexpr Duration none = Duration::min();
+  steady_clock::time_point began_{};
+  Duration before_ = none;
+  Duration latest_ = none;
+};
+
 class RedisStore final : public Store {
  public:
   RedisStore(const RedisUrl& url, const StoreConfig& config)
@@ -107,10 +131,16 @@ class RedisStore final : public Store {
   RedisStore(const RedisStore&) = delete;
   RedisStore& operator=(const RedisStore&) = delete;
 
+  void now_is(MonotonicTime now) override {
+    const std::lock_guard lock(mutex_);
+    tells_time_ = true;
+    callers_lead_.tell(now, steady_clock::now());
+  }
+
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
     {
       const std::lock_guard lock(mutex_);
-      callers_lead_ = now.time_since_epoch() - steady_clock::now().time_since_epoch();
+      if (!tells_time_) callers_lead_.tell(now, steady_clock::now());
       inbox_.submit(writes, now);
     }
     if (!writes.empty()) interrupt();
@@ -148,7 +178,8 @@ class RedisStore final : public Store {
     hurry_ = true;
     interrupt();
     return changed_.wait_until(lock, deadline, [this] {
-      return inbox_.submitted() == shared_.applied + shared_.expired + inbox_.expired();
+      return inbox_.submitted() == shared_.applied + shared_.expired + inbox_.expired() &&
+             inbox_.changes() + changes_ == 0;
     });
   }
 
@@ -172,16 +203,18 @@ class RedisStore final : public Store {
 
   void run() {
     while (!stopping()) {
+      const TimePoint woken = steady_clock::now();
       take_in();
-      // What has been read is heard before anybody is given up for having been silent; and whatever takes its
-      // time here (many writes, a name's resolution) is not the servers' fault.
+      // What has come is heard before anybody is given up for having been silent: whatever takes its time
+      // here (many writes, a name's resolution) is not the servers' fault.
+      if (steady_clock::now() - woken >= terms_.timeout / 16) read_until(TimePoint::min());
       hear(steady_clock::now());
       servers_->advance(steady_clock::now(), rest());
       bury(steady_clock::now());
       const TimePoint now = steady_clock::now();
       ask_time(now);
       send_batches(now);
-      for (const auto& link : servers_->links()) link->flush();
+      for (const auto& link : servers_->links()) link->flush(steady_clock::now());
       tell();
       wait();
     }
@@ -198,10 +231,17 @@ class RedisStore final : public Store {
 
   void take_in() {
     bool hurry = false;
+    // Before what it tells of is taken, so that nothing comes unnoticed.
+    if (std::exchange(interrupted_, false)) {
+      std::uint64_t count = 0;
+      // An eventfd that was empty already is as good.
+      [[maybe_unused]] const ssize_t size = read(event_.get(), &count, sizeof count);
+    }
     {
       const std::lock_guard lock(mutex_);
-      lead_ = callers_lead_;
+      lead_ = callers_lead_.value();
       hurry = std::exchange(hurry_, false);
+      changes_ += inbox_.changes();
       inbox_.swap(arrived_);
     }
     if (hurry)
@@ -373,7 +413,9 @@ class RedisStore final : public Store {
     }
     ++figures_.failures;
     outbox_.retry(asked.group, asked.sequence);
-    if (is_for_later(answer.reply)) {
+    // A master that has become a replica is none any more: that it says when it is connected to.
+    const bool is_replaced = url_.mode == RedisUrl::Mode::sentinel && answer.reply.is_error("MASTERDOWN");
+    if (is_for_later(answer.reply) && !is_replaced) {
       not_before_[asked.group.partition] = now + std::min(reconnect_, most_partition_pause);
       if (!answer.reply.is_error("TRYAGAIN")) trouble_ = answer.reply.text;
       return servers_->failed(link, now);
@@ -423,6 +465,11 @@ class RedisStore final : public Store {
         ask_pieces(link, batch, *exchange_.find(batch.group), answer.asked.asking, now);
         break;
       case Exchange::Progress::again:
+        // A piece of a log that is gone, and stays so, is not to be asked for as fast as can be.
+        if (now - std::exchange(again_at_[batch.group.partition], now) < most_partition_pause) {
+          not_before_[batch.group.partition] = now + std::min(reconnect_, most_partition_pause);
+          ++figures_.failures;
+        }
         outbox_.retry(batch.group, batch.sequence);
         break;
       case Exchange::Progress::wait:
@@ -494,6 +541,7 @@ class RedisStore final : public Store {
       shared_ = figures_;
       shared_.applied = outbox_.applied();
       shared_.expired = outbox_.expired();
+      changes_ = outbox_.changes();
       shared_.up = up;
       shared_.error = error;
       if (fresh_time_.number != 0) time_ = fresh_time_;
@@ -512,10 +560,6 @@ class RedisStore final : public Store {
   }
 
   void wait() {
-    std::vector<pollfd>& polled = polled_;
-    polled.clear();
-    polled.push_back({event_.get(), POLLIN, 0});
-    for (const auto& link : servers_->links()) polled.push_back({link->descriptor(), link->events(), 0});
     TimePoint until = std::min(servers_->wake_at(), ask_time_at_);
     if (!outbox_.empty()) {
       const MonotonicTime expiry = outbox_.next_expiry();
@@ -525,6 +569,15 @@ class RedisStore final : public Store {
         if (at != TimePoint{}) until = std::min(until, at);
       for (const Detour& detour : detours_) until = std::min(until, detour.until);
     }
+    read_until(until);
+  }
+
+  /// Waits until then at most, and reads and writes what can be.
+  void read_until(TimePoint until) {
+    std::vector<pollfd>& polled = polled_;
+    polled.clear();
+    polled.push_back({event_.get(), POLLIN, 0});
+    for (const auto& link : servers_->links()) polled.push_back({link->descriptor(), link->events(), 0});
     const TimePoint before = steady_clock::now();
     const timespec timeout = to_timespec(until > before ? Duration{until - before} : Duration{});
     const int ready = ppoll(polled.data(), polled.size(), &timeout, nullptr);
@@ -532,11 +585,7 @@ class RedisStore final : public Store {
     for (TimePoint& at : not_before_)
       if (at <= now) at = TimePoint{};
     if (ready <= 0) return;
-    if (polled[0].revents != 0) {
-      std::uint64_t count = 0;
-      // An eventfd that was empty already is as good.
-      [[maybe_unused]] const ssize_t size = read(event_.get(), &count, sizeof count);
-    }
+    interrupted_ = polled[0].revents != 0;
     for (std::size_t i = 1; i < polled.size(); ++i)
       if (polled[i].revents != 0) servers_->links()[i - 1]->ready(now);
   }
@@ -566,10 +615,13 @@ class RedisStore final : public Store {
   std::vector<CounterReply> replies_;
   StoreFigures shared_;
   std::optional<StoreTime> time_;
-  Duration callers_lead_{};
+  std::size_t changes_ = 0;  // writes not answered yet that return or raise something
+  CallersLead callers_lead_;
+  bool tells_time_ = false;
   bool hurry_ = false;  // flush() asks for an attempt now
 
   // The I/O thread's own.
+  bool interrupted_ = false;  // there is something in event_
   Arrivals arrived_;
   Outbox outbox_;
   Exchange exchange_;
@@ -582,6 +634,7 @@ class RedisStore final : public Store {
   std::vector<std::pair<const RedisLink*, std::size_t>> without_script_;  // who has lost which
   std::array<TimePoint, store_partitions> not_before_{};
   std::array<TimePoint, store_partitions> moved_at_{};
+  std::array<TimePoint, store_partitions> again_at_{};
   std::vector<Detour> detours_;
   std::uint32_t first_ =
       0;  // partition to begin with, so that a bad one does not keep those behind it waiting

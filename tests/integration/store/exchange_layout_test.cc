@@ -232,6 +232,25 @@ TEST(ExchangeLayout, ASlotThatIsHalfWayToAnotherMasterIsServedAllTheTime) {
     EXPECT_EQ(stored.value(name(1), ordinal), ordinal < 4 ? 31 : 30) << ordinal;
 }
 
+TEST(ExchangeLayout, APieceThatSomebodyHasDeletedIsNotAskedForAsFastAsCanBe) {
+  RedisServer server;
+  WatchedStore writer(server.unix_url(), exchange());
+  ASSERT_TRUE(count(writer, 1, 1));
+  const std::string logs = StoredCounters(server.client()).logs_in_store(name(0), 1);
+  int deleted = 0;
+  for (const std::string& field : server.command({"HKEYS", logs}).elements)
+    if (!field.starts_with('~')) deleted += server.command({"HDEL", logs, field}).integer == 1;
+  ASSERT_GT(deleted, 0);
+  WatchedStore reader(server.unix_url(), exchange());
+  reader.add(name(0), 1, 1);
+  ASSERT_TRUE(reader.wait_until([](const StoreFigures& figures) { return figures.failures >= 10; }));
+  const std::string statistics = server.command({"INFO", "commandstats"}).text;
+  const std::string calls = "cmdstat_evalsha:calls=";
+  const std::size_t at = statistics.find(calls);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LE(std::stoi(statistics.substr(at + calls.size())), 40);
+}
+
 TEST(ExchangeLayout, WhatAMasterOfAClusterTookAwayIsRestoredByTheNodes) {
   RedisCluster cluster(RedisCluster::Replicas::one_each);
   Load load(cluster.url(), exchange(), test_seed());

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -107,6 +109,38 @@ TEST(Outage, AServerKilledWithItsStateOnDiskLosesAndDoublesNothing) {
   });
 }
 
+// Quota that is given back has no weight, and would be missed until its interval ends.
+TEST(Outage, WhatIsReturnedOrRaisedIsNotTakenForDoneBeforeItIsAnswered) {
+  RedisServer server;
+  const auto store = open_store(server.tcp_url(), impatient());
+  const auto write = [](const char* name, std::uint64_t delta, std::uint64_t returned,
+                        std::uint64_t raised_to) {
+    return CounterWrite{.name = name,
+                        .ordinal = 1,
+                        .interval = 1s,
+                        .delta = delta,
+                        .time_to_live = 10min,
+                        .expires = now() + 10min,
+                        .returned = returned,
+                        .raised_to = raised_to,
+                        .undivided = true};
+  };
+  store->submit({write("quota", 10, 0, 0), write("largest", 0, 0, 3)}, now());
+  ASSERT_TRUE(store->flush(60s));
+  for (int round = 1; round <= 3; ++round) {
+    server.signal(SIGSTOP);
+    store->submit({write("quota", 0, 1, 0)}, now());
+    EXPECT_FALSE(store->flush(50ms));
+    store->submit({write("largest", 0, 0, 3U + static_cast<unsigned>(round))}, now());
+    EXPECT_FALSE(store->flush(0s));
+    server.signal(SIGCONT);
+    ASSERT_TRUE(store->flush(60s));
+    const StoredCounters stored(server.client());
+    EXPECT_EQ(stored.value("quota", 1), 10 - round);
+    EXPECT_EQ(stored.value("largest", 1), 3 + round);
+  }
+}
+
 /// After a loss of everything the store holds what has been acknowledged since, and what was pending: no
 /// more.
 class OutageThatLosesEverything : public ::testing::TestWithParam<const char*> {};
@@ -169,13 +203,29 @@ TEST(Outage, AWipeInTheMiddleOfThingsLosesAtMostWhatHadBeenSubmittedAndDoublesNo
 
 // ---- the store's clock
 
+/// What is to be added to a moment by now() for the same by the machine's wall clock.
+Duration wall_offset() {
+  return std::chrono::system_clock::now().time_since_epoch() - now().time_since_epoch();
+}
+
+/// Server and test share the machine's clock: what it says lies between two looks at it.
+/// @param before, after  wall_offset() before it was asked, and after it has answered
+void expect_to_lie_between(const StoreTime& time, Duration before, Duration after) {
+  EXPECT_LE(time.asked, time.answered);
+  EXPECT_LE(time.answered, now());
+  // A machine's wall clock may be corrected meanwhile; then this round says nothing.
+  if (after - before > 1ms || before - after > 1ms) return;
+  // Redis tells whole microseconds, and the two clocks are not read in one instant.
+  EXPECT_GE(time.wall.time_since_epoch() + 1ms, time.asked.time_since_epoch() + std::min(before, after));
+  EXPECT_LE(time.wall.time_since_epoch(), time.answered.time_since_epoch() + std::max(before, after) + 1ms);
+}
+
 TEST(StoreClock, IsReadBetweenTheQuestionAndTheAnswer) {
   RedisServer server;
   WatchedStore store(server.tcp_url());
   std::uint64_t last = 0;
   for (int samples = 0; samples < 4; ++samples) {
-    // Server and test share the machine's clock: what it says lies between two looks at it.
-    const auto offset_before = std::chrono::system_clock::now().time_since_epoch() - now().time_since_epoch();
+    const Duration before = wall_offset();
     ASSERT_TRUE(store.wait_until([&](const StoreFigures&) {
       const auto time = store.store().time();
       return time && time->number > last;
@@ -183,16 +233,32 @@ TEST(StoreClock, IsReadBetweenTheQuestionAndTheAnswer) {
     const StoreTime time = *store.store().time();
     EXPECT_EQ(time.number, last + 1) << "every answer counts, and only once";
     last = time.number;
-    EXPECT_LE(time.asked, time.answered);
-    EXPECT_LE(time.answered, now());
-    const auto offset_after = std::chrono::system_clock::now().time_since_epoch() - now().time_since_epoch();
-    // A machine's wall clock may be corrected meanwhile; then this round says nothing.
-    if (offset_after - offset_before > 1ms || offset_before - offset_after > 1ms) continue;
-    const auto asked = time.asked.time_since_epoch() + std::min(offset_before, offset_after);
-    const auto answered = time.answered.time_since_epoch() + std::max(offset_before, offset_after);
-    // Redis tells whole microseconds, and the two clocks are not read in one instant.
-    EXPECT_GE(time.wall.time_since_epoch() + 1ms, asked);
-    EXPECT_LE(time.wall.time_since_epoch(), answered + 1ms);
+    expect_to_lie_between(time, before, wall_offset());
+  }
+}
+
+// A controller has much to do before it submits, and what it submits then is of the moment when it began.
+TEST(StoreClock, IsNotMistakenByWhatTakesTimeBeforeWritesAreSubmitted) {
+  RedisServer server;
+  const auto store = open_store(server.tcp_url(), quick_config());
+  std::uint64_t seen = 0;
+  for (int samples = 0; samples < 2; ++samples) {
+    const MonotonicTime began = now();
+    const Duration before = wall_offset();
+    store->now_is(began);
+    store->submit({{.name = "a",
+                    .ordinal = 1,
+                    .interval = 1s,
+                    .delta = 1,
+                    .time_to_live = 10min,
+                    .expires = began + 10min}},
+                  began - 300ms);
+    wait_until("an answer that was asked for after that",
+               [&] { return store->time() && store->time()->number > seen + 1; });
+    const StoreTime time = *store->time();
+    seen = time.number;
+    EXPECT_GE(time.asked, began);
+    expect_to_lie_between(time, before, wall_offset());
   }
 }
 

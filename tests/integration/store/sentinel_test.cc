@@ -198,6 +198,22 @@ TEST(Sentinel, AMasterThatMustHaveAReplicaAcknowledgesNothingWithout) {
 }
 
 /// A network that is torn: the node still reaches the old master, which the sentinels have replaced.
+// It keeps its connections, and would answer "MASTERDOWN" to all that comes, for as long as it finds no
+// master.
+TEST(Sentinel, AMasterThatIsMadeAReplicaIsAskedAnewWhetherItIsOne) {
+  RedisSentinels sentinels({"--replica-serve-stale-data", "no"});
+  RedisServer& master = sentinels.server(sentinels.master());
+  WatchedStore store(sentinels.url());
+  store.add("a", 1, 1);
+  ASSERT_TRUE(store.wait_until_quiet());
+  master.command({"REPLICAOF", "127.0.0.1", std::to_string(free_port())});
+  store.add("a", 1, 1);
+  ASSERT_TRUE(store.wait_until_down("is not a master"));
+  master.command({"REPLICAOF", "NO", "ONE"});
+  ASSERT_TRUE(store.wait_until_quiet());
+  EXPECT_EQ(StoredCounters(master.client()).value("a", 1), 2);
+}
+
 TEST(Sentinel, ANodeLeftWithTheOldMasterGoesToTheNewOne) {
   RedisSentinels sentinels;
   WatchedStore store(sentinels.url());

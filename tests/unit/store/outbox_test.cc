@@ -6,9 +6,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <random>
+#include <regex>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -74,6 +77,16 @@ TEST(Partition, IsAStableHashOfTheName) {
   EXPECT_EQ(partition_of(""), 0xcbf29ce484222325u % 64);
   EXPECT_EQ(partition_of("a"), 0xaf63dc4c8601ec8cu % 64);
   EXPECT_EQ(partition_of("foobar"), 0x85944171f73967e8u % 64);
+}
+
+TEST(Partition, OfTheCounterInTheReadmeIsTheOneItIsLookedForIn) {
+  const char* const root = std::getenv("WEIR_SOURCE_ROOT");
+  ASSERT_NE(root, nullptr);
+  std::ifstream file(std::string(root) + "/README.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(text, found, std::regex("hget 'weir:\\{(\\d+)\\}:[^']*' '([^']*)'")));
+  EXPECT_EQ(std::to_string(partition_of(found[2].str())), found[1].str()) << found[2];
 }
 
 TEST(Outbox, HasNothingToSendAtFirst) {
@@ -396,6 +409,44 @@ TEST(Inbox, HandsOverWritesWithTheirNames) {
   EXPECT_EQ(inbox.submitted(), 5u);
 }
 
+CounterWrite returning(std::string_view name, std::uint64_t returned, MonotonicTime expires = start + 10s) {
+  CounterWrite one = write(name, 1, 0, expires);
+  one.returned = returned;
+  return one;
+}
+CounterWrite raising(std::string_view name, std::uint64_t raised_to, MonotonicTime expires = start + 10s) {
+  CounterWrite one = write(name, 1, 0, expires);
+  one.raised_to = raised_to;
+  return one;
+}
+
+TEST(Outbox, KnowsHowManyEntriesReturnOrRaiseSomethingUntilTheyAreAnsweredOrExpire) {
+  Outbox outbox(1, plenty);
+  outbox.submit({{write("a", 1, 5), returning("b", 2), returning("b", 3), raising("c", 1), write("c", 1, 0)}},
+                start);
+  EXPECT_EQ(outbox.changes(), 2u);
+  for (const Sent& sent : batches(outbox)) {
+    const std::size_t before = outbox.changes();
+    outbox.retry(sent.group, sent.sequence);
+    EXPECT_EQ(outbox.changes(), before);
+    answer(outbox, sent);
+    EXPECT_EQ(outbox.changes(), before - (sent.names[0] == "a" ? 0 : 1));
+  }
+  EXPECT_EQ(outbox.changes(), 0u);
+  outbox.submit({{returning("b", 2), raising("c", 1)}}, start);
+  outbox.expire(start + 10s);
+  EXPECT_EQ(outbox.changes(), 0u);
+}
+
+TEST(Inbox, KnowsHowManyWritesWaitThatReturnOrRaiseSomething) {
+  Inbox inbox(3);
+  inbox.submit({{write("a", 1, 2), returning("b", 2), raising("b", 3), raising("no room", 1)}}, start);
+  EXPECT_EQ(inbox.changes(), 2u);
+  Arrivals arrived;
+  inbox.swap(arrived);
+  EXPECT_EQ(inbox.changes(), 0u);
+}
+
 TEST(Inbox, TakesNoMoreThanItMayAndCountsTheRestAsExpired) {
   Inbox inbox(2);
   inbox.submit({{write("a", 1, 2), write("b", 2, 3), write("c", 1, 4)}}, start);
@@ -456,6 +507,7 @@ TEST(OutboxProperty, UnderAnyScheduleEveryCountIsPendingAppliedOrExpiredAndNoneI
       ASSERT_EQ(outbox.submitted(), submitted_sum);
       ASSERT_EQ(outbox.applied(), replied_sum);
       ASSERT_EQ(outbox.pending() + outbox.applied() + outbox.expired(), submitted_sum);
+      ASSERT_LE(outbox.changes(), outbox.entries());
     };
     for (int step = 0; step < 300; ++step) {
       switch (random() % 9) {
@@ -466,6 +518,7 @@ TEST(OutboxProperty, UnderAnyScheduleEveryCountIsPendingAppliedOrExpiredAndNoneI
           for (std::string& name : names) {
             name = "rule|" + std::to_string(random() % 12);
             CounterWrite one = write(name, static_cast<Ordinal>(random() % 3), random() % 4);
+            if (one.delta == 0 && random() % 2 == 0) one.returned = 1 + random() % 3;
             one.expires = now + Duration(static_cast<std::int64_t>(random() % 40'000'000'000));
             if (random() % 20 == 0) one.expires = now;
             submitted[{name, one.ordinal}] += one.delta;
@@ -536,6 +589,7 @@ TEST(OutboxProperty, UnderAnyScheduleEveryCountIsPendingAppliedOrExpiredAndNoneI
     }
     ASSERT_EQ(outbox.pending(), 0u);
     ASSERT_EQ(outbox.entries(), 0u);
+    ASSERT_EQ(outbox.changes(), 0u);
     ASSERT_EQ(outbox.applied() + outbox.expired(), submitted_sum);
     std::uint64_t held = 0;
     for (const auto& [name, total] : receiver.counters) held += total;
