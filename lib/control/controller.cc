@@ -48,6 +48,15 @@ KeyState said_of(const LastingBlocks::Key* key) noexcept {
   return {.ungranted_since = key != nullptr ? key->ungranted_since : KeyState::granted};
 }
 
+Duration shortest_span_of(std::span<const Rule> rules) noexcept {
+  Duration shortest = Duration::max();
+  for (const Rule& rule : rules) shortest = std::min(shortest, rule.interval / rule.spans);
+  return shortest;
+}
+
+// Weight, ever: acknowledged, or given up.
+std::uint64_t answered(const StoreFigures& store) noexcept { return store.applied + store.expired; }
+
 }  // namespace
 
 Controller::Controller(ControllerParts parts)
@@ -64,10 +73,10 @@ Controller::Controller(ControllerParts parts)
       interval_began_(parts_.pools.size()),
       lasting_blocks_(parts_.rules.size()),
       blocked_keys_(parts_.rules.size()),
-      shortest_span_(Duration::max()) {
+      shortest_span_(shortest_span_of(parts_.rules)),
+      sync_watch_(std::min(parts_.store_timeout, shortest_span_ / 2), shortest_span_) {
   Duration shortest_interval = Duration::max();
   for (const Rule& rule : parts_.rules) {
-    shortest_span_ = std::min(shortest_span_, rule.interval / rule.spans);
     shortest_interval = std::min(shortest_interval, rule.interval);
     limits_.push_back(rule.limit);
     if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
@@ -117,8 +126,8 @@ Instant Controller::advance(Instant own) {
     for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window, now.monotonic);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
     awaits_first_answer_ = parts_.engine.has_writes();
-    submit(now);
-    sync_deadline_ = MonotonicTime::max();  // the store may still have to be connected to
+    // Not watched: the store may still have to be connected to.
+    writes_.submit(parts_.engine, parts_.store, now.monotonic);
     publish(now, true);
     const std::uint64_t token = parts_.quiescence.start();
     for (WindowPools& pools : parts_.pools) pools.retired(token, 0);
@@ -157,7 +166,7 @@ Instant Controller::advance(Instant own) {
     return own + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
   // There may be more of them, but nobody is to wait for all.
   Duration until = set || grown ? Duration{} : clock_.until(next_flip_, own);
-  if (sync_deadline_ != MonotonicTime::max()) until = std::min(until, sync_deadline_ - now.monotonic);
+  if (sync_watch_.due() != MonotonicTime::max()) until = std::min(until, sync_watch_.due() - now.monotonic);
   return own + std::max(until, Duration{1});
 }
 
@@ -798,8 +807,8 @@ void Controller::tell_changes(Publication& next) {
 void Controller::submit(Instant now) {
   writes_.submit(parts_.engine, parts_.store, now.monotonic);
   // Also without writes: a rule that refuses everything while the store is away must learn that it is back.
-  sync_deadline_ =
-      std::min(sync_deadline_, now.monotonic + std::min(parts_.store_timeout, shortest_span_ / 2));
+  const StoreFigures store = parts_.store.figures();
+  sync_watch_.begin(now.monotonic, answered(store) + store.pending, answered(store));
 }
 
 void Controller::end_spans(Instant own) {
@@ -842,10 +851,10 @@ void Controller::charge_buckets(Instant now) {
 }
 
 void Controller::watch_store(Instant now) {
-  if (now.monotonic < sync_deadline_) return;
-  sync_deadline_ = MonotonicTime::max();
+  sync_watch_.look(now.monotonic);
+  if (now.monotonic < sync_watch_.due()) return;
   const StoreFigures store = parts_.store.figures();
-  const bool reached = store.up && store.pending == 0;
+  const bool reached = sync_watch_.judge(now.monotonic, store.up, answered(store));
   if (!reached) ++figures_.store_late;
   if (parts_.log)
     if (const std::string line = store_log_.line(reached, store.error, now.monotonic); !line.empty())

@@ -26,6 +26,7 @@
 #include "control/publisher.h"
 #include "control/store_clock.h"
 #include "control/store_log.h"
+#include "control/sync_watch.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
 #include "shared/grant_sums.h"
@@ -210,7 +211,7 @@ class Controller {
   WallTime next_flip_{};
   Duration shortest_span_{};
   MonotonicTime drain_deadline_{};
-  MonotonicTime sync_deadline_ = MonotonicTime::max();
+  SyncWatch sync_watch_;
   bool store_up_ = true;
   StoreLog store_log_;
 };

@@ -557,12 +557,15 @@ void Engine::await_reads(RuleState& rule, Ordinal next) {
   rule.told.resize(kept);
 }
 
-// An interval without counts pays as much as the limit: nothing will be read of it.
+// An interval in which nothing was admitted pays as much as the limit, and nothing will be read of it: one
+// without counts, or with nothing but what was refused.
 void Engine::pay_debts(RuleState& rule, Ordinal next) {
   std::erase_if(rule.indebted, [&](SlotIndex index) {
     const KeySlot& slot = ledger_[index];
     KeyDetail& detail = *ledger_.detail_if_any(slot);
-    if (last_counted(slot) < next - 1) detail.debt -= std::min(detail.debt, rule.limit);
+    const bool only_refused =
+        slot.current.ordinal == next - 1 && rule.counted(slot.current) == 0 && !slot.watched;
+    if (last_counted(slot) < next - 1 || only_refused) detail.debt -= std::min(detail.debt, rule.limit);
     detail.owes = detail.debt > 0;
     return !detail.owes;
   });

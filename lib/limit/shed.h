@@ -17,7 +17,8 @@
 /// Used alone, the demand is estimated here: per span, what was offered, halved into the estimate of the
 /// spans before (one span's noise counts half, old demand is soon forgotten). While a span offers more than
 /// was estimated, what it has offered so far is the estimate: a sudden overload, also the very first one,
-/// admits no more than q (1 + ln(D/q)) in its first span, where q = L/N is the span's part of the limit.
+/// admits no more than q (1 + ln(D/q)) in its first span, where q = L/N is the span's part of the limit. Of a
+/// limit below N there are only so many spans: or else a single request would be more than its span's part.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +91,9 @@ class Shed {
   /// @param interval  of all spans together, ≥ 1 ns per span
   /// @param spans     ≥ 1
   Shed(std::uint64_t limit, Duration interval, std::uint32_t spans) noexcept
-      : limit_(limit), interval_(interval.count()), spans_(spans) {}
+      : limit_(limit),
+        interval_(interval.count()),
+        spans_(static_cast<std::uint32_t>(std::min<std::uint64_t>(spans, limit))) {}
 
   /// A weight above the limit is never admitted. `remaining` is what this span may still admit before
   /// anything is shed; 0 while something is.

@@ -369,6 +369,25 @@ TEST(Debt, IsPaidByIntervalsWithoutAnyRequestToo) {
   EXPECT_EQ(node.engine.keys(), 0U) << "a key that owes keeps its slot for ever";
 }
 
+// Or else who is refused for it, and comes back now and then, is refused for ever.
+TEST(Debt, IsPaidByIntervalsInWhichAllIsRefusedToo) {
+  Rule rule = rule_of(100);
+  rule.cooldown = 1s;
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters;
+  count_beside_others(node, counters, 0ms, 100, 700);
+  for (Duration now = 200ms; now < 15s; now += 100ms) {
+    const Duration since = now % 1s;
+    if (since == 500ms) node.count(now - 100ms, 1, 0, MonotonicTime(now - 50ms));
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  std::uint64_t debt = 0;
+  node.engine.for_each_key([&](const KeyView& key) { debt = key.detail.debt; });
+  EXPECT_EQ(debt, 0U);
+}
+
 // Sliding window.
 
 TEST(SlidingWindow, ASpansCountStaysTakenOffUntilItIsNSpansOld) {

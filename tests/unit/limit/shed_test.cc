@@ -114,6 +114,15 @@ TEST(Shed, ForgetsOldDemand) {
   EXPECT_EQ(shed.peek(at(10s)).remaining, 99U);
 }
 
+TEST(Shed, ASmallLimitAdmitsWhatStaysBelowIt) {
+  for (const std::uint64_t limit : {1U, 2U, 4U, 9U}) {
+    Shed shed(limit, 1s, 10);
+    const Duration pause = Duration(1250ms) / static_cast<std::int64_t>(limit);
+    for (Duration now{}; now < 100s; now += pause)
+      EXPECT_TRUE(shed.try_acquire(at(now), 1).admitted) << limit << " a second, at " << now.count();
+  }
+}
+
 TEST(Shed, WeightZeroOnlyLooks) {
   Shed shed(10, 1s, 2);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(shed.try_acquire(at(1s), 0).admitted);

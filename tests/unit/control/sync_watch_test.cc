@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "control/sync_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr MonotonicTime start{100s};
+
+TEST(SyncWatch, AStoreThatAnswersInTimeIsReachedAndOneThatDoesNotIsLost) {
+  SyncWatch watch(50ms, 100ms);
+  EXPECT_EQ(watch.due(), MonotonicTime::max());
+  watch.begin(start, 10, 0);
+  EXPECT_EQ(watch.due(), start + 50ms);
+  EXPECT_TRUE(watch.judge(start + 50ms, true, 10));
+  EXPECT_EQ(watch.due(), MonotonicTime::max());
+  watch.begin(start + 100ms, 20, 10);
+  EXPECT_FALSE(watch.judge(start + 150ms, true, 10)) << "not one answer";
+  watch.begin(start + 200ms, 30, 20);
+  EXPECT_TRUE(watch.judge(start + 250ms, true, 30));
+  watch.begin(start + 300ms, 30, 30);
+  EXPECT_FALSE(watch.judge(start + 350ms, false, 30)) << "it says so itself";
+  watch.begin(start + 400ms, 30, 30);
+  EXPECT_TRUE(watch.judge(start + 450ms, true, 30)) << "nothing to write, and it is there";
+}
+
+TEST(SyncWatch, WhatIsSubmittedLaterIsNotWaitedFor) {
+  SyncWatch watch(50ms, 100ms);
+  watch.begin(start, 10, 0);
+  watch.begin(start + 49ms, 15, 10);
+  watch.begin(start + 50ms, 17, 10);
+  EXPECT_TRUE(watch.judge(start + 50ms, true, 10));
+  EXPECT_EQ(watch.due(), start + 100ms) << "the later ones have their own time";
+  EXPECT_FALSE(watch.judge(start + 100ms, true, 10));
+}
+
+TEST(SyncWatch, AStoreThatIsSlowIsReachedAsLongAsItAnswersAllWithinASpan) {
+  SyncWatch watch(50ms, 100ms);
+  std::uint64_t submitted = 0;
+  MonotonicTime now = start;
+  for (int span = 0; span < 10; ++span, now += 100ms, submitted += 100) {
+    watch.begin(now, submitted + 100, submitted);
+    EXPECT_TRUE(watch.judge(now + 50ms, true, submitted + 60)) << span;
+  }
+  watch.begin(now, submitted + 100, submitted);
+  EXPECT_TRUE(watch.judge(now + 50ms, true, submitted + 10));
+  watch.begin(now + 100ms, submitted + 200, submitted + 50);
+  EXPECT_FALSE(watch.judge(now + 150ms, true, submitted + 90)) << "after a span and a half not all of it";
+}
+
+// While it is lost, it gets many times as many writes.
+TEST(SyncWatch, ALostStoreIsFoundAgainByOneSyncWithinASpan) {
+  SyncWatch watch(50ms, 5s);
+  watch.begin(start, 10, 0);
+  EXPECT_FALSE(watch.judge(start + 50ms, true, 0));
+  watch.begin(start + 5s, 40'010, 10);
+  watch.begin(start + 10s, 80'010, 40'010);
+  EXPECT_TRUE(watch.judge(start + 5050ms, true, 24'000)) << "the one before it is done";
+  EXPECT_TRUE(watch.judge(start + 10050ms, true, 64'000));
+}
+
+TEST(SyncWatch, AStoreThatCannotKeepUpStaysLost) {
+  SyncWatch watch(50ms, 100ms);
+  std::uint64_t submitted = 0;
+  std::uint64_t answered = 0;
+  int reached = 0;
+  for (int span = 0; span < 40; ++span) {
+    const MonotonicTime now = start + span * 100ms;
+    submitted += 100;
+    watch.begin(now, submitted, answered);
+    answered += 20;
+    reached += watch.judge(now + 50ms, true, answered);
+    answered += 20;
+  }
+  EXPECT_LE(reached, 2) << "at first, when it was not known yet";
+}
+
+TEST(SyncWatch, TheControllersOwnTimeIsNotTheStores) {
+  SyncWatch watch(50ms, 100ms);
+  watch.begin(start, 10, 0);
+  watch.look(start + 80ms);  // it has worked so long, and hands the sync over at the end of that
+  EXPECT_EQ(watch.due(), start + 105ms);
+  watch.look(start + 200ms);
+  EXPECT_EQ(watch.due(), start + 105ms) << "from the first look on it is the store's";
+  EXPECT_FALSE(watch.judge(start + 200ms, true, 0));
+  watch.begin(start + 300ms, 20, 10);
+  watch.look(start + 301ms);
+  watch.look(start + 390ms);
+  EXPECT_EQ(watch.due(), start + 350ms);
+}
+
+}  // namespace
+}  // namespace weir
