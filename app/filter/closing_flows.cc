@@ -30,9 +30,12 @@ ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept {
   const bool has_data = end != frame.sequence;
   // Were it acknowledged what stands behind the request, the client would not send that again, and never get
   // a 429 that was lost.
-  if (!after(frame.acknowledgment, flow.reply_sequence))
-    return has_data && !after(frame.sequence, flow.request_sequence) ? ClosingStep::repeat_reply
-                                                                     : ClosingStep::absorb;
+  if (!after(frame.acknowledgment, flow.reply_sequence)) {
+    // The 429 is made for the frame that it answers: one from before would put it before its place.
+    const bool brings_reply = has_data && frame.acknowledgment == flow.reply_sequence &&
+                              !after(frame.sequence, flow.request_sequence);
+    return brings_reply ? ClosingStep::repeat_reply : ClosingStep::absorb;
+  }
   if (!has_data && flow.acknowledged == flow.next_from_client) return ClosingStep::absorb;
   flow.acknowledged = flow.next_from_client;
   return ClosingStep::acknowledge;

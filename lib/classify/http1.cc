@@ -78,12 +78,18 @@ struct RequestLine {
   std::string_view protocol;
 };
 
-/// What a request line asks for by HTTP, whatever its version says: a path, or a URL with a host.
-bool is_of_http(std::string_view target) noexcept {
+/// As servers take them: a URL of any scheme, and perhaps without a host.
+bool is_path_or_url(std::string_view target) noexcept {
   if (target.front() == '/') return true;
+  const AbsoluteTarget absolute = split_absolute(target);
+  return !absolute.authority.empty() || !absolute.rest.empty();
+}
+
+/// What a request line asks for by HTTP, whatever its version says.
+bool is_of_http(std::string_view target) noexcept {
   const std::string_view scheme = target.substr(0, std::min(target.find(':'), target.size()));
-  return (equals_lower(scheme, "http") || equals_lower(scheme, "https")) &&
-         !split_absolute(target).authority.empty();
+  return target.front() == '/' ||
+         ((equals_lower(scheme, "http") || equals_lower(scheme, "https")) && is_path_or_url(target));
 }
 
 /// "1.0" and "1.1" by their names. Of others there are none in these bytes, and receivers take them for the
@@ -142,7 +148,7 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   if (!line.empty()) return std::nullopt;
   if (version.empty())
     out.protocol =
-        is_of_http(out.target) && goes_without_version(out.method) ? protocol_0_9 : std::string_view();
+        is_path_or_url(out.target) && goes_without_version(out.method) ? protocol_0_9 : std::string_view();
   // What HTTP/2 begins with is none.
   else if (out.method != "PRI" || out.target != "*" || version != "HTTP/2.0")
     out.protocol = protocol_name(version, out);

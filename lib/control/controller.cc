@@ -74,7 +74,7 @@ Controller::Controller(ControllerParts parts)
       lasting_blocks_(parts_.rules.size()),
       blocked_keys_(parts_.rules.size()),
       shortest_span_(shortest_span_of(parts_.rules)),
-      sync_watch_(std::min(parts_.store_timeout, shortest_span_ / 2), shortest_span_) {
+      sync_watch_(std::min(parts_.store_timeout, usual_span() / 2), usual_span()) {
   Duration shortest_interval = Duration::max();
   for (const Rule& rule : parts_.rules) {
     shortest_interval = std::min(shortest_interval, rule.interval);

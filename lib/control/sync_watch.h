@@ -8,9 +8,10 @@
 /// from its being lost; and one that answers must not be taken for lost because of writes that it has only
 /// just been given, of another rule's span, or of the time that the controller itself took.
 ///
-/// So each sync is judged by what had been submitted with it and before. It must have an answer, to whatever
-/// was waiting, within `patience`, and all of its answers within a span: what is known of other nodes is a
-/// span old at most. A store that has been lost is found again by a sync that keeps to that.
+/// So each sync is judged by what had been submitted with it and before, when `patience` has passed. If not
+/// all of that has been answered, something must have been since the sync before was judged, and all must be
+/// by the time that the next one is, if that is a span later: what is known of other nodes is hardly older
+/// than a span. A store that has been lost is found again by a sync that keeps to that.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ class SyncWatch {
   /// @param submitted  with it, and before
   /// @param answered   of that: acknowledged, or given up
   void begin(MonotonicTime now, std::uint64_t submitted, std::uint64_t answered) noexcept {
-    const Sync sync{now + patience_, now + span_, submitted, answered, false};
+    const Sync sync{now + patience_, now + span_, submitted, false};
+    if (!seen_) seen_ = answered;
     if (!running_) {
       running_ = sync;
     } else if (!next_) {
@@ -66,6 +68,8 @@ class SyncWatch {
     const auto has_all = [answered](const Sync& of) {
       return static_cast<std::int64_t>(answered - of.submitted) >= 0;
     };
+    const bool answers = has_all(sync) || answered != seen_;
+    seen_ = answered;
     bool has_caught_up = false;
     bool is_late = false;
     if (behind_) {
@@ -74,8 +78,8 @@ class SyncWatch {
       if (has_caught_up || is_late) behind_.reset();
     }
     if (!has_all(sync) && !behind_) behind_ = sync;
-    const bool goes_on = reached_ ? answered != sync.answered && !is_late : has_caught_up;
-    reached_ = up && (has_all(sync) || goes_on);
+    // A lost one is to show with a whole sync that it is back.
+    reached_ = up && answers && !is_late && (reached_ || has_all(sync) || has_caught_up);
     return reached_;
   }
 
@@ -84,7 +88,6 @@ class SyncWatch {
     MonotonicTime due;
     MonotonicTime whole_by;
     std::uint64_t submitted;
-    std::uint64_t answered;  // when it began
     bool looked_at;
   };
 
@@ -92,7 +95,8 @@ class SyncWatch {
   Duration span_;
   std::optional<Sync> running_;
   std::optional<Sync> next_;
-  std::optional<Sync> behind_;  // the first that had not all of its answers when it was due
+  std::optional<Sync> behind_;         // the first that had not all of its answers when it was due
+  std::optional<std::uint64_t> seen_;  // answered, when last judged
   bool reached_ = true;
 };
 

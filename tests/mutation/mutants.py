@@ -90,6 +90,7 @@ engine_writes = functools.partial(control_header, header="engine_writes")
 publisher = functools.partial(control_header, header="publisher")
 keys_before = functools.partial(control_header, header="keys_before")
 new_key_limit = functools.partial(control_header, header="new_key_limit")
+sync_watch = functools.partial(control_header, header="sync_watch")
 window_pools = functools.partial(control_header, header="window_pools")
 
 
@@ -1227,6 +1228,48 @@ MUTANTS = [
         "  take_up_grants();\n  // Before any cell",
         "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n  // Before any cell",
         file="lib/dataplane/taking_up.cc",
+    ),
+    sync_watch(
+        "what is submitted later is waited for with what was before",
+        "SyncWatch.WhatIsSubmittedLaterIsNotWaitedFor",
+        "    } else if (!next_) {\n      next_ = sync;\n",
+        "    } else if (!next_) {\n      running_->submitted = submitted;\n      next_ = sync;\n",
+    ),
+    sync_watch(
+        "a store is lost that is slow",
+        "SyncWatch.AStoreThatIsSlowIsReachedAsLongAsItAnswersAllWithinASpan",
+        "answers = has_all(sync) || answered != seen_;",
+        "answers = has_all(sync);",
+    ),
+    sync_watch(
+        "a store that answers ever less in time is not lost",
+        "SyncWatch.AStoreThatIsSlowIsReachedAsLongAsItAnswersAllWithinASpan",
+        "answers && !is_late &&",
+        "answers &&",
+    ),
+    sync_watch(
+        "a store that is lost is found again only by a sync that is whole when it is due",
+        "SyncWatch.ALostStoreIsFoundAgainByOneSyncWithinASpan",
+        "(reached_ || has_all(sync) || has_caught_up);",
+        "(reached_ || has_all(sync));",
+    ),
+    sync_watch(
+        "a store that hangs is not lost",
+        "SyncWatch.AStoreWhoseAnswersAreAlwaysLateIsReachedIfTheyComeWithinASpan",
+        "    seen_ = answered;\n    bool has_caught_up",
+        "    bool has_caught_up",
+    ),
+    sync_watch(
+        "of what is submitted together the first part is waited for",
+        "SyncWatch.WhatIsSubmittedTogetherIsWaitedForTogether",
+        "      next_->submitted = submitted;\n",
+        "",
+    ),
+    sync_watch(
+        "the time that the controller takes is the store's",
+        "SyncWatch.TheControllersOwnTimeIsNotTheStores",
+        "    running_->whole_by += now + patience_ / 2 - running_->due;\n    running_->due = now + patience_ / 2;\n",
+        "",
     ),
     new_key_limit(
         "of a span that ended late half of what was met is met again",
@@ -3432,15 +3475,15 @@ MUTANTS = [
     classify(
         "any word may be a request of HTTP/0.9",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "is_of_http(out.target) && goes_without_version(out.method)",
+        "is_path_or_url(out.target) && goes_without_version(out.method)",
         "goes_without_version(out.method)",
         file="lib/classify/http1.cc",
     ),
     classify(
         "any method goes without a version",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "is_of_http(out.target) && goes_without_version(out.method)",
-        "is_of_http(out.target)",
+        "is_path_or_url(out.target) && goes_without_version(out.method)",
+        "is_path_or_url(out.target)",
         file="lib/classify/http1.cc",
     ),
     classify(

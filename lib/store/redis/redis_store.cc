@@ -74,12 +74,14 @@ bool is_for_later(const RedisReply& error) {
 }
 
 /// By how much the caller's time is ahead of ours. It is told some time after it was read, never before: the
-/// largest of the last second or two is the least wrong.
+/// largest of the last second or two is the least wrong. But of a caller whose time goes another way it is
+/// the last one.
 class CallersLead {
  public:
   void tell(MonotonicTime callers, steady_clock::time_point ours) noexcept {
     const Duration lead = callers.time_since_epoch() - ours.time_since_epoch();
-    if (ours - began_ < std::chrono::seconds{1}) {
+    if (value() - lead > most_late) latest_ = none;
+    if (latest_ != none && ours - began_ < std::chrono::seconds{1}) {
       latest_ = std::max(latest_, lead);
       return;
     }
@@ -91,6 +93,8 @@ class CallersLead {
   Duration value() const noexcept { return latest_ == none ? Duration{} : std::max(before_, latest_); }
 
  private:
+  /// More than a thread is kept from going on, as a rule.
+  static constexpr Duration most_late = std::chrono::milliseconds{20};
   static constexpr Duration none = Duration::min();
   steady_clock::time_point began_{};
   Duration before_ = none;

@@ -243,8 +243,8 @@ TEST(StoreClock, IsNotMistakenByWhatTakesTimeBeforeWritesAreSubmitted) {
   const auto store = open_store(server.tcp_url(), quick_config());
   std::uint64_t seen = 0;
   for (int samples = 0; samples < 2; ++samples) {
-    const MonotonicTime began = now();
     const Duration before = wall_offset();
+    const MonotonicTime began = now();
     store->now_is(began);
     store->submit({{.name = "a",
                     .ordinal = 1,

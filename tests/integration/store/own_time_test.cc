@@ -21,12 +21,12 @@ TEST(OwnTime, WhatWaitsForTheStoreIsNotGivenUpWhereTheNodeIsStoppedInIt) {
   config.rules.resize(1);
   config.rules[0].name = "all";
   config.rules[0].limit = 100;
-  config.rules[0].interval = 1s;
-  config.rules[0].cooldown = 1s;
+  config.rules[0].interval = 1min;
+  config.rules[0].cooldown = 1min;
   const ThrottleResult made = Throttle::create(config, {.workers = 1, .hash_seed = 1, .log = {}});
   ASSERT_TRUE(made) << made.error;
   Throttle& throttle = *made.throttle;
-  // Hours behind the machine's clock, and counters live for seconds.
+  // Hours behind the machine's clock, and counters live for minutes.
   const WallTime wall(std::chrono::system_clock::now().time_since_epoch());
   const MonotonicTime monotonic = monotonic_now() - 10h;
   const auto at = [&](Duration since) { return Instant{wall + since, monotonic + since}; };
@@ -34,15 +34,15 @@ TEST(OwnTime, WhatWaitsForTheStoreIsNotGivenUpWhereTheNodeIsStoppedInIt) {
   throttle.advance(at(0s));
   worker.online();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(worker.admit_key(0, "", 1, at(0s).monotonic).verdict, Verdict::admit);
-  throttle.advance(at(200ms));
+  throttle.advance(at(10s));
   worker.quiescent();
-  throttle.advance(at(200ms));
+  throttle.advance(at(10s));
   worker.offline();
 
-  EXPECT_FALSE(throttle.stop(at(300ms), 0s)) << "nobody has taken it";
+  EXPECT_FALSE(throttle.stop(at(11s), 0s)) << "nobody has taken it";
   EXPECT_EQ(throttle.figures().counts_pending, 5U);
   server.signal(SIGCONT);
-  EXPECT_TRUE(throttle.stop(at(400ms), 60s));
+  EXPECT_TRUE(throttle.stop(at(12s), 60s));
   const Figures figures = throttle.figures();
   EXPECT_EQ(figures.counts_synced, 5U);
   EXPECT_EQ(figures.counts_expired, 0U);

@@ -197,7 +197,6 @@ TEST(Sentinel, AMasterThatMustHaveAReplicaAcknowledgesNothingWithout) {
   stored.expect_that_all_expire();
 }
 
-/// A network that is torn: the node still reaches the old master, which the sentinels have replaced.
 // It keeps its connections, and would answer "MASTERDOWN" to all that comes, for as long as it finds no
 // master.
 TEST(Sentinel, AMasterThatIsMadeAReplicaIsAskedAnewWhetherItIsOne) {
@@ -214,6 +213,7 @@ TEST(Sentinel, AMasterThatIsMadeAReplicaIsAskedAnewWhetherItIsOne) {
   EXPECT_EQ(StoredCounters(master.client()).value("a", 1), 2);
 }
 
+/// A network that is torn: the node still reaches the old master, which the sentinels have replaced.
 TEST(Sentinel, ANodeLeftWithTheOldMasterGoesToTheNewOne) {
   RedisSentinels sentinels;
   WatchedStore store(sentinels.url());

@@ -189,6 +189,8 @@ TEST(HttpRequest, IsFoundWithoutAVersion) {
     EXPECT_EQ(found.target, "/a");
   }
   EXPECT_EQ(only_request_in("GET http://h/a\r\n").host, "h");
+  EXPECT_EQ(only_request_in("GET foo://h/a\r\n").host, "h") << "nginx takes any scheme";
+  EXPECT_EQ(only_request_in("POST http:///a\r\n").target, "http:///a");
   EXPECT_EQ(only_request_in("GET /a\r\nHost: h\r\n\r\n").host, "h") << "Node.js reads on";
   for (const auto method : {"POST", "PATCH", "M-SEARCH", "UNSUBSCRIBE"}) {
     const Found found = only_request_in(method + " /a\r\nHost: h\r\n\r\n"s);

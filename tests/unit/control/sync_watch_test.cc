@@ -80,6 +80,41 @@ TEST(SyncWatch, AStoreThatCannotKeepUpStaysLost) {
   EXPECT_LE(reached, 2) << "at first, when it was not known yet";
 }
 
+// Or else it would be lost and found in turns.
+TEST(SyncWatch, AStoreWhoseAnswersAreAlwaysLateIsReachedIfTheyComeWithinASpan) {
+  SyncWatch watch(10ms, 20ms);
+  std::uint64_t submitted = 0;
+  for (int span = 0; span < 10; ++span, submitted += 100) {
+    const MonotonicTime now = start + span * 20ms;
+    watch.begin(now, submitted + 100, submitted);  // all of the one before has been answered 5 ms ago
+    EXPECT_EQ(watch.judge(now + 10ms, true, submitted), span > 0) << span;
+  }
+  watch.begin(start + 200ms, submitted + 100, submitted);
+  EXPECT_TRUE(watch.judge(start + 210ms, true, submitted));
+  watch.begin(start + 220ms, submitted + 200, submitted);
+  EXPECT_FALSE(watch.judge(start + 230ms, true, submitted)) << "it hangs";
+}
+
+TEST(SyncWatch, AStoreThatSaysThatItIsDownIsNotReachedWhateverItHasAnswered) {
+  SyncWatch watch(50ms, 100ms);
+  watch.begin(start, 10, 0);
+  EXPECT_FALSE(watch.judge(start + 50ms, false, 5));
+  watch.begin(start + 100ms, 10, 5);
+  EXPECT_FALSE(watch.judge(start + 150ms, false, 10));
+}
+
+TEST(SyncWatch, WhatIsSubmittedTogetherIsWaitedForTogether) {
+  SyncWatch watch(50ms, 100ms);
+  watch.begin(start, 10, 0);
+  watch.begin(start + 10ms, 20, 0);
+  watch.begin(start + 40ms, 30, 0);
+  EXPECT_TRUE(watch.judge(start + 50ms, true, 10));
+  EXPECT_EQ(watch.due(), start + 90ms);
+  EXPECT_TRUE(watch.judge(start + 90ms, true, 20)) << "it goes on";
+  watch.begin(start + 100ms, 40, 20);
+  EXPECT_FALSE(watch.judge(start + 150ms, true, 29)) << "but has not had all of it for a span";
+}
+
 TEST(SyncWatch, TheControllersOwnTimeIsNotTheStores) {
   SyncWatch watch(50ms, 100ms);
   watch.begin(start, 10, 0);
@@ -87,8 +122,10 @@ TEST(SyncWatch, TheControllersOwnTimeIsNotTheStores) {
   EXPECT_EQ(watch.due(), start + 105ms);
   watch.look(start + 200ms);
   EXPECT_EQ(watch.due(), start + 105ms) << "from the first look on it is the store's";
-  EXPECT_FALSE(watch.judge(start + 200ms, true, 0));
-  watch.begin(start + 300ms, 20, 10);
+  EXPECT_TRUE(watch.judge(start + 105ms, true, 5));
+  watch.begin(start + 110ms, 15, 5);
+  EXPECT_TRUE(watch.judge(start + 160ms, true, 14)) << "the first had until 155 ms, and has all";
+  watch.begin(start + 300ms, 20, 15);
   watch.look(start + 301ms);
   watch.look(start + 390ms);
   EXPECT_EQ(watch.due(), start + 350ms);

@@ -100,6 +100,8 @@ TEST_F(ClosingStepTest, ARequestSentAgainAlthoughTheReplyArrivedIsOnlyAcknowledg
 TEST_F(ClosingStepTest, DataBeforeTheRequestBringsTheReplyAgainToWhomHasNotSeenIt) {
   EXPECT_EQ(closing_step(flow, segment(request_at - 20, reply_at, 20)), ClosingStep::repeat_reply);
   EXPECT_EQ(closing_step(flow, segment(request_at - 20, end_of_reply, 20)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(request_at - 20, reply_at - 100, 20)), ClosingStep::absorb)
+      << "sent before the client had all that stands before the reply";
 }
 
 TEST_F(ClosingStepTest, ANewConnectionOrAResetEndsIt) {
