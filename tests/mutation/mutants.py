@@ -1255,7 +1255,7 @@ MUTANTS = [
     ),
     sync_watch(
         "a store that hangs is not lost",
-        "SyncWatch.AStoreWhoseAnswersAreAlwaysLateIsReachedIfTheyComeWithinASpan",
+        "SyncWatch.AStoreThatGoesOnNoMoreIsLostAtTheNextSync",
         "    seen_ = answered;\n    bool has_caught_up",
         "    bool has_caught_up",
     ),

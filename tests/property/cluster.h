@@ -30,9 +30,11 @@ class CuttableStore : public Store {
   CuttableStore(Counters& counters, const bool& cut) : counters_(counters), cut_(cut) {}
 
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime) override {
-    for (const CounterWrite& write : writes)
+    for (const CounterWrite& write : writes) {
+      submitted_ += write.delta;
       waiting_.push_back({write.key, write.tag, std::string(write.name), write.ordinal, write.delta,
                           write.returned, write.raised_to});
+    }
   }
   void collect(std::vector<CounterReply>& replies) override {
     if (cut_) return;
@@ -55,6 +57,7 @@ class CuttableStore : public Store {
     StoreFigures figures;
     figures.up = !cut_;
     for (const Waiting& write : waiting_) figures.pending += write.delta;
+    figures.applied = submitted_ - figures.pending;
     return figures;
   }
   bool flush(Duration) override { return !cut_; }
@@ -71,6 +74,7 @@ class CuttableStore : public Store {
   };
   Counters& counters_;
   const bool& cut_;
+  std::uint64_t submitted_ = 0;
   std::vector<Waiting> waiting_;
 };
 

@@ -66,6 +66,8 @@ class DistantStore final : public Store {
     StoreFigures figures;
     figures.up = true;
     figures.pending = outbox_.pending();
+    figures.applied = outbox_.applied();
+    figures.expired = outbox_.expired();
     return figures;
   }
   bool flush(Duration) override { return outbox_.empty(); }

@@ -38,10 +38,12 @@ class BadlyLinkedStore : public Store {
   BadlyLinkedStore(Counters& counters, const Link& link) : counters_(counters), link_(link) {}
 
   void submit(const std::vector<CounterWrite>& writes, MonotonicTime) override {
-    for (const CounterWrite& write : writes)
+    for (const CounterWrite& write : writes) {
+      submitted_ += write.delta;
       waiting_.push_back({{write.key, write.ordinal, write.delta, 0, write.returned, write.tag},
                           std::string(write.name),
                           false});
+    }
   }
   void collect(std::vector<CounterReply>& replies) override {
     if (link_.cut) return;
@@ -64,6 +66,7 @@ class BadlyLinkedStore : public Store {
     StoreFigures figures;
     figures.up = !link_.cut;
     for (const Waiting& write : waiting_) figures.pending += write.reply.delta;
+    figures.applied = submitted_ - figures.pending;
     return figures;
   }
   bool flush(Duration) override { return !link_.cut; }
@@ -76,6 +79,7 @@ class BadlyLinkedStore : public Store {
   };
   Counters& counters_;
   const Link& link_;
+  std::uint64_t submitted_ = 0;
   std::deque<Waiting> waiting_;
 };
 

@@ -37,6 +37,19 @@ TEST(SyncWatch, WhatIsSubmittedLaterIsNotWaitedFor) {
   EXPECT_TRUE(watch.judge(start + 50ms, true, 10));
   EXPECT_EQ(watch.due(), start + 100ms) << "the later ones have their own time";
   EXPECT_FALSE(watch.judge(start + 100ms, true, 10));
+
+  SyncWatch idle(50ms, 100ms);
+  idle.begin(start, 10, 10);  // nothing to write
+  idle.begin(start + 49ms, 15, 10);
+  EXPECT_TRUE(idle.judge(start + 50ms, true, 10));
+}
+
+TEST(SyncWatch, AStoreThatGoesOnNoMoreIsLostAtTheNextSync) {
+  SyncWatch watch(10ms, 100ms);
+  watch.begin(start, 100, 0);
+  EXPECT_TRUE(watch.judge(start + 10ms, true, 50));
+  watch.begin(start + 20ms, 200, 50);
+  EXPECT_FALSE(watch.judge(start + 30ms, true, 50));
 }
 
 TEST(SyncWatch, AStoreThatIsSlowIsReachedAsLongAsItAnswersAllWithinASpan) {
