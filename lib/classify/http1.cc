@@ -302,7 +302,7 @@ std::string_view from_request_line(std::string_view rest) noexcept {
   return {};
 }
 
-/// A field's value, which may stand in the lines that continue it.
+/// The value of a field that tells of the body, which may stand in the lines that continue it.
 /// @param behind  the field's line
 /// @return what is no such value, if it stands in several
 std::string_view unfolded(std::string_view value, std::string_view behind) noexcept {
@@ -315,9 +315,15 @@ std::string_view unfolded(std::string_view value, std::string_view behind) noexc
   return value;
 }
 
-/// The value of a Host field: Apache and HAProxy take one from the next line where there is none in its own.
+/// The value of a Host field: Apache and HAProxy take one from a line that continues it where there is none
+/// in its own.
 std::string_view host_of(std::string_view value, std::string_view behind) noexcept {
-  return value.empty() ? unfolded(value, behind) : value;
+  while (value.empty() && !behind.empty() && is_blank(behind.front())) {
+    const std::optional<std::string_view> line = take_line(behind);
+    if (!line) break;
+    value = trim_value(*line);
+  }
+  return value;
 }
 
 }  // namespace

@@ -3559,8 +3559,8 @@ MUTANTS = [
     classify(
         "a host in the next line is none",
         "HttpRequest.HasItsHostInTheNextLineWhereThereIsNoneInItsOwn",
-        "return value.empty() ? unfolded(value, behind) : value;",
-        "return value;",
+        "  while (value.empty() && !behind.empty() && is_blank(behind.front())) {\n",
+        "  while (false) {\n",
         file="lib/classify/http1.cc",
     ),
     classify(

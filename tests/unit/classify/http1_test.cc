@@ -281,6 +281,7 @@ TEST(HttpRequest, IsNotFooledByFoldedLines) {
 // Apache and HAProxy do.
 TEST(HttpRequest, HasItsHostInTheNextLineWhereThereIsNoneInItsOwn) {
   EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost:\r\n  h\r\n\r\n").host, "h");
+  EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost:\r\n \r\n\th \r\n i\r\n\r\n").host, "h");
   EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost: \r\n\r\n").host, "");
   EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n").host, "a");
 }
