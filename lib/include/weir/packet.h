@@ -225,10 +225,10 @@ struct ParsedRequest {
 
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
-/// usual server takes for a request is one, HTTP/0.9's too; where nobody can tell where a body ends, and behind
-/// CONNECT, every line that reads as a request line begins another from there on. A payload that does not begin with a request line has
-/// none. A request line without its end has none either; cut-off headers still yield the request, not
-/// `complete`.
+/// usual server takes for a request is one, HTTP/0.9's too; where nobody can tell where a body ends, and
+/// behind CONNECT, every line that reads as a request line begins another from there on, and has the lines
+/// before the next one. A payload that does not begin with a request line has none. A request line without
+/// its end has none either; cut-off headers still yield the request, not `complete`.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept

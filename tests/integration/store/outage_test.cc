@@ -220,6 +220,11 @@ void expect_to_lie_between(const StoreTime& time, Duration before, Duration afte
   EXPECT_LE(time.wall.time_since_epoch(), time.answered.time_since_epoch() + std::max(before, after) + 1ms);
 }
 
+CounterWrite one_more(MonotonicTime at) {
+  return {
+      .name = "a", .ordinal = 1, .interval = 1s, .delta = 1, .time_to_live = 10min, .expires = at + 10min};
+}
+
 TEST(StoreClock, IsReadBetweenTheQuestionAndTheAnswer) {
   RedisServer server;
   WatchedStore store(server.tcp_url());
@@ -246,13 +251,7 @@ TEST(StoreClock, IsNotMistakenByWhatTakesTimeBeforeWritesAreSubmitted) {
     const Duration before = wall_offset();
     const MonotonicTime began = now();
     store->now_is(began);
-    store->submit({{.name = "a",
-                    .ordinal = 1,
-                    .interval = 1s,
-                    .delta = 1,
-                    .time_to_live = 10min,
-                    .expires = began + 10min}},
-                  began - 300ms);
+    store->submit({one_more(began)}, began - 300ms);
     wait_until("an answer that was asked for after that",
                [&] { return store->time() && store->time()->number > seen + 1; });
     const StoreTime time = *store->time();
@@ -267,13 +266,7 @@ TEST(StoreClock, HoldsForACallerThatLivesInATimeOfItsOwn) {
   const auto store = open_store(server.tcp_url(), quick_config());
   constexpr MonotonicTime elsewhere{1000h};
   const auto started = std::chrono::steady_clock::now();
-  store->submit({{.name = "a",
-                  .ordinal = 1,
-                  .interval = 1s,
-                  .delta = 1,
-                  .time_to_live = 10min,
-                  .expires = elsewhere + 10min}},
-                elsewhere);
+  store->submit({one_more(elsewhere)}, elsewhere);
   ASSERT_TRUE(store->flush(60s));
   const std::uint64_t number = store->time() ? store->time()->number : 0;
   wait_until("the next answer", [&] { return store->time() && store->time()->number > number + 1; });
