@@ -45,6 +45,20 @@ void Engine::ask_blocks(const RuleState& rule, KeySlot& slot, Instant now) {
   write_block(rule, slot, running + 1, 0);
 }
 
+// Another node may have begun one since this one asked.
+void Engine::ask_blocks_again(const RuleState& rule, KeySlot& slot, Instant now) {
+  slot.asked_blocks = false;
+  ask_blocks(rule, slot, now);
+}
+
+// Whether all together have counted so much of a key in an interval that one of them may have refused some,
+// be it on an estimate. (While the interval runs that need not be known: nothing is left in it for any.)
+bool Engine::may_have_begun_blocks(const RuleState& rule, const KeySlot& slot,
+                                   std::uint64_t counted) const noexcept {
+  const std::uint64_t limit = rule.limit_of(ledger_.detail(slot));
+  return rule.algorithm == Algorithm::cooldown && counted >= limit - limit / 4;
+}
+
 void Engine::begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at) {
   let_differ(slot);
   if (own_detail(slot).block.begin(at, rule.block.length(slot.key)))

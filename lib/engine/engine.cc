@@ -505,7 +505,7 @@ void Engine::beat(Instant now) {
 }
 
 void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed) {
-  read_ended(rule);
+  read_ended(rule, now);
 
   std::swap(rule.touched, rule.last_touched);
   rule.touched.clear();
@@ -581,7 +581,7 @@ void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
 }
 
 // One span after an interval's end the others have written too: ask for its sum (step 4).
-void Engine::read_ended(RuleState& rule) {
+void Engine::read_ended(RuleState& rule, Instant now) {
   rule.reads = false;
   for (std::size_t i = 0; i < rule.awaiting_read.size(); ++i) {
     ledger_.prefetch_to_tell(rule.awaiting_read, i);
@@ -593,10 +593,14 @@ void Engine::read_ended(RuleState& rule) {
     if (!(still ? slot.told : slot.was_told) && !slot.watched) continue;
     const IntervalCounts ended = still ? slot.current : previous(slot);
     if (rule.counted(ended) == 0 && !slot.watched) continue;
-    if (slot.detail == no_index && ended.ordinal == rule.reads_ordinal)
+    if (slot.detail == no_index && ended.ordinal == rule.reads_ordinal) {
       ledger_.past(slot).reading = true;
-    else
+    } else {
       begin_reading(slot, ended.ordinal);
+      const SharedCount& shared = ledger_.detail(slot).counted[still ? 0 : 1];
+      if (shared.others() > 0 && may_have_begun_blocks(rule, slot, shared.others() + rule.counted(ended)))
+        ask_blocks_again(rule, slot, now);
+    }
     write(rule, slot, ended.ordinal, 0);
     if (slot.watched && rule.tells_refused()) write_refused(rule, slot, ended.ordinal, 0);
   }

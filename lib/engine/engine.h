@@ -356,7 +356,7 @@ class Engine {
   void note_told(KeySlot& slot, Ordinal ordinal);
   void await_read(RuleState& rule, KeySlot& slot);
   void await_reads(RuleState& rule, Ordinal next);
-  void read_ended(RuleState& rule);
+  void read_ended(RuleState& rule, Instant now);
   void begin_reading(KeySlot& slot, Ordinal ordinal);
   void write_counts(RuleState& rule, KeySlot& slot, Instant now);
   bool ends_lightly(const RuleState& rule, const KeySlot& slot) const noexcept;
@@ -374,6 +374,8 @@ class Engine {
   void share_light() noexcept;
   void ask_first(const RuleState& rule, KeySlot& slot);
   void ask_blocks(const RuleState& rule, KeySlot& slot, Instant now);
+  void ask_blocks_again(const RuleState& rule, KeySlot& slot, Instant now);
+  bool may_have_begun_blocks(const RuleState& rule, const KeySlot& slot, std::uint64_t counted) const noexcept;
   void ask_for_fresh(Instant now);
   void begin_block(const RuleState& rule, KeySlot& slot, MonotonicTime at);
   void write_block(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t raised_to);
@@ -401,6 +403,7 @@ class Engine {
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;
   bool is_light(const RuleState& rule, std::uint64_t total) const noexcept;
+  bool others_made_full(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
   bool tells_nothing(const RuleState& rule, const KeySlot& slot, const EngineReply& reply) const noexcept;
   bool is_before(const RuleState& rule, const KeySlot& slot, Ordinal ordinal) const noexcept;
   void hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, std::uint64_t others);

@@ -96,6 +96,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   const bool running = reply.ordinal == slot.current.ordinal;
   if (!rule.hears() || (!running && reply.ordinal != slot.previous_ordinal())) return;
   KeyPast& past = ledger_.past(slot);
+  if (reply.ordinal < rule.span.ordinal && !slot.read_due && others_made_full(rule, slot, reply))
+    ask_blocks_again(rule, slot, now);
   const bool answers_first_question = past.asked_before && reply.use == CounterUse::counted &&
                                       reply.ordinal < last_counted(slot) &&
                                       offered_in(slot, reply.ordinal) == 0;
@@ -159,6 +161,18 @@ void Engine::reply(const EngineReply& reply, Instant now) {
   // Step 2. Of an interval that is over only what this node has added to it counts.
   if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
     begin_block(rule, slot, now.monotonic);
+}
+
+// Whether only this answer tells that others, too, have brought the key near its limit in an interval.
+bool Engine::others_made_full(const RuleState& rule, const KeySlot& slot,
+                              const EngineReply& reply) const noexcept {
+  if (reply.use == CounterUse::refused) return false;
+  const std::size_t of = reply.ordinal == slot.current.ordinal ? 0 : 1;
+  const bool has_detail = slot.detail != no_index;
+  const SharedCount& known = ledger_.detail(slot).counted[of];
+  const std::uint64_t own = reply.delta + (has_detail ? known.acknowledged : ledger_.past(slot).alone[of]);
+  return reply.total > own && may_have_begun_blocks(rule, slot, reply.total) &&
+         !(has_detail && known.others() > 0 && may_have_begun_blocks(rule, slot, known.total));
 }
 
 // Whether an answer leaves a key without detail as it is: nobody else has counted anything, and the key is

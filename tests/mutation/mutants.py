@@ -230,7 +230,7 @@ MUTANTS = [
         "the sum of an interval is read as soon as it has ended",
         "Step4.TheSumOfAnEndedIntervalIsReadOneSpanAfterItsEnd",
         "  rule.span = next;\n}",
-        "  rule.span = next;\n  read_ended(rule);\n}",
+        "  rule.span = next;\n  read_ended(rule, now);\n}",
     ),
     engine(
         "what others have counted is not taken off",
@@ -335,6 +335,33 @@ MUTANTS = [
         "Of/Overrides.NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens/fixed_window",
         "  if (shared.others() > 0) let_differ(slot);\n",
         "",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "nobody asks for blocks again where a limit was near in the interval that has ended",
+        "StoredBlock.OneThatBeginsInAnIntervalsLastSpanReachesWhoCarriesTheKey",
+        "may_have_begun_blocks(rule, slot, shared.others() + rule.counted(ended)))\n        ask_blocks_again",
+        "false)\n        ask_blocks_again",
+    ),
+    engine(
+        "nor where that is only learned when the interval is read",
+        "StoredBlock.AlsoWhereNothingHadToldThatTheLimitWasNear",
+        "!slot.read_due && others_made_full(rule, slot, reply))",
+        "!slot.read_due && false)",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "blocks are asked for with each answer about an interval that is over",
+        "StoredBlock.IsAskedForAgainOnceForAnInterval",
+        "!(has_detail && known.others() > 0 && may_have_begun_blocks(rule, slot, known.total))",
+        "true",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a node that is alone asks for blocks again",
+        "StoredBlock.IsNotAskedForAgainWhereTheLimitWasFarOrNobodyElseCounts",
+        "reply.total > own && may_have_begun_blocks",
+        "may_have_begun_blocks",
         file="lib/engine/replies.cc",
     ),
     engine(

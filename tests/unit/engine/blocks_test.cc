@@ -188,6 +188,114 @@ TEST(StoredBlock, IsNotAskedForWhileTheOneThatANewKeysFirstSpanBeganRunsHere) {
   EXPECT_EQ(of_blocks(node).size(), 1U) << "that its own has begun";
 }
 
+/// Two nodes count a key in each span alike; in an interval's last one the first is asked for more than is
+/// left, and begins a block. @return how many spans after that end the other one, which counts on, is told
+int spans_until_the_other_blocks(std::uint64_t in_each, bool first_is_answered_first) {
+  const Rule rule = blocking_rule();
+  Counters counters;
+  EngineNode blocks(rule);
+  EngineNode other(rule);
+  EngineNode& first = first_is_answered_first ? blocks : other;
+  EngineNode& second = first_is_answered_first ? other : blocks;
+  for (Duration now = 100ms; now < 1s; now += 100ms) {
+    blocks.count(now - 100ms, in_each);
+    other.count(now - 100ms, in_each);
+    blocks.step(now);
+    other.step(now);
+    blocks.sync(counters, now + 1ms);
+    other.sync(counters, now + 2ms);
+  }
+  other.count(900ms, in_each);
+  const std::uint64_t left = 100 - 19 * in_each;
+  blocks.count(900ms, left + 30, left, EngineNode::at(950ms).monotonic);
+  for (int spans = 0; spans < 10; ++spans) {
+    const Duration now = 1s + spans * 100ms;
+    blocks.step(now);
+    other.step(now);
+    first.sync(counters, now + 1ms);
+    second.sync(counters, now + 2ms);
+    EXPECT_TRUE(blocks.blocked(now + 3ms));
+    if (other.blocked(now + 3ms)) {
+      EXPECT_TRUE(other.blocked(3949ms));
+      EXPECT_FALSE(other.blocked(3950ms)) << "it ends where the other's ends";
+      return spans;
+    }
+    other.count(now, 1);
+  }
+  return 10;
+}
+
+TEST(StoredBlock, OneThatBeginsInAnIntervalsLastSpanReachesWhoCarriesTheKey) {
+  for (const bool answered_first : {true, false})
+    EXPECT_EQ(spans_until_the_other_blocks(5, answered_first), 1) << answered_first;
+}
+
+TEST(StoredBlock, AlsoWhereNothingHadToldThatTheLimitWasNear) {
+  EXPECT_EQ(spans_until_the_other_blocks(1, true), 1);
+  EXPECT_EQ(spans_until_the_other_blocks(1, false), 2)
+      << "it learned what the interval came to one span later";
+}
+
+TEST(StoredBlock, AlsoWhereAllOfTheKeyHadBeenKeptBack) {
+  Rule rule = blocking_rule();
+  rule.limit = 1000;
+  rule.hold_back = 0.1;
+  Counters counters;
+  for (Ordinal second = first_ordinal - 1; second < first_ordinal + 4; ++second)
+    counters[{"~nodes", second}] = 2;
+  EngineNode other(rule);
+  const auto pass = [&](Duration now) {
+    other.step(now);
+    other.sync(counters, now + 1ms);
+  };
+  for (Duration now = 100ms; now < 1s; now += 100ms) {
+    other.count(now - 100ms, 20);
+    pass(now);
+  }
+  other.count(1s, 1);
+  pass(1100ms);
+  // In the second after the first one, of which it has told, it keeps all back.
+  counters[{"login|a", first_ordinal + 1}] = 1000;
+  counters[{"login|a|~blocked", 1'004'000 / 3'000}] = 1'004'000;
+  for (Duration now = 1200ms; now <= 2200ms; now += 100ms) pass(now);
+  EXPECT_TRUE(other.blocked(2201ms));
+  EXPECT_FALSE(other.blocked(4000ms));
+}
+
+TEST(StoredBlock, IsNotAskedForAgainWhereTheLimitWasFarOrNobodyElseCounts) {
+  for (const auto& [others, own] : {std::pair{60, 1}, std::pair{0, 9}}) {
+    EngineNode node(blocking_rule());
+    Counters counters;
+    for (Ordinal second = first_ordinal; second < first_ordinal + 3; ++second)
+      counters[{"login|a", second}] = static_cast<std::uint64_t>(others);
+    node.count(0ms, static_cast<std::uint64_t>(own));
+    node.step(100ms);
+    EXPECT_EQ(of_blocks(node).size(), 2U);
+    node.sync(counters, 105ms);
+    for (Duration now = 200ms; now <= 3s; now += 100ms) {
+      node.count(now - 100ms, static_cast<std::uint64_t>(own));
+      node.step(now);
+      EXPECT_TRUE(of_blocks(node).empty()) << others << " " << now.count();
+      node.sync(counters, now + 5ms);
+    }
+  }
+}
+
+TEST(StoredBlock, IsAskedForAgainOnceForAnInterval) {
+  EngineNode node(blocking_rule());
+  Counters counters;
+  for (Ordinal second = first_ordinal; second < first_ordinal + 3; ++second)
+    counters[{"login|a", second}] = 80;
+  std::size_t asked = 0;
+  for (Duration now = 100ms; now <= 3s; now += 100ms) {
+    node.count(now - 100ms, 1);
+    node.step(now);
+    asked += of_blocks(node).size();
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_EQ(asked, 2U + 2 * 2U) << "at first, and after two of three seconds";
+}
+
 TEST(StoredBlock, IsNotAskedForWhereNothingBlocks) {
   Rule rule = blocking_rule();
   rule.algorithm = Algorithm::fixed_window;
