@@ -89,6 +89,7 @@ struct WorkerCore::EntryLook {
   const PlainKeys::OfRule* of_rule;
   std::uint32_t requests;  // bit i: the rule applies to it
   std::uint32_t refused;   // bit i: it is this rule that refuses it
+  std::uint32_t settled;   // bit i: its key's entry holds under this publication
   bool dense;
   bool observes;
   bool tells;             // refused clients how long to wait
@@ -147,22 +148,22 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, std::uint32_t
   requests &= ~decisions.admitted;
   if (requests == 0) return;
   prefetch_entries(all);
-  // A request is counted as refused under each of its keys: who has no entry yet is given one elsewhere.
-  std::uint32_t settled_in_all = requests;
-  for (const EntryLook& look : all) {
-    const std::uint32_t those = settled(look);
-    settled_in_all &= those | ~look.requests;
-    if (const std::uint32_t others = look.requests & ~those & ~ready.requests; others != 0) [[unlikely]]
+  std::uint32_t settled_in_any = 0;
+  for (EntryLook& look : all) {
+    look.settled = settled(look);
+    settled_in_any |= look.settled;
+    if (const std::uint32_t others = look.requests & ~look.settled & ~ready.requests; others != 0)
+        [[unlikely]]
       prefetch_to_look(look, others);
   }
   std::uint32_t refused = 0;
   for_each(requests, [&](std::size_t at) {
     const std::uint32_t bit = std::uint32_t{1} << at;
-    EntryLook* const by = (settled_in_all & bit) != 0 ? refused_by(all, at, now) : nullptr;
+    EntryLook* const by = (settled_in_any & bit) != 0 ? refused_by(all, at, now) : nullptr;
     if (by == nullptr) {
       // In a flood of what is refused there may be no other, and those whose keys are settled are part of it.
       if (ready.requests == 0 && (shared & bit) != 0 && some_draw(bit))
-        look_for_ready((shared & ~settled_in_all & ~(bit - 1)) | bit, ready);
+        look_for_ready((shared & ~settled_in_any & ~(bit - 1)) | bit, ready);
       if (!take_or_draw(ready, at, now)) look_closely(all, at, now, decisions);
       return;
     }
@@ -292,25 +293,28 @@ std::uint32_t WorkerCore::draw_as_usual(EntryLook& look, MonotonicTime now) noex
   return drawn;
 }
 
-// Counts a request as refused, by all of its rules: by the first that does not admit it. One request after
-// the other, since what a rule sheds depends on what it has shed. @pre its keys are settled
+// Counts a request as refused by the first of its rules that does not admit it; as decide_closely() has it.
+// One request after the other, since what a rule sheds depends on what it has shed.
 // @return by which one; nullptr: it is not known to be refused, and nothing has been done
 WorkerCore::EntryLook* WorkerCore::refused_by(std::span<EntryLook> looks, std::size_t at,
                                               MonotonicTime now) noexcept {
   EntryLook* by = nullptr;
+  bool refused_by_others = false;
   for (EntryLook& look : looks) {
     if ((look.requests >> at & 1) == 0) continue;
     const PlannedKey planned = look.planned(at);
-    if (!look.observes && refuses(planned, now)) {
-      by = &look;
-      break;
+    const bool is_settled = (look.settled >> at & 1) != 0;
+    if (by != nullptr && look.observes) continue;
+    if (is_settled && !look.observes && refuses(planned, now)) {
+      refused_by_others = by != nullptr;
+      if (by == nullptr) by = &look;
+      if (refused_by_others || counts_whoever_else_refuses(plane_.terms[by->rule()])) break;
+    } else if (looks.size() == 1 || !has_enough(planned)) {
+      return nullptr;
     }
-    if (looks.size() == 1 || !has_enough(planned)) return nullptr;
   }
-  if (by == nullptr) return nullptr;
-  for (const EntryLook& look : looks)
-    if ((look.requests >> at & 1) != 0)
-      table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);
+  if (by != nullptr && !refused_by_others)
+    table_->count_refused(table_->entry(by->places[at]), rule_grants_[by->rule()].weight);
   return by;
 }
 

@@ -961,6 +961,27 @@ void WorkerCore::decide_each(std::span<const Request> requests, std::uint32_t le
   });
 }
 
+// The exceeding begins a block, whoever else refuses. What is refused for what others have asked for, too,
+// says something of them only as far as it might have been admitted.
+bool WorkerCore::counts_whoever_else_refuses(const RuleTerms& terms) noexcept {
+  return terms.algorithm == Algorithm::cooldown;
+}
+
+// Of a rule that does not admit a request. @return whether it only observes that
+bool WorkerCore::observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept {
+  touched.drawn = 0;
+  counters_[rule].blocked.add(1);
+  if (plane_.terms[rule].action != Action::observe) return false;
+  if (decision.observed == no_rule) decision.observed = rule;
+  return true;
+}
+
+bool WorkerCore::log_has_room(const Touched& touched, std::uint64_t weight, const RuleTerms& terms,
+                              MonotonicTime now) const noexcept {
+  if (!window_is_known(terms.window) || touched.terms.allowance == 0) return false;
+  return weight == 0 || terms.logs->log(*touched.cell).retry_after(now, weight) == Duration{};
+}
+
 // @param extent  1: of one key, which is the common case and needs no loops
 template <std::size_t extent, typename NameOf>
 Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
@@ -978,48 +999,64 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
   std::size_t deciding = 0;
   std::array<bool, most> charged{};
   bool refused = false;
+  bool refused_by_others = false;
+  bool any_log = false;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const PlannedKey& planned = keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
     const std::uint64_t weight = terms.weight * multiplier;
-    Touched& here = *std::construct_at(
-        &touched[i], refused ? touch_entry(planned, name_of, now) : touch(planned, weight, name_of, now));
-    RuleCounters& counters = counters_[planned.rule];
-    counters.offered.add(1);
-    if (refused) continue;
-    if (may_admit(here, planned, weight, terms, now)) {
-      charged[i] = true;
+    counters_[planned.rule].offered.add(1);
+    if (refused) {
+      Touched& here = *std::construct_at(&touched[i]);
+      if (refused_by_others || terms.action == Action::observe ||
+          counts_whoever_else_refuses(plane_.terms[keys[deciding].rule]))
+        continue;
+      if (PlannedKey other = planned; find_grant(other, weight)) continue;
+      here = touch_entry(planned, name_of, now);
+      refused_by_others = remaining(here, planned, now) < weight ||
+                          (terms.algorithm == Algorithm::shed && sheds(here, planned, weight));
       continue;
     }
-    here.drawn = 0;
-    counters.blocked.add(1);
-    if (terms.action == Action::observe) {
-      if (decision.observed == no_rule) decision.observed = planned.rule;
-    } else {
-      refused = true;
-      deciding = i;
-    }
+    Touched& here = *std::construct_at(&touched[i], touch(planned, weight, name_of, now));
+    // What has been written to a log cannot be taken out again: so not before all others have admitted it.
+    const bool asks_log = extent != 1 && terms.algorithm == Algorithm::sliding_log;
+    any_log = any_log || asks_log;
+    charged[i] =
+        asks_log ? log_has_room(here, weight, terms, now) : may_admit(here, planned, weight, terms, now);
+    if (charged[i]) continue;
+    refused = !observes_refusal(here, planned.rule, decision);
+    deciding = refused ? i : deciding;
   }
+  if (any_log && !refused)
+    for (std::size_t i = 0; i < keys.size() && !refused; ++i) {
+      const RuleTerms& terms = plane_.terms[keys[i].rule];
+      if (terms.algorithm != Algorithm::sliding_log || !charged[i]) continue;
+      // Another worker may have been quicker.
+      charged[i] = may_admit(touched[i], keys[i], terms.weight * multiplier, terms, now);
+      if (charged[i]) continue;
+      refused = !observes_refusal(touched[i], keys[i].rule, decision);
+      deciding = refused ? i : deciding;
+    }
 
-  // …then charge all, or none. A rule that only observes what another one refuses was not charged either.
+  // …then charge all, or none. Who has been refused has asked for nothing of what other rules would admit,
+  // or refuse in any case: it would be taken for demand, and the limits of those be divided by it.
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const RuleTerms& terms = plane_.terms[keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = touched[i];
-    if (refused && here.grant != GrantTable::nowhere) {
-      // What is refused is counted with the key's entry.
-      charged[i] = false;
-      here = touch_entry(keys[i], name_of, now);
-    }
     if (here.grant != GrantTable::nowhere) {
+      if (refused) continue;
       charge(here, keys[i].rule, weight);
       counters_[keys[i].rule].admitted.add(1);
       continue;
     }
-    if (here.entry == nullptr)
-      table_->overflow(keys[i].rule).offered += weight;
-    else if (refused || !charged[i])
+    const bool refused_here =
+        !charged[i] && (!refused || i < deciding || (i == deciding && !refused_by_others));
+    if (here.entry == nullptr) {
+      if (refused_here || !refused) table_->overflow(keys[i].rule).offered += weight;
+    } else if (refused_here) {
       table_->count_refused(*here.entry, weight);
+    }
     if (charged[i]) {
       if (refused) {
         undraw(here, terms, now);

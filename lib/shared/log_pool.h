@@ -39,10 +39,10 @@ class LogPool {
             std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2, std::max(keys, 2U)))),
         heads_(std::make_unique<SlidingLogHead[]>(logs_)),
         slots_(std::make_unique<SlidingLogSlot[]>(logs_ * limit)),
-        free_(std::make_unique<std::uint32_t[]>(logs_)),
+        free_(std::make_unique<std::atomic<std::uint32_t>[]>(logs_)),
         idle_(logs_) {
     // The last one is the one that is shared.
-    for (std::uint32_t i = 0; i + 1 < logs_; ++i) free_[i] = i;
+    for (std::uint32_t i = 0; i + 1 < logs_; ++i) free_[i].store(i, std::memory_order_relaxed);
     offered_.store(logs_ - 1, std::memory_order_relaxed);
   }
 
@@ -114,7 +114,7 @@ class LogPool {
     mark(running, false);
     std::uint64_t offered = offered_.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i + 1 < logs_; ++i)
-      if (idle_[i]) free_[offered++ % logs_] = i;
+      if (idle_[i]) free_[offered++ % logs_].store(i, std::memory_order_relaxed);
     // Release: who sees the offer sees which logs it is of.
     offered_.store(offered, std::memory_order_release);
   }
@@ -142,9 +142,9 @@ class LogPool {
     for (;;) {
       // Acquire: pairs with the release in free_idle().
       if (taken == offered_.load(std::memory_order_acquire)) return logs_;
-      const std::uint32_t log = free_[taken % logs_];
-      // What was read holds if nobody took it meanwhile: a place is only filled again after it has been
-      // taken.
+      // Relaxed: what was read holds if nobody took it meanwhile, for a place is only filled again after it
+      // has been taken. (Who is late may read it while that is being done, and takes nothing.)
+      const std::uint32_t log = free_[taken % logs_].load(std::memory_order_relaxed);
       if (taken_.compare_exchange_weak(taken, taken + 1, std::memory_order_acq_rel,
                                        std::memory_order_relaxed))
         return log + 1;
@@ -155,7 +155,8 @@ class LogPool {
   std::uint32_t logs_;
   std::unique_ptr<SlidingLogHead[]> heads_;
   std::unique_ptr<SlidingLogSlot[]> slots_;
-  std::unique_ptr<std::uint32_t[]> free_;  // a ring: written by the controller, read by workers
+  // A ring: written by the controller, read by workers; see take().
+  std::unique_ptr<std::atomic<std::uint32_t>[]> free_;
   std::atomic<std::uint64_t> taken_{0};    // written by workers
   std::atomic<std::uint64_t> offered_{0};  // written by the controller
   std::vector<bool> idle_;                 // the controller's

@@ -44,8 +44,8 @@ def together_header(name, case, old, new):
     return together(name, case, old, new, file="lib/engine/engine.h", units=["lib/engine/engine.cc"])
 
 
-def worker(name, test, old, new, file="lib/dataplane/worker_core.cc", **more):
-    return {"name": name, "file": file, "old": old, "new": new, "program": "dataplane", "test": test, **more}
+def worker(name, test, old, new, program="dataplane", file="lib/dataplane/worker_core.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": program, "test": test, **more}
 
 
 def shared(name, test, old, new, file="lib/shared/span_table.cc", **more):
@@ -638,8 +638,42 @@ MUTANTS = [
     worker(
         "a rule's parent is charged before its child is asked",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
-        "      charged[i] = true;\n      continue;",
-        "      if (here.entry != nullptr) charge(here, planned.rule, weight);\n      continue;",
+        "    if (charged[i]) continue;\n    refused = !observes_refusal(here,",
+        "    if (charged[i] && here.entry != nullptr) charge(here, planned.rule, weight);\n"
+        "    if (charged[i]) continue;\n    refused = !observes_refusal(here,",
+    ),
+    worker(
+        "what one rule refuses is demand under those behind it",
+        "Hierarchy.ARequestRefusedByOneLevelIsChargedToNone",
+        "      Touched& here = *std::construct_at(&touched[i]);\n      if (refused_by_others",
+        "      Touched& here = *std::construct_at(&touched[i], touch_entry(planned, name_of, now));\n"
+        "      table_->count_refused(*here.entry, weight);\n      if (refused_by_others",
+    ),
+    worker(
+        "what a later rule refuses is demand under those before it",
+        "Algorithms/BesideAnotherRule.WhoIsRefusedByHisOwnLimitTakesNothingFromOthers/sliding_window_first",
+        "        !charged[i] && (!refused || i < deciding",
+        "        (!charged[i] || refused) && (!refused || i < deciding",
+        program="property",
+    ),
+    worker(
+        "what several rules refuse is demand under the first of them",
+        "Hierarchy.WhatSeveralRulesRefuseIsDemandUnderNoneOfThem",
+        "(i == deciding && !refused_by_others)",
+        "i == deciding",
+    ),
+    worker(
+        "what exceeds a limit is not counted where another rule refuses it, too",
+        "Hierarchy.WhatExceedsALimitIsCountedWhoeverElseRefusesIt",
+        "return terms.algorithm == Algorithm::cooldown;",
+        "return terms.algorithm == Algorithm::cooldown && terms.limit == 0;",
+    ),
+    worker(
+        "a log holds what another rule has refused",
+        "SlidingLog.HoldsNothingThatAnotherRuleHasRefused",
+        "asks_log = extent != 1 && terms.algorithm == Algorithm::sliding_log;",
+        "asks_log = extent == 0 && terms.algorithm == Algorithm::sliding_log;",
+        program="property",
     ),
     worker(
         "a request of some weight counts as one",
@@ -675,8 +709,8 @@ MUTANTS = [
     worker(
         "what a rule only observes is refused",
         "Observe.ComputesAndReportsButLetsEverythingPass",
-        "if (terms.action == Action::observe) {",
-        "if (terms.action == Action::observe && now == never) {",
+        "if (plane_.terms[rule].action != Action::observe) return false;",
+        "if (plane_.terms[rule].limit != 0) return false;",
     ),
     worker(
         "a publication in the memory of the one before is not taken up",
@@ -2034,8 +2068,8 @@ MUTANTS = [
     worker(
         "a request that another rule refuses uses its grant",
         "Grant.OfNoRuleIsUsedForARequestThatAnotherRuleRefuses",
-        "if (refused && here.grant != GrantTable::nowhere) {",
-        "if (false) {",
+        "      if (refused) continue;\n      charge(here, keys[i].rule, weight);",
+        "      charge(here, keys[i].rule, weight);",
     ),
     whole(
         "who is refused what others were granted is taken to have exceeded the limit",
@@ -4237,26 +4271,26 @@ MUTANTS = [
     plain_decisions(
         "a rule that lacks something is passed over, and a later one named as who refuses",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
-        "if (looks.size() == 1 || !has_enough(planned)) return nullptr;",
-        "",
+        "} else if (looks.size() == 1 || !has_enough(planned)) {",
+        "} else if (looks.size() == 1) {",
     ),
     plain_decisions(
         "a rule that only observes refuses",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
-        "if (!look.observes && refuses(planned, now)) {",
-        "if (refuses(planned, now)) {",
+        "if (is_settled && !look.observes && refuses(planned, now)) {",
+        "if (is_settled && refuses(planned, now)) {",
     ),
     plain_decisions(
-        "what is refused without a closer look is not counted with its keys",
+        "what is refused without a closer look is not counted with its key",
         "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/shed",
-        "      table_->count_refused(table_->entry(look.places[at]), rule_grants_[look.rule()].weight);\n",
-        "      static_cast<void>(0);\n",
+        "    table_->count_refused(table_->entry(by->places[at]), rule_grants_[by->rule()].weight);\n",
+        "    static_cast<void>(0);\n",
     ),
     plain_decisions(
-        "what is refused without a closer look is counted with the key alone that refuses it",
+        "what several rules refuse without a closer look is demand under the first of them",
         "PlainDecisions.UnderAnyRulesAreThoseOfRequestsThatAreLaidOut",
-        "    if ((look.requests >> at & 1) != 0)\n      table_->count_refused",
-        "    if (&look == by)\n      table_->count_refused",
+        "if (by != nullptr && !refused_by_others)",
+        "if (by != nullptr)",
     ),
     plain_decisions(
         "a rule is not told of what another one has refused without a closer look",

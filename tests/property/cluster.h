@@ -94,13 +94,23 @@ struct Cluster {
           [](Cluster& cluster, unsigned) {
             return std::make_unique<CuttableStore>(cluster.counters, *cluster.cut);
           })
+      : Cluster(std::vector{rule}, node_count, worker_count, seed_value, keys, make_store) {}
+
+  /// @param rules  what is admitted is counted in intervals of the first one
+  Cluster(
+      const std::vector<Rule>& rules, unsigned node_count, unsigned worker_count, std::uint64_t seed_value,
+      std::uint32_t keys = 256,
+      const MakeStore& make_store =
+          [](Cluster& cluster, unsigned) {
+            return std::make_unique<CuttableStore>(cluster.counters, *cluster.cut);
+          })
       : random(seed_value),
-        clock(rule.interval, rule.spans),
+        clock(rules.front().interval, rules.front().spans),
         cut(std::make_unique<bool>(false)),
         workers(worker_count) {
     Config config;
     config.node.keys = keys;
-    config.rules.push_back(rule);
+    config.rules = rules;
     for (unsigned i = 0; i < node_count; ++i)
       nodes.push_back(std::make_unique<NodeCore>(
           config, ThrottleOptions{.workers = workers, .hash_seed = seed_value + i, .log = {}},
