@@ -10,6 +10,8 @@ import io
 import json
 import os
 import pathlib
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ import common
 import controller
 import decision
 import filter as filter_section
+import gateways
 import plot
 import scaling
 
@@ -42,6 +45,23 @@ def bench(*arguments, **environment):
         timeout=180,
         check=False,
     )
+
+
+def asked_for(listening, count):
+    """The API keys of a client's first requests, one after the other. (One that asks without a script comes first: wrk
+    looks whether there is a server.)"""
+    keys = []
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            connection.settimeout(30)
+            rest = b""
+            while received := connection.recv(1 << 16):
+                *requests, rest = (rest + received).split(b"\r\n\r\n")
+                keys += [re.search(rb"(?i)^x-api-key: (\S+)", request, re.MULTILINE)[1].decode() for request in requests]
+                if len(keys) >= count:
+                    return keys[:count]
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" * len(requests))
 
 
 class Report(unittest.TestCase):
@@ -180,6 +200,23 @@ class Report(unittest.TestCase):
         self.assertIn("| **weir**, a request under one rule: its header found, matched, hashed, decided, counted; 1,000 keys |", text)
         for server in ("nginx limit_req", "HAProxy stick-table"):
             self.assertIn(f"| gateways | {server}, added / weir's decision | ≥ 100 |  | not measured |", text)
+
+    @unittest.skipUnless(common.find_program("wrk"), "wrk is not installed")
+    def test_the_gateways_are_asked_for_as_many_keys_as_the_report_says_each_once_and_in_no_order(self):
+        script = self.output.parent / "requests.lua"
+        script.write_text(gateways.SCRIPT, encoding="utf-8")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(30)
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+            wrk = subprocess.Popen([common.find_program("wrk"), "-t1", "-c1", "-d60s", "-s", script, url], stdout=subprocess.DEVNULL)
+            self.addCleanup(wrk.wait)
+            self.addCleanup(wrk.kill)
+            keys = asked_for(listening, 2 * gateways.CLIENTS)
+        once, again = keys[: gateways.CLIENTS], keys[gateways.CLIENTS :]
+        self.assertEqual({f"user-{i}" for i in range(1, gateways.CLIENTS + 1)}, set(once))
+        self.assertEqual(once, again, "in the same order, time and again")
+        follow = sum(int(key[5:]) + 1 == int(other[5:]) for key, other in zip(once, once[1:]))
+        self.assertLess(follow, 20, "keys that come after their neighbours")
 
     def test_the_controllers_time_for_a_span_is_held_against_the_span(self):
         text = self.report("--only", "controller")

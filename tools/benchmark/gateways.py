@@ -72,22 +72,31 @@ frontend closed
   http-request return status 200 content-type text/plain string ok
 """
 
-# Sixteen requests at once: what is left of a request is then the server's work on it, less the system's for a packet.
+DEPTH = 16
+# So many requests at once: what is left of a request is then the server's work on it, less the system's for a packet.
+# Every key comes once, in an order drawn by lot, before any comes again.
 SCRIPT = """
-local depth, batches, at = 16, {}, 0
+local keys, depth, batches, at = %d, %d, {}, 0
 function init()
   math.randomseed(1)
-  for i = 1, 256 do
+  local order = {}
+  for i = 1, keys do order[i] = i end
+  for i = keys, 2, -1 do
+    local j = math.random(i)
+    order[i], order[j] = order[j], order[i]
+  end
+  for i = 1, keys, depth do
     local batch = {}
-    for j = 1, depth do batch[j] = wrk.format("GET", nil, {["X-Api-Key"] = "user-" .. math.random(%d)}) end
-    batches[i] = table.concat(batch)
+    for j = i, i + depth - 1 do batch[#batch + 1] = wrk.format("GET", nil, {["X-Api-Key"] = "user-" .. order[j]}) end
+    batches[#batches + 1] = table.concat(batch)
   end
 end
 function request()
   at = at %% #batches + 1
   return batches[at]
 end
-""" % CLIENTS
+""" % (CLIENTS, DEPTH)
+assert CLIENTS % DEPTH == 0
 
 
 def free_ports(count):
@@ -237,8 +246,9 @@ def report(figures, context, aims):
         rows.append((f"**weir**, {DECISIONS[name][1]}; {size:,} keys", "", "", number(weir[name][size]),
                      *("1" if other == (name, size) else "" for other in columns)))
     parts = [
-        f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, 16 requests "
-        "at once (so that the system's work for a packet is shared by 16). With and without the limit in turns; added: the median of "
+        f"Processor time of the server for a request, ns: keep-alive on loopback, {CLIENTS:,} different keys in a header, each once "
+        f"before any comes again, in an order drawn by lot, {DEPTH} requests at once (so that the system's work for a packet is "
+        "shared by them). With and without the limit in turns; added: the median of "
         "the differences between neighbours (half of them). weir takes its turn in each round.",
         "What the servers add is more than to decide: to find the header among the request's and to make the key of it (nginx hashes "
         "it), to lock the table that their processes or threads share, to find the entry in its tree, to bring its rate up to date "
