@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -18,8 +19,8 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "tools/demo")]
 import tap
-from programs import figures, filter_totals, wait_until
-from topology import NODES, Topology, client_address, server_address
+from programs import Ended, end_in_order, exit_status, figures, filter_totals, wait_until
+from topology import NAMESPACES, NODES, Topology, client_address, namespaces, remove_stale_namespaces, server_address
 
 PACED_CLIENT = pathlib.Path(__file__).resolve().with_name("paced_client.py")
 CONTENT = random.Random(1).randbytes(4 << 20)
@@ -338,5 +339,68 @@ class Store(NetTest):
             self.assertEqual(0, end["store"]["expired"])
 
 
+# A demonstration that has begun, and would go on for a minute.
+DEMONSTRATION = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from programs import Ended, end_in_order, exit_status
+from topology import Topology
+end_in_order()
+try:
+    with Topology(sys.argv[2]) as net:
+        net.start_redis()
+        inside = net.start(net.inside("a", "sleep", "600"))
+        print(net.redis_process.pid, inside.pid, flush=True)
+        time.sleep(60)
+except Ended as ended:
+    sys.exit(exit_status(ended))
+"""
+
+
+class Ends(unittest.TestCase):
+    """However a demonstration ends, nothing of it is left, at the latest when the next one begins."""
+
+    def begin(self):
+        self.demonstration = subprocess.Popen(
+            [sys.executable, "-B", "-c", DEMONSTRATION, str(SOURCE / "tools/demo"), os.environ["WEIR_BUILD_ROOT"]],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(self.demonstration.stdout.close)
+        self.addCleanup(self.demonstration.wait)
+        self.addCleanup(self.demonstration.kill)
+        self.programs = [int(pid) for pid in self.demonstration.stdout.readline().split()]
+        self.assertEqual(2, len(self.programs))
+
+    def left(self):
+        return [name for name in namespaces() if name.startswith(f"weir-{self.demonstration.pid}-")]
+
+    def programs_running(self):
+        return [pid for pid in self.programs if pathlib.Path("/proc", str(pid)).exists()]
+
+    def test_by_a_signal_it_takes_its_programs_and_namespaces_along(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                self.begin()
+                self.demonstration.send_signal(number)
+                self.assertEqual(128 + number, self.demonstration.wait(30))
+                self.assertEqual([], self.left())
+                self.assertEqual([], self.programs_running())
+
+    def test_killed_its_programs_end_and_its_namespaces_are_removed_by_who_comes_next(self):
+        self.begin()
+        remove_stale_namespaces()
+        self.assertEqual(len(NAMESPACES), len(self.left()), "while it is at work they stay")
+        self.demonstration.kill()
+        self.demonstration.wait()
+        wait_until(lambda: not self.programs_running(), 30, "its programs end")
+        wait_until(lambda: remove_stale_namespaces() or not self.left(), 30, "its namespaces are removed")
+
+
 if __name__ == "__main__":
-    tap.main()
+    end_in_order()
+    try:
+        tap.main()
+    except Ended as ended:
+        tearDownModule()
+        sys.exit(exit_status(ended))

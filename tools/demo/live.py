@@ -9,12 +9,11 @@ import collections
 import hashlib
 import os
 import pathlib
-import signal
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from programs import Failed, figures, filter_totals, wait_until
+from programs import Failed, end_in_order, exit_status, figures, filter_totals, wait_until
 from topology import NODES, Topology, server_address
 
 LIMIT = 300
@@ -246,10 +245,10 @@ What to try next
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_in_order()
     try:
         sys.exit(main())
     except Failed as failure:
         sys.exit(f"quickstart: {failure}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(exit_status(interrupt))

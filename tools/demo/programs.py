@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs started by a demonstration or a test: their output read line by line, and ended by their process id."""
 
+import ctypes
+import functools
 import os
 import re
 import signal
@@ -8,9 +10,44 @@ import subprocess
 import threading
 import time
 
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
 
 class Failed(Exception):
     """Something that had to happen did not."""
+
+
+class Ended(KeyboardInterrupt):
+    """This process is to end, as by Ctrl-C: passes by all that takes an exception for a failure."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+
+def end_in_order():
+    """From here on SIGTERM and SIGHUP (unless it is ignored, as under nohup) raise Ended, so that what has been started
+    is ended, too."""
+
+    def end(number, _):
+        raise Ended(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def exit_status(interrupt):
+    """Of a process that an Ended, or a Ctrl-C, has ended."""
+    return 128 + getattr(interrupt, "number", signal.SIGINT)
+
+
+def _end_with_parent(parent):
+    """In a child, before its program: SIGTERM comes when its parent has gone, however that came about."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def wait_until(condition, patience, what):
@@ -52,6 +89,7 @@ class Program:
             errors="replace",
             bufsize=1,
             start_new_session=True,
+            preexec_fn=functools.partial(_end_with_parent, os.getpid()),
             **options,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -8,12 +8,11 @@ Usage: still.py BUILD SECONDS
 
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from programs import Failed, Program, cores, eal_environment, figures, filter_totals
+from programs import Failed, Program, cores, eal_environment, end_in_order, exit_status, figures, filter_totals
 
 CONFIGURATION = """\
 # One node, no store to share with; the machine may have other things to do, so an idle worker sleeps.
@@ -253,10 +252,10 @@ What to try next
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_in_order()
     try:
         sys.exit(main())
     except Failed as failure:
         sys.exit(f"quickstart: {failure}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(exit_status(interrupt))

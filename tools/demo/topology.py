@@ -7,11 +7,13 @@
       10.71.2.1 … .20  ────── x0 [weir-filter b] x1 ──────  10.71.2.100
 
 Each node is a bump in the wire between two veth ends of its namespace. Needs root. Everything is named after this
-process and goes with it: close() ends all programs by their ids and removes the namespaces.
+process and goes with it: close() ends all programs by their ids and removes the namespaces. Where it was killed before it
+could, its programs end by themselves, and who comes next removes the namespaces.
 """
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -23,6 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from programs import Failed, Program, cores, eal_environment, wait_until
 
 NODES = {"a": 1, "b": 2}
+NAMESPACES = ("client", "server", *NODES)
 CLIENT_ADDRESSES = 20
 
 NGINX = """\
@@ -70,6 +73,23 @@ def client_address(node, number=1):
     return f"10.71.{NODES[node]}.{number}"
 
 
+def namespaces():
+    """The names of all there are."""
+    return [line.split()[0] for line in run("ip", "netns", "list").stdout.splitlines() if line.strip()]
+
+
+def remove_stale_namespaces():
+    """Those of a process that was killed: it is gone, and nothing runs in them."""
+    for name in namespaces():
+        owner = re.fullmatch(rf"weir-(\d+)-({'|'.join(NAMESPACES)})", name)
+        if (
+            owner
+            and not pathlib.Path("/proc", owner[1]).exists()
+            and not run("ip", "netns", "pids", name, check=False).stdout.strip()
+        ):
+            run("ip", "netns", "delete", name, check=False)
+
+
 class Topology:
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()
@@ -100,7 +120,8 @@ class Topology:
         return ["ip", "netns", "exec", self.namespace(name), *map(str, command)]
 
     def _build_links(self):
-        for name in ("client", "server", *NODES):
+        remove_stale_namespaces()
+        for name in NAMESPACES:
             run("ip", "netns", "add", self.namespace(name))
             self._namespaces.append(self.namespace(name))
             for which in ("all", "default"):
@@ -305,7 +326,7 @@ class Topology:
 
     def close(self):
         # A second Ctrl-C must not leave namespaces behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             try:
                 signal.signal(number, signal.SIG_IGN)
             except ValueError:  # not on this thread
