@@ -237,7 +237,7 @@ void WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime no
     const Key& key = run.keys[at];
     const SpanTable::Place place = run.place[at];
     if (table_->holds(place, key.hash_) &&
-        is_known_refused({key.hash_, place, run.rule, key.dense_ != 0}, run.weight(key), now)) {
+        is_known_refused({key.hash_, place, run.rule, key.is_of_rule()}, run.weight(key), now)) {
       table_->count_refused(table_->entry(place), run.weight(key));
       run.verdicts[at] = Verdict::block;
       ++refused;
@@ -524,7 +524,7 @@ void WorkerCore::take_dense(Run& run) noexcept {
   // The product of two such numbers does not wrap.
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
   const std::uint64_t weight = run.weight_of_each * run.count;
-  if (run.keys[run.template at_of<stage>(0)].dense_ != 0 && run.weight_of_each - 1 < most &&
+  if (run.keys[run.template at_of<stage>(0)].is_of_rule() && run.weight_of_each - 1 < most &&
       table_->has_ready(own, rule_keys_[run.rule], weight, generation_)) [[likely]] {
     table_->take_ready(own, weight);
     run.left = 0;
@@ -543,8 +543,8 @@ void WorkerCore::take_each_dense(Run& run) noexcept {
   for (std::size_t i = 0; i < run.count; ++i) {
     const Key& key = run.keys[at(i)];
     SpanTable::Place& place = run.place[at(i)] = own;
-    std::uint32_t& ready = key.dense_ != 0 ? lines.ready_at(own, key.hash_, generation_, nothing)
-                                           : lines.ready_of(key.hash_, generation_, nothing, place);
+    std::uint32_t& ready = key.is_of_rule() ? lines.ready_at(own, key.hash_, generation_, nothing)
+                                            : lines.ready_of(key.hash_, generation_, nothing, place);
     if (lines.take(ready, run.weight(key))) continue;
     if (&ready != &nothing) place = lines.place_of(ready);
     run.at[left++] = static_cast<std::uint8_t>(at(i));

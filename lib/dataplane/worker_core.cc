@@ -5,8 +5,10 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "base/flatten.h"
@@ -192,10 +194,11 @@ WEIR_FLATTEN void WorkerCore::look_closely(const Run& run, MonotonicTime now) no
     const Key& key = run.keys[run.at[i]];
     Plan& plan = plans_[0];
     plan.count = 1;
-    plan.keys[0] = {key.hash_, run.place[run.at[i]], key.rule_, key.dense_ != 0};
+    plan.keys[0] = {key.hash_, run.place[run.at[i]], key.rule_, key.is_of_rule()};
     const auto name_of = [&](RuleIndex) {
+      if (key.form_ == Key::Form::fields) return std::as_bytes(std::span(key.value));
       key_bytes_.clear();
-      if (!key.dense_) key_bytes_.add_text(key.value);
+      if (!key.is_of_rule()) key_bytes_.add_text(key.value);
       return key_bytes_.bytes();
     };
     run.verdicts[run.at[i]] = key.weight == 0
@@ -211,8 +214,32 @@ Key WorkerCore::key(RuleIndex rule, std::string_view value) const noexcept {
   Key key;
   key.value = value;
   key.rule_ = rule;
-  key.dense_ = plane_.terms[rule].dense && value.empty();
-  key.hash_ = key.dense_ ? rule_keys_[rule] : key_of(rule, bytes.bytes());
+  if (plane_.terms[rule].dense && value.empty()) key.form_ = Key::Form::of_rule;
+  key.hash_ = key.is_of_rule() ? rule_keys_[rule] : key_of(rule, bytes.bytes());
+  return key;
+}
+
+// With a scratch of its own: what a burst has found out may still be needed.
+Key WorkerCore::key(RuleIndex rule, const Request& request, KeyRoom& room) const noexcept {
+  static_assert(std::tuple_size_v<KeyRoom> == KeyBytes::capacity);
+  Classifier::Scratch scratch;
+  plane_.classifier.match(request, scratch);
+  const std::span<const RuleIndex> rules = std::span(scratch.rules).first(scratch.rule_count);
+  if (std::ranges::find(rules, rule) == rules.end()) return {};
+  Key key;
+  key.rule_ = rule;
+  key.weight = times(request);
+  if (plane_.terms[rule].dense) {
+    key.form_ = Key::Form::of_rule;
+    key.hash_ = rule_keys_[rule];
+    return key;
+  }
+  KeyBytes bytes;
+  plane_.classifier.make_key(rule, request, scratch, bytes);
+  std::memcpy(room.data(), bytes.bytes().data(), bytes.bytes().size());
+  key.value = {room.data(), bytes.bytes().size()};
+  key.form_ = Key::Form::fields;
+  key.hash_ = key_of(rule, bytes.bytes());
   return key;
 }
 

@@ -103,6 +103,7 @@ class alignas(64) WorkerCore {
                             std::span<const PlainFrame> next = {}) noexcept;
   void decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept;
   Key key(RuleIndex rule, std::string_view value) const noexcept;
+  Key key(RuleIndex rule, const Request& request, KeyRoom& room) const noexcept;
   [[gnu::noinline]] void prefetch_keys(std::span<const Key> keys) const noexcept;
   void admit_keys(std::span<const Key> keys, BurstTime now, std::span<Verdict> verdicts,
                   const std::span<const Key>& next = {}) noexcept;

@@ -36,6 +36,9 @@ void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now, s
   core_->admit_burst(requests, now, decisions, detail);
 }
 Key Worker::key(RuleIndex rule, std::string_view value) const noexcept { return core_->key(rule, value); }
+Key Worker::key(RuleIndex rule, const Request& request, KeyRoom& room) const noexcept {
+  return core_->key(rule, request, room);
+}
 void Worker::prefetch(std::span<const Key> keys) const noexcept { core_->prefetch_keys(keys); }
 void Worker::admit_keys(std::span<const Key> keys, MonotonicTime now, std::span<Verdict> verdicts,
                         std::span<const Key> next) noexcept {

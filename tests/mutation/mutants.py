@@ -4652,4 +4652,19 @@ MUTANTS = [
         file="lib/shared/span_table.h",
         units=["tests/unit/shared/span_table_test.cc"],
     ),
+    # Keys that callers have made of requests.
+    node(
+        "a request's key is met as if its bytes were a text",
+        "KeyOfARequest.IsMetUnderTheNameOfItsRequestsAlsoWhereItsBytesHaveBeenCopied",
+        "      if (key.form_ == Key::Form::fields) return std::as_bytes(std::span(key.value));\n",
+        "",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    node(
+        "a request has a key under a rule that does not apply to it",
+        "KeyOfARequest.IsNoneWhereTheRuleDoesNotApply",
+        "  if (std::ranges::find(rules, rule) == rules.end()) return {};\n",
+        "  if (rules.empty()) return {};\n",
+        file="lib/dataplane/worker_core.cc",
+    ),
 ]

@@ -107,7 +107,12 @@ class WEIR_API Worker {
   /// @param decisions  none, where admit_burst() has been called since admit_plain(), or this function
   void decide_plain(MonotonicTime now, PlainDecisions& decisions) noexcept;
 
-  /// Decides for a key the caller made, under one rule, whatever that rule's match and key say.
+  /// Decides for a key the caller made, under one rule, whatever that rule's match and key say. It is the key
+  /// of requests, too, where the rule's `key` is a single dimension that is a text (method, host, path,
+  /// variable or header), of which the value is as rules compare it: a host in lower case and without a port,
+  /// a path in its normal form and without a slash at its end. A value that stands for an address, a port or
+  /// several dimensions is a key of its own, with a limit of its own (though the name in the store may be the
+  /// same): for such keys there is key() of a request.
   /// @param rule    less than config().rules.size(), as in key(): nobody looks whether it is
   /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit
   /// digest. Empty, for a rule without key: the key that all its requests share
@@ -119,6 +124,14 @@ class WEIR_API Worker {
   /// @param value  as for admit_key(); must outlive the key. The key that all requests of a rule without key
   /// share costs no search
   Key key(RuleIndex rule, std::string_view value) const noexcept;
+
+  /// Makes the key under which admit() counts a request under one of its rules, so that both share its limit:
+  /// for who has the first request of a flow or a session, and hashes no more of those that follow. What is
+  /// decided for it is decided under this rule alone. Weighs what the request does.
+  /// @param room  for what the key views: must outlive it, or Key::value be set to a copy of what it says
+  /// @return a key of no rule, not to be decided upon, where the rule does not apply to the request
+  /// @pre rule < config().rules.size()
+  Key key(RuleIndex rule, const Request& request, KeyRoom& room) const noexcept;
 
   /// Has the memory that admit_keys() will touch brought near. Where keys are known before these are to be
   /// decided on, give them to admit_keys(): between decisions that costs next to nothing.

@@ -6,8 +6,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <system_error>
+#include <vector>
 
 namespace weir {
 namespace {
@@ -212,6 +215,119 @@ interval = "1s"
   request.source = {{203, 0, 113, 9}, IpAddress::Family::v4};
   ASSERT_EQ(node.made.throttle->rules_for(request), std::vector<RuleIndex>{0});
   EXPECT_EQ(node.made.throttle->key_name(0, request), "user|203.0.113.0/24|7");
+}
+
+constexpr std::string_view rules_of_all_kinds = R"(
+[[rule]]
+name = "mixed"
+key = ["src_ip/24", "header:x-user", "dst_port"]
+limit = 5
+interval = "1s"
+[[rule]]
+name = "all"
+match = { path = "/users/{id}" }
+limit = 6
+interval = "1s"
+[[rule]]
+name = "text"
+match = { method = "GET" }
+key = ["header:x-user"]
+limit = 7
+interval = "1s"
+)";
+
+/// @param user  of one's own; a null pointer: there is no such header
+Request request_of(const Header& user) {
+  Request request;
+  request.method = "POST";
+  request.target = "/";
+  request.source = {{203, 0, 113, 9}, IpAddress::Family::v4};
+  request.destination_port = 80;
+  if (user.value.data() != nullptr) request.headers = std::span(&user, 1);
+  return request;
+}
+
+/// What the key of a request has been admitted, one decision after the other.
+std::size_t admitted_of(VirtualNode& node, const Key& key, std::size_t asked) {
+  const std::vector<Key> keys(asked, key);
+  std::vector<Verdict> verdicts(asked);
+  node.made.throttle->worker(0).admit_keys(keys, node.now.monotonic, verdicts);
+  return static_cast<std::size_t>(std::count(verdicts.begin(), verdicts.end(), Verdict::admit));
+}
+
+TEST(KeyOfARequest, SharesTheLimitOfTheRequestsItIsTheKeyOf) {
+  for (const std::string_view user : {std::string_view("ann"), std::string_view(""), std::string_view()}) {
+    for (const bool key_comes_first : {false, true}) {
+      VirtualNode node(rules_of_all_kinds);
+      Worker& worker = node.made.throttle->worker(0);
+      const Header header{"X-User", user};
+      const Request request = request_of(header);
+      KeyRoom room;
+      const Key key = worker.key(0, request, room);
+      ASSERT_EQ(key.rule(), 0);
+      std::size_t admitted = key_comes_first ? admitted_of(node, key, 2) : 0;
+      for (int i = 0; i < 2; ++i)
+        admitted += worker.admit(request, node.now.monotonic).verdict == Verdict::admit;
+      admitted += admitted_of(node, key, 9);
+      EXPECT_EQ(admitted, 5U);
+      EXPECT_EQ(worker.admit(request, node.now.monotonic).verdict, Verdict::block);
+    }
+  }
+}
+
+TEST(KeyOfARequest, IsMetUnderTheNameOfItsRequestsAlsoWhereItsBytesHaveBeenCopied) {
+  VirtualNode node(rules_of_all_kinds);
+  const Header ann{"x-user", "ann"};
+  KeyRoom room;
+  Key key = node.made.throttle->worker(0).key(0, request_of(ann), room);
+  const std::string kept(key.value);
+  key.value = kept;
+  room.fill('?');
+  EXPECT_EQ(admitted_of(node, key, 1), 1U);
+  node.run_to(150ms);
+  const std::vector<KeyFigures> top = node.made.throttle->top(10);
+  ASSERT_EQ(top.size(), 1U);
+  EXPECT_EQ(top[0].name, "mixed|203.0.113.0/24|ann|80");
+  EXPECT_EQ(top[0].name, node.made.throttle->key_name(0, request_of(ann)));
+}
+
+TEST(KeyOfARequest, WeighsWhatTheRequestDoes) {
+  VirtualNode node(rules_of_all_kinds);
+  const Header ann{"x-user", "ann"};
+  Request request = request_of(ann);
+  KeyRoom room;
+  EXPECT_EQ(node.made.throttle->worker(0).key(0, request, room).weight, 1U);
+  request.weight = 4;
+  EXPECT_EQ(admitted_of(node, node.made.throttle->worker(0).key(0, request, room), 2), 1U);
+}
+
+TEST(KeyOfARequest, OfARuleWithoutDimensionsIsTheRulesOwn) {
+  VirtualNode node(rules_of_all_kinds);
+  Worker& worker = node.made.throttle->worker(0);
+  const Header ann{"x-user", "ann"};
+  Request request = request_of(ann);
+  request.target = "/users/7";
+  KeyRoom room;
+  const Key key = worker.key(1, request, room);
+  EXPECT_EQ(admitted_of(node, key, 4) + admitted_of(node, worker.key(1, ""), 4), 6U);
+}
+
+TEST(KeyOfARequest, IsThatOfItsValueWhereOneTextIsAllThatThereIsOfIt) {
+  VirtualNode node(rules_of_all_kinds);
+  Worker& worker = node.made.throttle->worker(0);
+  const Header ann{"x-user", "ann"};
+  Request request = request_of(ann);
+  request.method = "GET";
+  KeyRoom room;
+  EXPECT_EQ(admitted_of(node, worker.key(2, request, room), 5) + admitted_of(node, worker.key(2, "ann"), 5),
+            7U);
+}
+
+TEST(KeyOfARequest, IsNoneWhereTheRuleDoesNotApply) {
+  VirtualNode node(rules_of_all_kinds);
+  const Header ann{"x-user", "ann"};
+  KeyRoom room;
+  EXPECT_EQ(node.made.throttle->worker(0).key(2, request_of(ann), room).rule(), no_rule);
 }
 
 TEST(Throttle, AnImpossibleConfigurationIsRefusedWithItsReasons) {
