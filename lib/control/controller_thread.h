@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "weir/time.h"
@@ -11,13 +12,16 @@
 namespace weir {
 
 /// The thread that drives a controller: sleeps until something is due or wake() is called. Blocks all
-/// signals: they are the embedding program's.
+/// signals: they are the embedding program's. What `advance` throws ends the process (std::terminate): half
+/// of a span's end is done by then, and nobody could go on with it.
 class ControllerThread {
  public:
   /// @param advance  does what is due and says when, on the monotonic clock of `now`, to come back
   /// @param now      reads the clock that `advance` speaks of, which must be CLOCK_MONOTONIC
   /// @param busy     poll instead of sleep
-  ControllerThread(std::function<MonotonicTime()> advance, std::function<MonotonicTime()> now, bool busy);
+  /// @param log      told why the process ends, where it does; may be empty
+  ControllerThread(std::function<MonotonicTime()> advance, std::function<MonotonicTime()> now, bool busy,
+                   std::function<void(std::string_view)> log);
   /// Ends and joins the thread.
   ~ControllerThread();
 
@@ -26,10 +30,13 @@ class ControllerThread {
 
  private:
   void run();
+  void drive();
+  void tell_the_end(const char* why) const;
 
   std::function<MonotonicTime()> advance_;
   std::function<MonotonicTime()> now_;
   const bool busy_;
+  std::function<void(std::string_view)> log_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false;     // under mutex_

@@ -44,6 +44,7 @@ std::uint32_t first_entries(const Config& config, unsigned workers) {
 NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_ptr<Store> store,
                    std::size_t most_told)
     : config_(std::move(config)),
+      log_(options.log),
       classifier_(config_.rules),
       plan_(config_, options.workers),
       quiescence_(options.workers),
@@ -100,8 +101,9 @@ void NodeCore::start() {
   advance(system_now());
   wait_for_first_answer(config_.store.timeout);
   const std::lock_guard lock(control_mutex_);
-  thread_ = std::make_unique<ControllerThread>([this] { return advance(system_now()).monotonic; },
-                                               [] { return monotonic_now(); }, config_.node.busy_controller);
+  thread_ =
+      std::make_unique<ControllerThread>([this] { return advance(system_now()).monotonic; },
+                                         [] { return monotonic_now(); }, config_.node.busy_controller, log_);
   store_->on_ready([thread = thread_.get()] { thread->wake(); });
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -58,6 +59,7 @@ class NodeCore {
   void wait_for_first_answer(Duration patience);
 
   const Config config_;
+  const std::function<void(std::string_view)> log_;
   Classifier classifier_;
   RulePlan plan_;
   Quiescence quiescence_;

@@ -19,6 +19,11 @@
 /// store, in create()), installs no signal handlers, writes to no stream and never initialises DPDK's EAL. A
 /// process that forks leaves these threads behind: the child uses none of its parent's throttles, and
 /// destroys none. Make them in the process that serves.
+///
+/// Want of memory: create() tells of it, and what is called later and allocates throws std::bad_alloc at its
+/// caller. The library's own threads allocate, too, as keys come: one that gets no memory ends the process
+/// (std::terminate), as what it was at would be half done. The controller's tells `log` before. (Linux, as
+/// long as it overcommits, kills processes sooner than it refuses them memory.)
 #pragma once
 
 #include <cstdint>
