@@ -40,8 +40,9 @@ struct StoreConfig {
   /// "redis+unix://[user:password@]/path/to.sock[?db=N]", "redis+sentinel://host[:port],…/master[/db]" or
   /// "redis+cluster://host[:port],…"; "rediss" instead of "redis" for TLS.
   std::string url = "memory://";
-  Duration timeout =
-      std::chrono::milliseconds{50};  ///< a sync without an answer for so long has failed; 1 ms … 10 s
+  /// A sync without an answer for so long has failed, and so has a connection; 1 ms … 10 s. To look up a
+  /// host's name takes what the system's resolver takes for it, beside this: the store is down meanwhile.
+  Duration timeout = std::chrono::milliseconds{50};
   Duration reconnect = std::chrono::milliseconds{200};  ///< pause between attempts to connect; 10 ms … 60 s
   std::string prefix =
       "weir";  ///< first part of every name in the store, but of StoreLayout::plain's counters

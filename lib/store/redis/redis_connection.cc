@@ -90,7 +90,7 @@ void RedisConnection::open(const RedisEndpoint& endpoint, std::shared_ptr<const 
   const int result =
       getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   if (result != 0)
-    return fail("cannot resolve the host's name: " +
+    return fail("looking up " + endpoint.host + ": " +
                 (result == EAI_SYSTEM ? system_message(errno) : std::string(gai_strerror(result))));
   addresses_.reset(found);
   address_ = found;
