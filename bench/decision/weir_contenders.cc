@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "contender.h"
+#include "verdicts.h"
 
 namespace weir::bench {
 namespace {
@@ -114,9 +115,12 @@ struct Beforehand {
   std::uint64_t refused = 0;
 };
 
-void expect_in_order(const Figures& figures, std::uint64_t requests, const Beforehand& beforehand,
-                     Result& told) {
-  for (const RuleFigures& rule : figures.rules) expect_counted(rule.offered, requests, "offered");
+void expect_in_order(const Figures& figures, const Asked& asked, const Beforehand& beforehand, Result& told) {
+  const std::uint64_t requests = asked.requests;
+  for (const RuleFigures& rule : figures.rules) {
+    expect_counted(rule.offered, requests, "offered");
+    expect_counted(asked.admitted, rule.admitted, "told as admitted");
+  }
   const std::uint64_t refused = refused_of(figures) - beforehand.refused;
   expect_few(refused, requests - beforehand.requests, "admitted");
   told["refused"] = refused;
@@ -158,8 +162,8 @@ class Node : public Contender {
     const Figures figures = throttle_->figures();
     const std::uint64_t now_unsettled = unsettled(figures);
     const std::uint64_t since = now_unsettled - std::exchange(unsettled_, now_unsettled);
-    const std::uint64_t of = requests_ - beforehand_.requests;
-    beforehand_ = {requests_, refused_of(figures)};
+    const std::uint64_t of = asked_.requests - beforehand_.requests;
+    beforehand_ = {asked_.requests, refused_of(figures)};
     // Of a million keys, for which there is just room, a few find none.
     if (since > of / 10'000)
       settled_.reset();
@@ -186,23 +190,23 @@ class Node : public Contender {
   virtual std::uint64_t unsettled(const Figures& figures) const { return figures.overflowed; }
   /// The counters, against the number of requests.
   virtual void check(const Figures& figures, Result& told) {
-    expect_in_order(figures, requests_, beforehand_, told);
+    expect_in_order(figures, asked_, beforehand_, told);
   }
   /// That nearly all that were timed have been dealt with as they shall be.
   void expect_settled(const Figures& figures, const char* as) const {
-    expect_few(unsettled(figures) - unsettled_, requests_ - beforehand_.requests, as);
+    expect_few(unsettled(figures) - unsettled_, asked_.requests - beforehand_.requests, as);
   }
   Worker& worker() noexcept { return worker_; }
   /// As has_met_all() has said.
   bool all_are_met() const noexcept { return all_are_met_; }
-  void count(std::size_t requests) noexcept { requests_ += requests; }
-  std::uint64_t requests() const noexcept { return requests_; }
+  void count(auto answers) noexcept { asked_.count(answers); }
+  const Asked& asked() const noexcept { return asked_; }
 
  private:
   const Controller controller_;
   std::unique_ptr<Throttle> throttle_;
   Worker& worker_;
-  std::uint64_t requests_ = 0;
+  Asked asked_;
   std::uint64_t unsettled_ = 0;
   /// Since when all have been dealt with as they shall be.
   struct Settled {
@@ -229,9 +233,9 @@ class KeysAtHand : public Node {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
       worker().admit_keys(keys.subspan(from, few), verdicts_, keys.subspan(from + few, told_ * burst));
+      count(std::span<const Verdict>(verdicts_).first(few));
       worker().quiescent();
     });
-    count(some);
   }
 
  private:
@@ -253,7 +257,8 @@ class BlockedKeys final : public KeysAtHand {
   }
   void check(const Figures& figures, Result& told) override {
     tell(figures, told);
-    expect_counted(figures.rules.front().offered, requests(), "offered");
+    expect_counted(figures.rules.front().offered, asked().requests, "offered");
+    expect_counted(asked().admitted, figures.rules.front().admitted, "told as admitted");
     expect_settled(figures, "refused");
   }
 };
@@ -277,9 +282,9 @@ class KeysInASpray final : public KeysAtHand {
         keys[j] = worker().key(0, names[j]);
       }
       worker().admit_keys(keys, verdicts);
+      count(std::span<const Verdict>(verdicts));
       worker().quiescent();
     }
-    count(at_once_);
   }
   void begin() override {
     began_ = monotonic_now();
@@ -314,9 +319,9 @@ class DenseKey final : public Node {
   void decide(Drawn, std::size_t at, std::size_t some) override {
     each_burst(at, some, [&](std::size_t, std::size_t few) {
       worker().admit_keys(std::span(keys_).first(few), verdicts_);
+      count(std::span<const Verdict>(verdicts_).first(few));
       worker().quiescent();
     });
-    count(some);
   }
 
  private:
@@ -343,9 +348,9 @@ class Requests final : public Node {
       const std::span<const PlainKey> keys = stream.part(from, few);
       for (std::size_t i = 0; i < few; ++i) headers_[i].value = keys[i].name();
       worker().admit_burst(std::span(requests_).first(few), monotonic_now(), decisions_, Detail::refusals);
+      count(std::span<const Decision>(decisions_).first(few));
       worker().quiescent();
     });
-    count(some);
   }
 
  private:
@@ -367,21 +372,21 @@ class FirstTouches final : public Contender {
   }
   void begin() override {
     if (strangers_) {
-      if (requests_ == 0) return;
+      if (asked_.requests == 0) return;
       drop();
       make();
       return;
     }
-    if (requests_ == 0) meet_all();
+    if (asked_.requests == 0) meet_all();
     end_span();
   }
   void decide(Drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_;
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
       worker().admit_keys(keys.subspan(from, few), now().monotonic, verdicts_, keys.subspan(from + few, few));
+      asked_.count(std::span<const Verdict>(verdicts_).first(few));
       worker().quiescent();
     });
-    requests_ += some;
   }
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
@@ -408,12 +413,12 @@ class FirstTouches final : public Contender {
     throttle_->advance(now());
     worker().online();
     worker().quiescent();
-    requests_ = 0;
+    asked_ = {};
   }
   void drop() {
     worker().offline();
     throttle_->stop({});
-    expect_in_order(throttle_->figures(), requests_, {}, figures_);
+    expect_in_order(throttle_->figures(), asked_, {}, figures_);
     throttle_.reset();
   }
   Instant now() const { return {WallTime(1000s) + since_start_, MonotonicTime(1000s) + since_start_}; }
@@ -432,7 +437,7 @@ class FirstTouches final : public Contender {
   std::unique_ptr<Throttle> throttle_;
   OnHugePages<Key> keys_;  // all nodes have the same hash
   Duration since_start_{};
-  std::uint64_t requests_ = 0;
+  Asked asked_;
   Result figures_;
   std::array<Verdict, burst> verdicts_;
 };

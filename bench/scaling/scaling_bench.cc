@@ -17,6 +17,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "decision/floor_lines.h"
 #include "decision/peers.h"
 #include "decision/stream.h"
+#include "decision/verdicts.h"
 #include "program/program.h"
 #include "thread/pinned_thread.h"
 
@@ -56,8 +58,8 @@ class Decider {
   virtual void work(unsigned worker, const std::atomic<bool>& stop, Done& done) = 0;
   /// Asked from time to time while they work: whether all keys have been met. Main thread.
   virtual bool has_met_all() { return true; }
-  /// After all workers have ended. @return what has been counted
-  virtual std::uint64_t counted() = 0;
+  /// After all workers have ended. @return what has been counted, in each way in which it has: all decisions
+  virtual std::vector<std::uint64_t> counted() = 0;
   /// Of who has them: how many have ended so far, and how many of these too late.
   struct Spans {
     std::uint64_t ended = 0;
@@ -79,7 +81,7 @@ template <std::size_t told>
 class Weir final : public Decider {
  public:
   Weir(unsigned workers, std::size_t keys, const Stream& stream)
-      : stream_(stream), throttle_(make_throttle(rule, keys, workers)) {
+      : stream_(stream), throttle_(make_throttle(rule, keys, workers)), told_admitted_(workers) {
     keys_.reserve(stream.all().size());
     for (const PlainKey& key : stream.all()) keys_.push_back(throttle_->worker(0).key(0, key.name()));
     throttle_->start();
@@ -88,14 +90,17 @@ class Weir final : public Decider {
     Worker& worker = throttle_->worker(index);
     worker.online();
     std::array<Verdict, burst> verdicts;
+    std::uint64_t admitted = 0;
     for (std::size_t at = start_of(index, stream_); !stop.load(std::memory_order_relaxed);) {
       worker.admit_keys(std::span(keys_).subspan(at, burst), verdicts,
                         std::span(keys_).subspan(at + burst, told * burst));
+      admitted += admitted_of(verdicts);
       worker.quiescent();
       at = (at + burst) % stream_.size();
       done.add(burst);
     }
     worker.offline();
+    told_admitted_[index] = admitted;
   }
   // A node meets so many new keys in a span as let it end in time; the others are counted under their rule.
   bool has_met_all() override {
@@ -105,9 +110,11 @@ class Weir final : public Decider {
     const std::uint64_t of = offered - std::exchange(offered_, offered);
     return of > 0 && overflowed <= of / 10'000;
   }
-  std::uint64_t counted() override {
+  std::vector<std::uint64_t> counted() override {
     throttle_->stop(std::chrono::seconds{1});
-    return throttle_->figures().rules.front().admitted;
+    const RuleFigures figures = throttle_->figures().rules.front();
+    return {figures.offered, figures.admitted,
+            std::accumulate(told_admitted_.begin(), told_admitted_.end(), std::uint64_t{0})};
   }
   std::optional<Spans> spans() const override {
     const Figures figures = throttle_->figures();
@@ -117,7 +124,8 @@ class Weir final : public Decider {
  private:
   const Stream& stream_;
   std::unique_ptr<Throttle> throttle_;
-  std::vector<Key> keys_;
+  OnHugePages<Key> keys_;                     // as those of the others
+  std::vector<std::uint64_t> told_admitted_;  // by worker, once it has ended
   std::uint64_t offered_ = 0;
   std::uint64_t overflowed_ = 0;
 };
@@ -137,10 +145,10 @@ class Lines final : public Decider {
       done.add(burst);
     }
   }
-  std::uint64_t counted() override {
+  std::vector<std::uint64_t> counted() override {
     std::uint64_t sum = 0;
     for (const FloorLines& lines : lines_) sum += lines.counted();
-    return sum;
+    return {sum};
   }
 
  private:
@@ -161,10 +169,10 @@ class Peers final : public Decider {
          at = (at + burst) % stream_.size())
       done.add(peer.admit(stream_.part(at, burst)));  // all are admitted
   }
-  std::uint64_t counted() override {
+  std::vector<std::uint64_t> counted() override {
     std::uint64_t sum = 0;
     for (const std::unique_ptr<Peer>& peer : peers_) sum += peer->counted();
-    return sum;
+    return {sum};
   }
 
  private:
@@ -251,10 +259,11 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     decided += done[i].read();
   }
   // Worth nothing, but no reason to throw the others away.
-  if (const std::uint64_t counted = decider.counted(); counted != decided)
-    return {
-        {"workers", workers},
-        {"wrong", "counted " + std::to_string(counted) + " of " + std::to_string(decided) + " decisions"}};
+  for (const std::uint64_t counted : decider.counted())
+    if (counted != decided)
+      return {
+          {"workers", workers},
+          {"wrong", "counted " + std::to_string(counted) + " of " + std::to_string(decided) + " decisions"}};
   Result result{
       {"workers", workers}, {"per_second_wall", by_wall}, {"per_second_cpu", by_cpu}, {"switches", switches}};
   if (spans && spans_before) {
