@@ -21,6 +21,7 @@ import tap
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
 COMPILER = os.environ["WEIR_COMPILER"].split(":")
+HEADERS = sorted(path.name for path in (SOURCE / "lib/include/weir").glob("*.h"))
 
 PROGRAM = """
 #include <weir/throttle.h>
@@ -82,6 +83,21 @@ class Embed(unittest.TestCase):
         at = libraries.index("-lweir")
         libraries[at : at + 1] = ["-l:libweir.a"]
         self.builds_and_runs(libraries)
+
+    def test_who_compiles_it_as_older_cplusplus_is_told_so_and_no_more(self):
+        for header in sorted(set(HEADERS) - {"mbuf.h", "time.h", "weir.h"}):  # one needs DPDK's, two stand there, too
+            with self.subTest(header):
+                compiled = subprocess.run(
+                    [*COMPILER, "-std=c++17", "-fsyntax-only", "-x", "c++", "-", *pkg_config("--cflags")],
+                    input=f"#include <weir/{header}>\n",
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
+                self.assertNotEqual(0, compiled.returncode)
+                errors = [line for line in compiled.stderr.splitlines() if "error:" in line]
+                self.assertIn("weir needs C++20", errors[0])
+                self.assertLessEqual(len(errors), 2, compiled.stderr)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <span>
 
+#include "weir/export.h"
+
 namespace weir {
 
 /// The bytes of a frame in an mbuf chain, in one piece: in place when the first segment holds them all, else
