@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The library as a program outside of this house gets it: by what pkg-config says of it, and nothing else.
 
-Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT (with the library built), WEIR_COMPILER (a C++ compiler's command, its
-words separated by ':').
+Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT (with the library built), WEIR_COMPILER and WEIR_C_COMPILER (commands,
+their words separated by ':').
 """
 
 import os
@@ -21,6 +21,7 @@ import tap
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_ROOT"]).resolve()
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_ROOT"]).resolve()
 COMPILER = os.environ["WEIR_COMPILER"].split(":")
+C_COMPILER = os.environ["WEIR_C_COMPILER"].split(":")
 HEADERS = sorted(path.name for path in (SOURCE / "lib/include/weir").glob("*.h"))
 
 PROGRAM = """
@@ -41,6 +42,26 @@ int main() {
 }
 """
 
+C_PROGRAM = """
+#include <weir/weir.h>
+
+int main(void) {
+  weir_error error;
+  weir_throttle* throttle =
+      weir_create("[[rule]]\\nname = 'all'\\nlimit = 1\\ninterval = '1h'", "here", 1, NULL, NULL, &error);
+  if (throttle == NULL || !weir_start(throttle, &error)) return 2;
+  weir_worker* worker = weir_worker_at(throttle, 0);
+  weir_online(worker);
+  const weir_request request = {.weight = 1};
+  const bool first = weir_admit(worker, &request, WEIR_NOW).verdict == WEIR_ADMIT;
+  const bool second = weir_admit(worker, &request, WEIR_NOW).verdict == WEIR_ADMIT;
+  weir_offline(worker);
+  const bool stopped = weir_stop(throttle, 1000000000);
+  weir_destroy(throttle);
+  return first && !second && stopped ? 0 : 1;
+}
+"""
+
 
 def pkg_config(*arguments):
     """The words of an answer, as if the library were installed where it was built."""
@@ -56,13 +77,21 @@ def pkg_config(*arguments):
     return shlex.split(done.stdout)
 
 
+def archive():
+    """What a program is linked with that takes the archive instead of the library."""
+    libraries = pkg_config("--static", "--libs")
+    at = libraries.index("-lweir")
+    libraries[at : at + 1] = ["-l:libweir.a"]
+    return libraries
+
+
 class Embed(unittest.TestCase):
-    def builds_and_runs(self, libraries, standard="c++20"):
+    def builds_and_runs(self, libraries, compiler=(*COMPILER, "-std=c++20"), text=PROGRAM, name="program.cc"):
         with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder, "program.cc")
-            source.write_text(PROGRAM, encoding="utf-8")
+            source = pathlib.Path(folder, name)
+            source.write_text(text, encoding="utf-8")
             program = str(pathlib.Path(folder, "program"))
-            command = [*COMPILER, f"-std={standard}", str(source), "-o", program, *pkg_config("--cflags"), *libraries]
+            command = [*compiler, str(source), "-o", program, *pkg_config("--cflags"), *libraries]
             built = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
             self.assertEqual(0, built.returncode, built.stderr)
             run = subprocess.run([program], env=os.environ | {"LD_LIBRARY_PATH": f"{BUILD}/lib"}, timeout=60)
@@ -79,10 +108,13 @@ class Embed(unittest.TestCase):
         self.builds_and_runs(pkg_config("--libs"))
 
     def test_its_archive_is_linked_with_what_it_stands_on(self):
-        libraries = pkg_config("--static", "--libs")
-        at = libraries.index("-lweir")
-        libraries[at : at + 1] = ["-l:libweir.a"]
-        self.builds_and_runs(libraries)
+        self.builds_and_runs(archive())
+
+    def test_a_c_program_is_linked_with_it_and_its_archive(self):
+        compiler = (*C_COMPILER, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+        for libraries in (pkg_config("--libs"), archive()):
+            with self.subTest(" ".join(libraries)):
+                self.builds_and_runs(libraries, compiler, C_PROGRAM, "program.c")
 
     def test_who_compiles_it_as_older_cplusplus_is_told_so_and_no_more(self):
         for header in sorted(set(HEADERS) - {"mbuf.h", "time.h", "weir.h"}):  # one needs DPDK's, two stand there, too
@@ -98,6 +130,10 @@ class Embed(unittest.TestCase):
                 errors = [line for line in compiled.stderr.splitlines() if "error:" in line]
                 self.assertIn("weir needs C++20", errors[0])
                 self.assertLessEqual(len(errors), 2, compiled.stderr)
+
+    def test_its_c_header_stands_in_older_cplusplus_too(self):
+        text = C_PROGRAM.replace("{.weight = 1}", "{}").replace("(void)", "()")
+        self.builds_and_runs(pkg_config("--libs"), (*COMPILER, "-std=c++11"), text)
 
 
 if __name__ == "__main__":

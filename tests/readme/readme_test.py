@@ -8,7 +8,7 @@ Fenced blocks, by their language:
   toml              a whole configuration, checked by weir-filter; "# NAME.toml" as its first line names it for the
                     commands after it
   toml fragment     part of one: checked together with a rule, or with those it has
-  cpp, c++          must be an excerpt of a file under app/, so that it is compiled
+  c, cpp, c++       must be an excerpt of a file under app/, so that it is compiled
 Other languages are not looked at, but may hold no command.
 
 The commands run in a folder that looks like the checkout (links to its entries), where build/ is the folder under
@@ -119,13 +119,13 @@ class Readme(unittest.TestCase):
         for number, language, text in blocks():
             words = language.split()
             kind = words[0] if words else ""
-            if kind not in ("sh", "bash", "toml", "cpp", "c++"):
+            if kind not in ("sh", "bash", "toml", "c", "cpp", "c++"):
                 continue
             with self.subTest(f"line {number}: {kind}"):
                 ran += 1
                 if kind == "toml":
                     self.run_toml(text, "fragment" in words)
-                elif kind in ("cpp", "c++"):
+                elif kind in ("c", "cpp", "c++"):
                     self.assert_compiled(text)
                 elif "needs-nic" in words:
                     self.check_filter_lines(text)
@@ -165,7 +165,7 @@ class Readme(unittest.TestCase):
             return [" ".join(line.split()) for line in code.splitlines() if line.strip()]
 
         wanted = normal(text)
-        for path in sorted((SOURCE / "app").rglob("*.cc")):
+        for path in sorted((SOURCE / "app").rglob("*.c*")):
             code = normal(path.read_text(encoding="utf-8"))
             if any(code[i : i + len(wanted)] == wanted for i in range(len(code))):
                 return
