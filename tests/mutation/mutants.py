@@ -4667,4 +4667,11 @@ MUTANTS = [
         "  if (rules.empty()) return {};\n",
         file="lib/dataplane/worker_core.cc",
     ),
+    store_log(
+        "a controller that cannot go on ends the process without a word",
+        "ControllerThreadDeathTest.ThatCannotGoOnTellsWhyAndEndsTheProcess",
+        "    tell_the_end(error.what());\n",
+        "    static_cast<void>(error);\n",
+        file="lib/control/controller_thread.cc",
+    ),
 ]
