@@ -89,6 +89,7 @@ void read_ports(const toml::table& table, PortsConfig& ports, Findings& findings
   TableReader reader(table, "ports", "[ports]", findings);
   reader.array("pairs", "an array of pairs, such as [[0, 1]]",
                [&](const toml::node& node, const std::string& at) { read_pair(reader, node, at, ports); });
+  reader.refuse_empty_array("pairs", "pair all ports in order");
   reader.integer("descriptors", descriptors_range, ports.descriptors);
   reader.integer("queues", queues_range, ports.queues);
   reader.finish();

@@ -33,6 +33,7 @@ Match read_match(const toml::table& table, const std::string& path, Findings& fi
   reader.one_or_array("method", [&](const toml::node& node, const std::string& at) {
     reader.read_text(node, at, "method", match.methods.emplace_back());
   });
+  reader.refuse_empty_array("method", "match every method");
   reader.text("host", match.host);
   if (table.contains("host") && match.host.empty())
     findings.add(reader.path_of("host"), "host must not be empty; leave it out to match every host");
@@ -44,6 +45,7 @@ Match read_match(const toml::table& table, const std::string& path, Findings& fi
     // Stays at a valid port where the number is none, so that the check of values does not tell it again.
     reader.integer(node, at, "port", tcp_port_range, match.destination_ports.emplace_back(std::uint16_t{1}));
   });
+  reader.refuse_empty_array("port", "match every port");
   reader.finish();
   return match;
 }

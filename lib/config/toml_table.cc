@@ -142,6 +142,13 @@ void TableReader::one_or_array(std::string_view key, const Element& each) {
     each(*node, path_of(key) + "[0]");
 }
 
+void TableReader::refuse_empty_array(std::string_view key, std::string_view instead) {
+  const toml::array* values = table_->get_as<toml::array>(key);
+  if (values != nullptr && values->empty())
+    findings_->add(path_of(key),
+                   std::string(key) + " must not be empty; leave it out to " + std::string(instead));
+}
+
 const toml::table* TableReader::subtable(std::string_view key) {
   const toml::node* node = take(key);
   if (node == nullptr) return nullptr;

@@ -90,6 +90,10 @@ class TableReader {
   /// Likewise; a value alone counts as an array of one.
   void one_or_array(std::string_view key, const Element& each);
 
+  /// Adds a mistake when the key is an array without elements, which nobody would read as what it is without
+  /// the key. @param instead  what that is, for people
+  void refuse_empty_array(std::string_view key, std::string_view instead);
+
   const toml::table* subtable(std::string_view key);
 
   /// The value of a key, now known and located; nullptr when absent.

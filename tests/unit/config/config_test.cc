@@ -268,6 +268,13 @@ TEST(Config, HostsAreTakenWithoutRegardToCaseAndFinalDot) {
   EXPECT_EQ(result.config.rules[0].match.host, "api.example.com");
 }
 
+TEST(Config, AKeyWithoutDimensionsIsOneForAllRequests) {
+  const ConfigResult result =
+      parse_config("[[rule]]\nname = \"a\"\nlimit = 5\ninterval = \"1s\"\nkey = []", "c.toml");
+  ASSERT_TRUE(result) << result.errors[0].to_string();
+  EXPECT_THAT(result.config.rules[0].key, IsEmpty());
+}
+
 // ---- what is refused, and where
 
 TEST(ConfigErrors, SyntaxIsToldWithLineAndColumn) {
@@ -339,6 +346,15 @@ TEST(ConfigErrors, ValuesOfTheWrongTypeAreTold) {
               ElementsAre("c.toml:5:18: a dimension in key must be a string, not a whole number"));
   EXPECT_THAT(rule_errors("match.method = [\"GET\", 1979-05-27]"),
               ElementsAre("c.toml:5:24: method must be a string, not a date or time"));
+}
+
+TEST(ConfigErrors, AListOfWhatMayMatchIsNotEmpty) {
+  EXPECT_THAT(rule_errors("match.method = []"),
+              ElementsAre("c.toml:5:16: method must not be empty; leave it out to match every method"));
+  EXPECT_THAT(rule_errors("match = { path = \"/\", port = [ ] }"),
+              ElementsAre("c.toml:5:30: port must not be empty; leave it out to match every port"));
+  EXPECT_THAT(errors_of("[ports]\npairs = []"),
+              ElementsAre("c.toml:2:9: pairs must not be empty; leave it out to pair all ports in order"));
 }
 
 TEST(ConfigErrors, RequiredKeysAreToldAtTheRule) {

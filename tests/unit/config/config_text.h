@@ -24,20 +24,30 @@ inline std::string toml_text(const Config& config) {
                      "\n[store]\nurl = " + toml_string(config.store.url) +
                      "\ntimeout = " + toml_string(config.store.timeout) +
                      "\nreconnect = " + toml_string(config.store.reconnect) +
-                     "\nprefix = " + toml_string(config.store.prefix) + "\n[ports]\npairs = [";
-  for (const auto& [first, second] : config.ports.pairs)
-    text += '[' + std::to_string(first) + ',' + std::to_string(second) + "],";
-  text += "]\ndescriptors = " + std::to_string(config.ports.descriptors) +
+                     "\nprefix = " + toml_string(config.store.prefix) + "\n[ports]\n";
+  if (!config.ports.pairs.empty()) {
+    text += "pairs = [";
+    for (const auto& [first, second] : config.ports.pairs)
+      text += '[' + std::to_string(first) + ',' + std::to_string(second) + "],";
+    text += "]\n";
+  }
+  text += "descriptors = " + std::to_string(config.ports.descriptors) +
           "\nqueues = " + std::to_string(config.ports.queues) + '\n';
   for (const Rule& rule : config.rules) {
-    text += "[[rule]]\nname = " + toml_string(rule.name) + "\nmatch = { method = [";
-    for (const std::string& method : rule.match.methods) text += toml_string(method) + ',';
-    text += "], port = [";
-    for (const std::uint16_t port : rule.match.destination_ports) text += std::to_string(port) + ',';
-    text += ']';
-    if (!rule.match.host.empty()) text += ", host = " + toml_string(rule.match.host);
-    if (!rule.match.path.empty()) text += ", path = " + toml_string(rule.match.path);
-    text += " }\nkey = [";
+    text += "[[rule]]\nname = " + toml_string(rule.name) + "\n";
+    if (!rule.match.methods.empty()) {
+      text += "match.method = [";
+      for (const std::string& method : rule.match.methods) text += toml_string(method) + ',';
+      text += "]\n";
+    }
+    if (!rule.match.destination_ports.empty()) {
+      text += "match.port = [";
+      for (const std::uint16_t port : rule.match.destination_ports) text += std::to_string(port) + ',';
+      text += "]\n";
+    }
+    if (!rule.match.host.empty()) text += "match.host = " + toml_string(rule.match.host) + '\n';
+    if (!rule.match.path.empty()) text += "match.path = " + toml_string(rule.match.path) + '\n';
+    text += "key = [";
     for (const Dimension& dimension : rule.key) text += toml_string(format_dimension(dimension)) + ',';
     text += "]\nlimit = " + std::to_string(rule.limit) + "\ninterval = " + toml_string(rule.interval) +
             "\nspans = " + std::to_string(rule.spans) +
