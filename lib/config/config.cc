@@ -112,8 +112,6 @@ class Document {
   }
 
  private:
-  static constexpr std::array<std::string_view, 4> known{"node", "store", "ports", "rule"};
-
   const toml::table* table(const std::string& name) {
     const toml::node* node = root_->get(name);
     if (node == nullptr) return nullptr;
@@ -130,8 +128,7 @@ class Document {
     findings_->locate("rule", location_of(*node));
     const toml::array* array = node->as_array();
     if (array == nullptr) {
-      findings_->add("rule", "rule must be an array of tables: write [[rule]], not " +
-                                 (node->is_table() ? "[rule]" : std::string(type_name(*node))));
+      findings_->add("rule", "rule must be an array of tables: write [[rule]], " + instead_of(*node));
       return;
     }
     for (const toml::node& element : *array) {
@@ -147,15 +144,30 @@ class Document {
     }
   }
 
+  /// Of a rule that is no array.
+  std::string instead_of(const toml::node& rule) const {
+    const toml::table* table = rule.as_table();
+    if (table == nullptr) return "not " + std::string(type_name(rule));
+    if (is_dotted(root_->find("rule")->first, rule)) return "and its keys below it without \"rule.\"";
+    return table->is_inline() ? "and its keys below it without braces" : "not [rule]";
+  }
+
+  static bool is_known(std::string_view name) {
+    return std::ranges::find(config_tables, name) != config_tables.end();
+  }
+
+  static std::string unknown(std::string_view name, const toml::node& node) {
+    const bool is_table = node.is_table() || node.is_array_of_tables();
+    const std::string what = (is_table ? "unknown table " : "unknown key ") + in_quotes(name);
+    const std::size_t dot = name.find('.');
+    if (dot != std::string_view::npos && is_known(name.substr(0, dot)))
+      return what + ": in quotes it is one name; write it without them";
+    return what + suggestion(name, config_tables, "there are the tables");
+  }
+
   void refuse_unknown() {
-    for (const auto& [key, node] : *root_) {
-      if (std::ranges::find(known, key.str()) != known.end()) continue;
-      const toml::source_position& begin = key.source().begin;
-      const std::string_view what = node.is_table() || node.is_array_of_tables() ? "table" : "key";
-      findings_->add_at({static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)},
-                        "unknown " + std::string(what) + ' ' + in_quotes(key.str()) +
-                            suggestion(key.str(), known, "there are the tables"));
-    }
+    for (const auto& [key, node] : *root_)
+      if (!is_known(key.str())) findings_->add_at(location_of(key), unknown(key.str(), node));
   }
 
   const toml::table* root_;

@@ -13,6 +13,16 @@ Location location_of(const toml::node& node) {
   return {static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)};
 }
 
+Location location_of(const toml::key& key) {
+  const toml::source_position& begin = key.source().begin;
+  return {static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)};
+}
+
+bool is_dotted(const toml::key& key, const toml::node& node) {
+  // Any other table begins with a bracket or a brace.
+  return node.is_table() && key.source().begin == node.source().begin;
+}
+
 std::string_view type_name(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table:
@@ -157,14 +167,21 @@ const toml::table* TableReader::subtable(std::string_view key) {
   return node->as_table();
 }
 
+std::string TableReader::unknown(const toml::key& key, const toml::node& node) const {
+  const std::string what = "unknown key " + in_quotes(key.str()) + " in " + title_;
+  const bool is_of_file = std::ranges::find(config_tables, key.str()) != config_tables.end();
+  if (!is_of_file || !is_dotted(key, node)) return what + suggestion(key.str(), known_, "there are");
+  const std::string name(key.str());
+  const std::string below = what + ": what stands below its line belongs to it";
+  if (title_ == '[' + name + ']' || title_ == "[[" + name + "]]")
+    return below + " already; leave \"" + name + ".\" out";
+  return below + "; the keys of [" + name + "] have their own place, or stand above all tables";
+}
+
 void TableReader::finish() {
-  for (const auto& [key, node] : *table_) {
-    if (std::ranges::find(known_, key.str()) != known_.end()) continue;
-    const toml::source_position& begin = key.source().begin;
-    findings_->add_at(
-        {static_cast<std::uint32_t>(begin.line), static_cast<std::uint32_t>(begin.column)},
-        "unknown key " + in_quotes(key.str()) + " in " + title_ + suggestion(key.str(), known_, "there are"));
-  }
+  for (const auto& [key, node] : *table_)
+    if (std::ranges::find(known_, key.str()) == known_.end())
+      findings_->add_at(location_of(key), unknown(key, node));
 }
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 
 #include <toml++/toml.h>
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -31,7 +32,15 @@
 
 namespace weir {
 
+/// The tables of a configuration, by name.
+inline constexpr std::array<std::string_view, 4> config_tables{"node", "store", "ports", "rule"};
+
 Location location_of(const toml::node& node);
+/// Of what has no place of its own.
+Location location_of(const toml::key& key);
+
+/// Whether dotted keys alone have made a table, where it stands as the value of `key`.
+bool is_dotted(const toml::key& key, const toml::node& node);
 
 /// "a string", "a whole number", "a table" …
 std::string_view type_name(const toml::node& node);
@@ -110,6 +119,7 @@ class TableReader {
   void finish();
 
  private:
+  std::string unknown(const toml::key& key, const toml::node& node) const;
   bool take_text(std::string_view key, std::string& out);
   bool read_integer(const toml::node& node, const std::string& path, std::string_view key, IntegerRange range,
                     std::int64_t& out);

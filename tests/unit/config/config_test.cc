@@ -332,6 +332,49 @@ TEST(ConfigErrors, TablesOfTheWrongFormAreTold) {
               ElementsAre("c.toml:5:9: match must be a table, such as { path = \"/login\" }, not a string"));
 }
 
+TEST(ConfigErrors, DottedAndQuotedKeysAreLocatedAsAllOthers) {
+  EXPECT_THAT(errors_of("node . 'keys' = 1\nports.quues = 4\nstore.\"url\".x = 3\n\"node\".name.first = 1\n"),
+              ElementsAre("c.toml:1:17: keys must be a whole number from 64 to 16777216, not 1",
+                          "c.toml:2:7: unknown key \"quues\" in [ports]; did you mean \"queues\"?",
+                          "c.toml:3:7: url must be a string, not a table",
+                          "c.toml:4:8: name must be a string, not a table"));
+  EXPECT_THAT(rule_errors("\"match\".'mehtod' = \"GET\"\nmatch.\"port\" = [0]"),
+              ElementsAre("c.toml:5:9: unknown key \"mehtod\" in match; did you mean \"method\"?",
+                          "c.toml:6:17: port must be a whole number from 1 to 65535, not 0"));
+}
+
+TEST(ConfigErrors, ARuleThatIsNoElementOfAnArrayIsToldInTheFormItHas) {
+  EXPECT_THAT(
+      errors_of("rule.name = \"a\"\nrule.limit = 4\n"),
+      ElementsAre("c.toml:1:1: rule must be an array of tables: write [[rule]], and its keys below it "
+                  "without \"rule.\""));
+  EXPECT_THAT(errors_of("rule.match.path = \"/\"\n"), ElementsAre(HasSubstr("without \"rule.\"")));
+  EXPECT_THAT(
+      errors_of("rule = { name = \"a\" }\n"),
+      ElementsAre("c.toml:1:8: rule must be an array of tables: write [[rule]], and its keys below it "
+                  "without braces"));
+}
+
+TEST(ConfigErrors, ADottedKeyBelowAnotherTablesHeaderIsToldWhereItBelongs) {
+  EXPECT_THAT(
+      errors_of("[ports]\nports.queues = 2\n"),
+      ElementsAre("c.toml:2:1: unknown key \"ports\" in [ports]: what stands below its line belongs to "
+                  "it already; leave \"ports.\" out"));
+  EXPECT_THAT(
+      errors_of("[node]\nstore.url = \"memory://\"\n"),
+      ElementsAre("c.toml:2:1: unknown key \"store\" in [node]: what stands below its line belongs to "
+                  "it; the keys of [store] have their own place, or stand above all tables"));
+  EXPECT_THAT(rule_errors("node.name = \"b\""),
+              ElementsAre(HasSubstr("unknown key \"node\" in [[rule]]: what stands below its line")));
+  EXPECT_THAT(rule_errors("rule.weight = 1"), ElementsAre(HasSubstr("already; leave \"rule.\" out")));
+}
+
+TEST(ConfigErrors, ADottedKeyInQuotesIsToldToBeOneName) {
+  EXPECT_THAT(errors_of("\"node.keys\" = 500\n"),
+              ElementsAre("c.toml:1:1: unknown key \"node.keys\": in quotes it is one name; write it without "
+                          "them"));
+}
+
 TEST(ConfigErrors, ValuesOfTheWrongTypeAreTold) {
   EXPECT_THAT(errors_of("[node]\nname = 5"),
               ElementsAre("c.toml:2:8: name must be a string, not a whole number"));
