@@ -29,6 +29,12 @@ namespace {
 // itself.
 constexpr std::size_t fetched_bytes = 256;
 
+/// @param bytes  of a plain frame with a payload
+bool may_hold_request(const std::byte* bytes, PlainPayload payload) noexcept {
+  return can_begin_request(static_cast<char>(bytes[payload.offset])) &&
+         can_carry_request(plain_tcp_flags({bytes, payload.offset}));
+}
+
 const std::byte* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const std::byte*); }
 
 // Always so many lines, however long the frame is: to fetch what lies behind it costs less than to find that
@@ -127,8 +133,7 @@ void BurstFilter::look_one_by_one(std::span<rte_mbuf* const> burst) noexcept {
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
       bool plain = true;
       if constexpr (closing) plain = !closing_.may_hold(bytes);
-      if ((payload.length == 0 || !can_begin_request(static_cast<char>(bytes[payload.offset]))) && plain)
-        continue;
+      if ((payload.length == 0 || !may_hold_request(bytes, payload)) && plain) continue;
       prefetch_head(bytes);
       batch.concerns[concerns] = {bytes, plain ? payload : PlainPayload{}};
       batch.indices[concerns++] = static_cast<std::uint8_t>(i);
@@ -149,6 +154,8 @@ void BurstFilter::look_at_all(std::span<rte_mbuf* const> burst) noexcept {
   for (std::uint32_t rest = look.opening | look.odd; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
     if ((look.opening >> i & 1) != 0) {
+      if (!may_hold_request(look.bytes[i], look.payloads[i])) [[unlikely]]
+        continue;
       prefetch_head(look.bytes[i]);
       batch.concerns[concerns] = {look.bytes[i], look.payloads[i]};
     } else if (look_closely(burst[i])) {
@@ -167,7 +174,7 @@ void BurstFilter::look_at_all(std::span<rte_mbuf* const> burst) noexcept {
   const Frame frame = parse_frame(bytes);
   if (frame.kind == FrameKind::malformed) counters_.malformed.add(1);
   if (frame.kind != FrameKind::tcp) return false;
-  const std::string_view payload = tcp_payload(bytes, frame);
+  const std::string_view payload = request_payload(bytes, frame);
   if ((payload.empty() || !can_begin_request(payload.front())) &&
       (closing_.idle() || !closing_.may_hold(frame)))
     return false;
@@ -330,7 +337,7 @@ std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
   const std::span<const std::byte> bytes = frame_bytes(mbuf, batch.scratch);
   const Frame frame = parse_frame(bytes);
   if (is_closing(index, frame, now)) return;
-  HttpRequests requests(tcp_payload(bytes, frame), headers_);
+  HttpRequests requests(request_payload(bytes, frame), headers_);
   const std::size_t named = headers_.size();
   while (true) {
     if (batch.count == batch_size) decide(now);

@@ -247,6 +247,37 @@ TEST_F(BurstFilterTest, WhatIsOfConcernIsSoWhateverTheBurstsBeforeWere) {
   }
 }
 
+TEST_F(BurstFilterTest, ARequestInASegmentThatNoServersTcpTakesIsNone) {
+  constexpr std::uint8_t nothing = 0;
+  const std::vector<std::uint8_t> dropped{
+      nothing, tcp_psh, tcp_fin | tcp_psh, tcp_rst, tcp_rst | tcp_ack, tcp_rst | tcp_syn, 0xe0};
+  // Bursts are looked at in one way or another, by what was in the one before.
+  for (const char* const before : {"", get.c_str()}) {
+    limit(2, Action::reset, {Dimension{}});
+    const auto frame_of = [](std::uint8_t flags, bool tagged) {
+      FrameBuilder builder;
+      builder.ip("192.0.2.9", "198.51.100.1").tcp(1000, 80).flags(flags).payload(get);
+      if (tagged) builder.vlan(5);
+      return builder.build();
+    };
+    process({frame_in_mbuf(request(1, before)), frame_in_mbuf(request(2, before))});
+    const std::uint64_t requests = counters_.requests.read();
+    std::vector<rte_mbuf*> burst;
+    for (const std::uint8_t flags : dropped) {
+      burst.push_back(frame_in_mbuf(frame_of(flags, false)));
+      burst.push_back(frame_in_mbuf(frame_of(flags, true)));
+      burst.push_back(frame_in_mbuf(frame_of(flags, false), clients, 40));
+    }
+    process(burst);
+    EXPECT_TRUE(std::ranges::equal(std::span(out_.frames).first(out_.count), burst)) << before;
+    EXPECT_EQ(counters_.requests.read(), requests) << before;
+    // And whom they said they were from has lost nothing.
+    process({frame_in_mbuf(frame_of(tcp_syn, false)), frame_in_mbuf(frame_of(tcp_ack, true))});
+    EXPECT_EQ(counters_.requests.read(), requests + 2) << before;
+    EXPECT_EQ(counters_.blocked.read(), 0U) << before;
+  }
+}
+
 TEST_F(BurstFilterTest, AFloodFromOneSideOfWhatIsNotPlainLeavesTheRequestsOfTheOtherAsQuickAsTheyWere) {
   if (best_instruction_set() == InstructionSet::portable) GTEST_SKIP() << "without vectors none is quick";
   limit(1000, Action::drop, {Dimension{}});

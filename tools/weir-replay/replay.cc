@@ -79,7 +79,7 @@ void Replay::play(const Packet& packet) {
     return;
   }
   const std::size_t captured = packet.captured - std::min<std::size_t>(packet.captured, frame.payload_offset);
-  const std::string_view payload = tcp_payload(packet.frame, frame).substr(0, captured);
+  const std::string_view payload = request_payload(packet.frame, frame).substr(0, captured);
   HttpRequests requests(payload, headers_);
   ParsedRequest parsed;
   bool found = false;

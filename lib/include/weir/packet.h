@@ -31,6 +31,13 @@ enum class FrameKind : std::uint8_t {
 /// TCP flag bits as on the wire.
 enum TcpFlag : std::uint8_t { tcp_fin = 1, tcp_syn = 2, tcp_rst = 4, tcp_psh = 8, tcp_ack = 16 };
 
+/// Whether a server takes the payload of a segment with these flags. TCP drops what neither acknowledges nor
+/// opens, and what resets: a request in such a segment is answered by nobody, and must not use up the limit
+/// of whoever it says it is from.
+constexpr bool can_carry_request(std::uint8_t tcp_flags) noexcept {
+  return (tcp_flags & (tcp_ack | tcp_syn)) != 0 && (tcp_flags & tcp_rst) == 0;
+}
+
 /// The layers of one frame. Offsets count from the frame's first byte. Members below `kind` are filled as far
 /// as the frame got; TCP members only for FrameKind::tcp.
 struct Frame {
@@ -88,6 +95,11 @@ inline PlainPayload plain_payload(std::span<const std::byte> bytes) noexcept {
   // Options, or a payload, of less than nothing.
   if (total > bytes.size() - ip || ((length | (header - tcp_header)) & negative) != 0) return {};
   return {static_cast<std::uint32_t>(tcp + header), length};
+}
+
+/// The TCP flags of a frame of which plain_payload() has found the payload. @param bytes  as given to it
+inline std::uint8_t plain_tcp_flags(std::span<const std::byte> bytes) noexcept {
+  return std::to_integer<std::uint8_t>(bytes[47]);
 }
 
 /// A frame of which plain_payload() has found the payload. View: nothing here owns bytes.
@@ -290,6 +302,11 @@ inline void set_plain_endpoints(Request& request, std::span<const std::byte> byt
 inline std::string_view tcp_payload(std::span<const std::byte> bytes, const Frame& frame) noexcept {
   if (frame.kind != FrameKind::tcp) return {};
   return {reinterpret_cast<const char*>(bytes.data()) + frame.payload_offset, frame.payload_length};
+}
+
+/// The same where requests are looked for: nothing where no server takes it, see can_carry_request().
+inline std::string_view request_payload(std::span<const std::byte> bytes, const Frame& frame) noexcept {
+  return can_carry_request(frame.tcp_flags) ? tcp_payload(bytes, frame) : std::string_view{};
 }
 
 }  // namespace weir

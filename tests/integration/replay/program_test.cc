@@ -483,6 +483,7 @@ TEST_F(ReplayCapture, TellsPacketsOfAllKindsApart) {
   file.packet(start, request("/login"));
   file.packet(start, FrameBuilder());
   file.packet(start, FrameBuilder().payload("\x16\x03\x01 not a request"));
+  file.packet(start, request("/login").flags(tcp_rst | tcp_ack));  // which no server answers
   file.packet(start, FrameBuilder().fragment(0, true).payload("x"));
   file.packet(start, FrameBuilder().protocol(17).payload("x"));
   file.packet(start, FrameBuilder().protocol(1).payload("x"));
@@ -493,10 +494,10 @@ TEST_F(ReplayCapture, TellsPacketsOfAllKindsApart) {
   const Ran ran = play(file.str(), login_rule, rows);
   EXPECT_EQ(ran.status, 0) << ran.errors;
   EXPECT_EQ(rows.size(), 1u);
-  EXPECT_EQ(summary_number(ran.output, "packets"), 11u);
-  EXPECT_EQ(summary_number(ran.output, "tcp"), 3u);
+  EXPECT_EQ(summary_number(ran.output, "packets"), 12u);
+  EXPECT_EQ(summary_number(ran.output, "tcp"), 4u);
   EXPECT_EQ(summary_number(ran.output, "with requests"), 1u);
-  EXPECT_EQ(summary_number(ran.output, "with other payload"), 1u);
+  EXPECT_EQ(summary_number(ran.output, "with other payload"), 2u);
   EXPECT_EQ(summary_number(ran.output, "without payload"), 1u);
   EXPECT_EQ(summary_number(ran.output, "fragment"), 1u);
   EXPECT_EQ(summary_number(ran.output, "other transport"), 2u);

@@ -310,6 +310,7 @@ TEST(ParseFrame, FindsTheSameWithAndWithoutAVlanTag) {
     if (payload.offset != 0) {
       ASSERT_EQ(payload.offset, one.payload_offset) << i;
       ASSERT_EQ(payload.length, one.payload_length) << i;
+      ASSERT_EQ(plain_tcp_flags(plain), one.tcp_flags) << i;
       Request from_bytes;
       Request from_frame;
       set_plain_endpoints(from_bytes, plain);
@@ -335,6 +336,18 @@ TEST(ParseFrame, FindsTheSameWithAndWithoutAVlanTag) {
     ASSERT_EQ(one.destination_port, other.destination_port) << i;
   }
   EXPECT_GT(tcp, 10'000u);
+}
+
+TEST(RequestPayload, IsThatOfSegmentsWhosePayloadATcpTakes) {
+  for (unsigned flags = 0; flags < 256; ++flags) {
+    const bool acknowledges = (flags & 0x10) != 0;
+    const bool opens = (flags & 0x02) != 0;
+    const bool resets = (flags & 0x04) != 0;
+    const Bytes bytes = FrameBuilder().flags(static_cast<std::uint8_t>(flags)).payload(get_request).build();
+    const Frame frame = parse_frame(bytes);
+    EXPECT_EQ(tcp_payload(bytes, frame), get_request) << flags;
+    EXPECT_EQ(request_payload(bytes, frame), (acknowledges || opens) && !resets ? get_request : "") << flags;
+  }
 }
 
 TEST(ParseFrame, IsConsistentForMutationsOfValidFrames) {
