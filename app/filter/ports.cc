@@ -10,6 +10,7 @@
 #include <bit>
 
 #include "filter/distribute.h"
+#include "filter/port_setup.h"
 
 namespace weir::filter {
 namespace {
@@ -38,8 +39,7 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues,
                            std::vector<std::uint8_t>& key) {
   rte_eth_conf conf{};
   if (queues > 1) {
-    const std::uint64_t wanted = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP;
-    const std::uint64_t hashed = wanted & info.flow_type_rss_offloads;
+    const std::uint64_t hashed = hashed_fields(info.flow_type_rss_offloads);
     // A device that offers several queues but no RSS spreads in its own way (or its other side does).
     if (hashed != 0) {
       const std::size_t size = info.hash_key_size == 0 ? 40 : info.hash_key_size;
