@@ -148,7 +148,7 @@ int filter(const Options& options, const Config& config) {
   Throttle& throttle = *made.throttle;
 
   std::string error;
-  const std::unique_ptr<Ports> ports = Ports::start(chosen.pairs, plan, config.ports.descriptors, error);
+  const std::unique_ptr<Ports> ports = Ports::start(chosen.pairs, plan, config.ports, error);
   const std::unique_ptr<Distributor> distributor =
       ports != nullptr && plan.distribute ? Distributor::create(plan.workers, error) : nullptr;
   if (!error.empty()) {

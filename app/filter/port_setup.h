@@ -7,6 +7,7 @@
 #include <rte_ethdev.h>
 
 #include <cstdint>
+#include <string>
 
 namespace weir::filter {
 
@@ -15,5 +16,19 @@ namespace weir::filter {
 /// @return of these, all that spreads IP over the queues; fragments have no ports and go by their addresses
 /// alone
 std::uint64_t hashed_fields(std::uint64_t offered) noexcept;
+
+/// Which frames a port receives, and in what.
+struct FrameSize {
+  std::uint16_t mtu = 0;          ///< bytes behind the link's header
+  std::uint16_t buffer_size = 0;  ///< of each buffer, its headroom included
+  std::string error;              ///< for people; empty when all is well
+};
+
+/// @param wanted   `[ports] mtu`; 0: what the port has
+/// @param has      the port's MTU as it is; 0: it does not say
+/// @param chained  whether frames longer than a buffer can be received here, and sent by the port that this
+/// one
+///                 faces
+FrameSize frame_size(std::uint16_t wanted, std::uint16_t has, const rte_eth_dev_info& info, bool chained);
 
 }  // namespace weir::filter

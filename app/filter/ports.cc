@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 
 #include "filter/distribute.h"
-#include "filter/port_setup.h"
 
 namespace weir::filter {
 namespace {
@@ -35,9 +35,16 @@ std::string failure(std::uint16_t port, const char* what, int code) {
   return port_text(port) + ": cannot " + what + ": " + rte_strerror(code < 0 ? -code : code);
 }
 
-rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues,
+/// 0: it does not say.
+std::uint16_t mtu_of(std::uint16_t port) {
+  std::uint16_t mtu = 0;
+  return rte_eth_dev_get_mtu(port, &mtu) == 0 ? mtu : std::uint16_t{0};
+}
+
+rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, std::uint16_t mtu,
                            std::vector<std::uint8_t>& key) {
   rte_eth_conf conf{};
+  conf.rxmode.mtu = mtu;
   if (queues > 1) {
     const std::uint64_t hashed = hashed_fields(info.flow_type_rss_offloads);
     // A device that offers several queues but no RSS spreads in its own way (or its other side does).
@@ -90,64 +97,48 @@ std::uint32_t mbufs_per_port(const QueuePlan& plan, std::uint16_t descriptors) n
 void Ports::FreePool::operator()(rte_mempool* pool) const noexcept { rte_mempool_free(pool); }
 
 std::unique_ptr<Ports> Ports::start(std::span<const PortPair> pairs, const QueuePlan& plan,
-                                    std::uint16_t descriptors, std::string& error) {
+                                    const PortsConfig& config, std::string& error) {
   std::unique_ptr<Ports> ports(new Ports);
   for (const PortPair& pair : pairs) {
-    if (!ports->start_port(pair.first, pair.second, plan, descriptors, error) ||
-        !ports->start_port(pair.second, pair.first, plan, descriptors, error))
+    if (!ports->start_port(pair.first, pair.second, plan, config, error) ||
+        !ports->start_port(pair.second, pair.first, plan, config, error))
       return nullptr;
+    ports->compare_mtus(pair);
   }
   return ports;
 }
 
 bool Ports::start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& plan,
-                       std::uint16_t descriptors, std::string& error) {
-  const std::uint16_t queues = plan.queues;
-  const int socket = rte_eth_dev_socket_id(port);
-  const std::uint32_t mbufs = mbufs_per_port(plan, descriptors);
-  rte_mempool* const pool = rte_pktmbuf_pool_create(("weir_port_" + std::to_string(port)).c_str(), mbufs,
-                                                    mbuf_cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, socket);
-  if (pool == nullptr) {
-    error = port_text(port) + ": no memory for " + std::to_string(mbufs) + " buffers of " +
-            std::to_string(RTE_MBUF_DEFAULT_BUF_SIZE) + " bytes (" + rte_strerror(rte_errno) +
-            "): give DPDK more (-m), or lower [ports] descriptors";
-    return false;
-  }
-  pools_.emplace_back(pool);
-  wiring_.ports[port] = {.peer = peer, .pool = pool};
-
+                       const PortsConfig& config, std::string& error) {
   rte_eth_dev_info info{};
+  rte_eth_dev_info faced{};
   if (const int code = rte_eth_dev_info_get(port, &info); code != 0) {
     error = failure(port, "ask the device what it offers", code);
     return false;
   }
+  // A port that does not answer tells so when it is its turn.
+  static_cast<void>(rte_eth_dev_info_get(peer, &faced));
+  const bool chained = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) != 0 &&
+                       (faced.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+  const FrameSize frames = frame_size(config.mtu, mtu_of(port), info, chained);
+  if (!frames.error.empty()) {
+    error = port_text(port) + ": " + frames.error;
+    return false;
+  }
+  rte_mempool* const pool = make_pool(port, plan, config.descriptors, frames, error);
+  if (pool == nullptr) return false;
+  wiring_.ports[port] = {.peer = peer, .pool = pool};
+
   std::vector<std::uint8_t> key;
-  const rte_eth_conf conf = configuration(info, queues, key);
-  if (const int code = rte_eth_dev_configure(port, queues, queues, &conf); code != 0) {
-    error = failure(port, ("configure " + std::to_string(queues) + " queues").c_str(), code);
+  const rte_eth_conf conf = configuration(info, plan.queues, frames.mtu, key);
+  if (const int code = rte_eth_dev_configure(port, plan.queues, plan.queues, &conf); code != 0) {
+    const std::string what =
+        "configure " + std::to_string(plan.queues) + " queues and an MTU of " + std::to_string(frames.mtu);
+    error = failure(port, what.c_str(), code);
     return false;
   }
-  std::uint16_t receive_descriptors = descriptors;
-  std::uint16_t transmit_descriptors = descriptors;
-  if (const int code = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive_descriptors, &transmit_descriptors);
-      code != 0) {
-    error = failure(port, "adjust the number of descriptors", code);
-    return false;
-  }
-  for (std::uint16_t queue = 0; queue < queues; ++queue) {
-    const auto queue_socket = static_cast<unsigned>(socket);
-    if (const int code =
-            rte_eth_rx_queue_setup(port, queue, receive_descriptors, queue_socket, nullptr, pool);
-        code != 0) {
-      error = failure(port, ("set up receive queue " + std::to_string(queue)).c_str(), code);
-      return false;
-    }
-    if (const int code = rte_eth_tx_queue_setup(port, queue, transmit_descriptors, queue_socket, nullptr);
-        code != 0) {
-      error = failure(port, ("set up transmit queue " + std::to_string(queue)).c_str(), code);
-      return false;
-    }
-  }
+  if (!set_up_queues(port, plan.queues, config.descriptors, pool, error)) return false;
+  if (config.mtu != 0 && !set_mtu(port, config.mtu, error)) return false;
   if (const int code = rte_eth_dev_start(port); code != 0) {
     error = failure(port, "start", code);
     return false;
@@ -156,6 +147,70 @@ bool Ports::start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& 
   if (const int code = rte_eth_promiscuous_enable(port); code != 0)
     warnings_.push_back(failure(port, "receive frames for others (promiscuous mode)", code));
   return true;
+}
+
+rte_mempool* Ports::make_pool(std::uint16_t port, const QueuePlan& plan, std::uint16_t descriptors,
+                              const FrameSize& frames, std::string& error) {
+  const std::uint32_t mbufs = mbufs_per_port(plan, descriptors);
+  rte_mempool* const pool =
+      rte_pktmbuf_pool_create(("weir_port_" + std::to_string(port)).c_str(), mbufs, mbuf_cache, 0,
+                              frames.buffer_size, rte_eth_dev_socket_id(port));
+  if (pool == nullptr)
+    error = port_text(port) + ": no memory for " + std::to_string(mbufs) + " buffers of " +
+            std::to_string(frames.buffer_size) + " bytes (" + rte_strerror(rte_errno) +
+            "): give DPDK more (-m), or lower [ports] descriptors" +
+            (frames.buffer_size > RTE_MBUF_DEFAULT_BUF_SIZE ? " or mtu" : "");
+  else
+    pools_.emplace_back(pool);
+  return pool;
+}
+
+bool Ports::set_up_queues(std::uint16_t port, std::uint16_t queues, std::uint16_t descriptors,
+                          rte_mempool* pool, std::string& error) {
+  std::uint16_t receive_descriptors = descriptors;
+  std::uint16_t transmit_descriptors = descriptors;
+  if (const int code = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive_descriptors, &transmit_descriptors);
+      code != 0) {
+    error = failure(port, "adjust the number of descriptors", code);
+    return false;
+  }
+  const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(port));
+  for (std::uint16_t queue = 0; queue < queues; ++queue) {
+    if (const int code = rte_eth_rx_queue_setup(port, queue, receive_descriptors, socket, nullptr, pool);
+        code != 0) {
+      error = failure(port, ("set up receive queue " + std::to_string(queue)).c_str(), code);
+      return false;
+    }
+    if (const int code = rte_eth_tx_queue_setup(port, queue, transmit_descriptors, socket, nullptr);
+        code != 0) {
+      error = failure(port, ("set up transmit queue " + std::to_string(queue)).c_str(), code);
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Not every driver goes by what it has been configured with.
+bool Ports::set_mtu(std::uint16_t port, std::uint16_t mtu, std::string& error) {
+  const std::string what = "set its MTU to " + std::to_string(mtu);
+  const int code = rte_eth_dev_set_mtu(port, mtu);
+  if (code == 0) return true;
+  if (code == -ENOTSUP) {
+    warnings_.push_back(failure(port, what.c_str(), code) +
+                        ": see to it that what lies behind it carries such frames");
+    return true;
+  }
+  error = failure(port, what.c_str(), code) + ": choose another [ports] mtu, or leave it out";
+  return false;
+}
+
+void Ports::compare_mtus(const PortPair& pair) {
+  const std::uint16_t first = mtu_of(pair.first);
+  const std::uint16_t second = mtu_of(pair.second);
+  if (first == second) return;
+  warnings_.push_back(port_text(pair.first) + " has an MTU of " + std::to_string(first) + ", and " +
+                      port_text(pair.second) + ", which it faces, of " + std::to_string(second) +
+                      ": longer frames are lost between them; [ports] mtu sets both");
 }
 
 Ports::~Ports() {

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "filter/port_setup.h"
 #include "filter/queue_plan.h"
 #include "filter/wiring.h"
+#include "weir/config.h"
 
 struct rte_mempool;
 
@@ -28,11 +30,11 @@ std::vector<PortQueues> queues_of(std::span<const PortPair> pairs);
 class Ports {
  public:
   /// Configures and starts every port of every pair.
-  /// @param plan         how many queues, and who polls them
-  /// @param descriptors  per queue and direction; the devices may adjust it
-  /// @param error        what went wrong, for people, when the result is null
+  /// @param plan    how many queues, and who polls them
+  /// @param config  of it the descriptors per queue and direction, which the devices may adjust, and the MTU
+  /// @param error   what went wrong, for people, when the result is null
   static std::unique_ptr<Ports> start(std::span<const PortPair> pairs, const QueuePlan& plan,
-                                      std::uint16_t descriptors, std::string& error);
+                                      const PortsConfig& config, std::string& error);
   ~Ports();
   Ports(const Ports&) = delete;
   Ports& operator=(const Ports&) = delete;
@@ -46,8 +48,14 @@ class Ports {
     void operator()(rte_mempool* pool) const noexcept;
   };
   Ports() = default;
-  bool start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& plan, std::uint16_t descriptors,
+  bool start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& plan, const PortsConfig& config,
                   std::string& error);
+  rte_mempool* make_pool(std::uint16_t port, const QueuePlan& plan, std::uint16_t descriptors,
+                         const FrameSize& frames, std::string& error);
+  static bool set_up_queues(std::uint16_t port, std::uint16_t queues, std::uint16_t descriptors,
+                            rte_mempool* pool, std::string& error);
+  bool set_mtu(std::uint16_t port, std::uint16_t mtu, std::string& error);
+  void compare_mtus(const PortPair& pair);
 
   std::vector<std::uint16_t> started_;
   std::vector<std::unique_ptr<rte_mempool, FreePool>> pools_;

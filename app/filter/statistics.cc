@@ -223,6 +223,7 @@ std::string description(const Config& config, std::size_t table_memory, std::siz
   out += text("; %u descriptors per queue; ", unsigned{config.ports.descriptors});
   out += config.ports.queues == 0 ? "as many queues as workers"
                                   : text("%u queues", unsigned{config.ports.queues});
+  if (config.ports.mtu != 0) out += text("; MTU %u", unsigned{config.ports.mtu});
   out +=
       "\nstore: " + shown_url(config.store.url) + ", timeout " + duration_text(config.store.timeout) + "\n";
   out += text("memory: %u keys; tables %s with one worker; each worker %s more, and DPDK's buffers\n",

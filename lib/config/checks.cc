@@ -81,6 +81,8 @@ void check_ports(const PortsConfig& ports, Findings& findings) {
     findings.add("ports.descriptors",
                  "descriptors must be a power of two, not " + std::to_string(ports.descriptors));
   check_range("ports", "queues", ports.queues, queues_range, findings);
+  // 0 is a program's way to leave it out.
+  if (ports.mtu != 0) check_range("ports", "mtu", ports.mtu, mtu_range, findings);
   std::set<std::uint16_t> used;
   for (std::size_t i = 0; i < ports.pairs.size(); ++i) {
     const std::string path = element("ports.pairs", i);

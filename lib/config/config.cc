@@ -92,6 +92,7 @@ void read_ports(const toml::table& table, PortsConfig& ports, Findings& findings
   reader.refuse_empty_array("pairs", "pair all ports in order");
   reader.integer("descriptors", descriptors_range, ports.descriptors);
   reader.integer("queues", queues_range, ports.queues);
+  reader.integer("mtu", mtu_range, ports.mtu);
   reader.finish();
 }
 

@@ -48,6 +48,8 @@ inline constexpr DurationRange reconnect_range{std::chrono::milliseconds{10}, st
 inline constexpr IntegerRange backlog_range{1024, 64 * 1024 * 1024};
 inline constexpr IntegerRange descriptors_range{64, 32768};
 inline constexpr IntegerRange queues_range{0, 1024};
+/// What IPv4 asks of a link at the least, and what an IP packet can have.
+inline constexpr IntegerRange mtu_range{68, 65535};
 inline constexpr IntegerRange port_id_range{0, 65534};
 inline constexpr IntegerRange tcp_port_range{1, 65535};
 inline constexpr IntegerRange limit_range{1, std::numeric_limits<std::int64_t>::max()};

@@ -76,6 +76,14 @@ class Forwarding(VdevTest):
         self.assertEqual(run.to_server, frames)
         self.assertEqual(run.totals("packets")["requests"], 5)
 
+    def test_a_longer_mtu_than_a_buffer_holds_makes_the_buffers_larger(self):
+        frames = [tcp(CLIENT, SERVER, 40000, 80, REQUEST + bytes(range(256)) * 34) for _ in range(5)]
+        run = self.run_filter(frames, rules=self.RULES, ports="mtu = 9000")
+        self.assertEqual(run.to_server, frames)
+        self.assertEqual(run.totals("packets")["requests"], 5)
+        # Of the driver that reads a file: one that has no MTU is told so, and goes on.
+        self.assertIn("port 0 (net_pcap0): cannot set its MTU to 9000", run.stderr)
+
     def test_with_several_queues_each_worker_serves_the_same_queue_of_both_ports(self):
         queues = [[tcp(CLIENT, SERVER, 40000 + queue, 80, REQUEST, sequence=i) for i in range(100)] for queue in (0, 1)]
         vdev = []

@@ -101,6 +101,12 @@ class Program(VdevTest):
         self.fails(self.run_ports("", 3), 1, "an odd number of ports cannot be paired", "0, 1, 2")
         self.fails(self.run_ports("pairs = [[0, 5]]", 2), 1, "names port 5, which does not exist", "0, 1")
 
+    def test_an_mtu_that_the_configuration_or_a_device_does_not_allow(self):
+        self.fails(self.run_ports("mtu = 67", 2), 2, "mtu must be a whole number from 68 to 65535, not 67")
+        done = self.run_ports("mtu = 65535\ndescriptors = 64", 2)
+        self.fails(done, 1, "port 0 (net_null0): [ports] mtu = 65535 is more than a buffer holds", "write less")
+        self.assertEqual(self.run_ports("mtu = 9000\ndescriptors = 64", 2).returncode, 0)
+
     def test_dpdk_that_does_not_start(self):
         done = subprocess.run([PROGRAM, "--no-huge", "--no-shconf", "--no-pci", "-l", "9999", "--", "--config",
                                self.write_config(RULE)],

@@ -64,6 +64,7 @@ struct PortsConfig {
   std::vector<std::pair<std::uint16_t, std::uint16_t>> pairs;
   std::uint16_t descriptors = 1024;  ///< per queue and direction; 64 … 32768, a power of two
   std::uint16_t queues = 0;          ///< queues per port; 0: one per worker, as far as the port has them
+  std::uint16_t mtu = 0;             ///< of every port, in bytes; 68 … 65535; 0: what each has
 };
 
 struct Config {

@@ -72,6 +72,7 @@ TEST(Config, AnEmptyFileIsANodeWithoutRulesAndWithDefaults) {
   EXPECT_THAT(result.config.ports.pairs, IsEmpty());
   EXPECT_EQ(result.config.ports.descriptors, 1024u);
   EXPECT_EQ(result.config.ports.queues, 0u);
+  EXPECT_EQ(result.config.ports.mtu, 0u) << "stands for what the ports have";
   EXPECT_THAT(result.config.rules, IsEmpty());
 }
 
@@ -275,6 +276,14 @@ TEST(Config, AKeyWithoutDimensionsIsOneForAllRequests) {
   EXPECT_THAT(result.config.rules[0].key, IsEmpty());
 }
 
+TEST(Config, AnMtuOfThePortsIsRead) {
+  for (const std::uint16_t mtu : {68, 9000, 65535}) {
+    const ConfigResult result = parse_config("[ports]\nmtu = " + std::to_string(mtu), "c.toml");
+    ASSERT_TRUE(result) << result.errors[0].to_string();
+    EXPECT_EQ(result.config.ports.mtu, mtu);
+  }
+}
+
 // ---- what is refused, and where
 
 TEST(ConfigErrors, SyntaxIsToldWithLineAndColumn) {
@@ -463,6 +472,11 @@ TEST(ConfigErrors, PortsAreChecked) {
               ElementsAre("c.toml:2:15: descriptors must be a whole number from 64 to 32768, not 32"));
   EXPECT_THAT(errors_of("[ports]\nqueues = -1"),
               ElementsAre("c.toml:2:10: queues must be a whole number from 0 to 1024, not -1"));
+  EXPECT_THAT(errors_of("[ports]\nmtu = 67"),
+              ElementsAre("c.toml:2:7: mtu must be a whole number from 68 to 65535, not 67"));
+  EXPECT_THAT(errors_of("[ports]\nmtu = 65536"),
+              ElementsAre("c.toml:2:7: mtu must be a whole number from 68 to 65535, not 65536"));
+  EXPECT_THAT(errors_of("[ports]\nmtu = 0"), SizeIs(1)) << "left out it is what the ports have";
   EXPECT_THAT(
       errors_of("[ports]\npairs = 5"),
       ElementsAre("c.toml:2:9: pairs must be an array of pairs, such as [[0, 1]], not a whole number"));
@@ -933,6 +947,16 @@ TEST(CheckConfig, RefusesWhatTheReaderCouldNotWrite) {
           "rule[0]: the header name \"X-Upper\" in key must be in lower case",
           "rule[0]: an IPv4 prefix length in key must be from 0 to 32",
           "rule[0]: an IPv6 prefix length in key must be from 0 to 128"));
+}
+
+TEST(CheckConfig, TakesAnMtuThatIsLeftOutAndNoneThatIsTooSmall) {
+  Config config;
+  config.node.name = "n";
+  EXPECT_THAT(check_config(config), IsEmpty());
+  config.ports.mtu = 67;
+  ASSERT_THAT(check_config(config), SizeIs(1));
+  EXPECT_EQ(check_config(config)[0].to_string(),
+            "ports: mtu must be a whole number from 68 to 65535, not 67");
 }
 
 TEST(CheckConfig, TakesEveryAlgorithmWithDefaults) {

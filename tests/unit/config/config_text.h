@@ -33,6 +33,7 @@ inline std::string toml_text(const Config& config) {
   }
   text += "descriptors = " + std::to_string(config.ports.descriptors) +
           "\nqueues = " + std::to_string(config.ports.queues) + '\n';
+  if (config.ports.mtu != 0) text += "mtu = " + std::to_string(config.ports.mtu) + '\n';
   for (const Rule& rule : config.rules) {
     text += "[[rule]]\nname = " + toml_string(rule.name) + "\n";
     if (!rule.match.methods.empty()) {

@@ -148,6 +148,8 @@ TEST(Description, TellsWhatEveryRuleDoes) {
   EXPECT_NE(text.find("rule search: every request; one key for all;"), std::string::npos) << text;
   EXPECT_NE(text.find("ports: 0-1 2-3; 1024 descriptors per queue; as many queues as workers\n"),
             std::string::npos);
+  config.ports.mtu = 9000;
+  EXPECT_NE(description(config, 0, 0).find("; as many queues as workers; MTU 9000\n"), std::string::npos);
   EXPECT_NE(text.find("tables 1.0 MiB with one worker; each worker 0.5 MiB more"), std::string::npos) << text;
 }
 
