@@ -182,7 +182,7 @@ int filter(const Options& options, const Config& config) {
       tasks.emplace_back([seat] { run_to_completion(seat); });
   }
 
-  Reporter reporter(throttle, counters, options);
+  Reporter reporter(throttle, *ports, counters, options);
   run_threads(throttle, reporter, tasks, lcores, home, stop);
   if (!throttle.stop(last_sync_patience))
     complain("stopped with counts pending: the store did not take them within 2 s");

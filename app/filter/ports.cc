@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "filter/distribute.h"
 
@@ -25,11 +26,13 @@ constexpr std::array<std::uint8_t, 64> symmetric_key = [] {
   return key;
 }();
 
-std::string port_text(std::uint16_t port) {
+std::string name_of(std::uint16_t port) {
   char name[RTE_ETH_NAME_MAX_LEN] = "?";
   rte_eth_dev_get_name_by_port(port, name);
-  return "port " + std::to_string(port) + " (" + name + ")";
+  return name;
 }
+
+std::string port_text(std::uint16_t port) { return filter::port_text(port, name_of(port)); }
 
 std::string failure(std::uint16_t port, const char* what, int code) {
   return port_text(port) + ": cannot " + what + ": " + rte_strerror(code < 0 ? -code : code);
@@ -62,6 +65,17 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, s
   conf.rxmode.offloads = RTE_ETH_RX_OFFLOAD_SCATTER & info.rx_offload_capa;
   conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS & info.tx_offload_capa;
   return conf;
+}
+
+/// Counted since the device was started, by us or by whoever had it before.
+PortState state_of(std::uint16_t port) {
+  PortState state{.port = port, .name = name_of(port)};
+  rte_eth_stats counts{};
+  if (rte_eth_stats_get(port, &counts) != 0) return state;
+  state.missed = counts.imissed;
+  state.no_buffer = counts.rx_nombuf;
+  state.errors = counts.ierrors;
+  return state;
 }
 
 }  // namespace
@@ -105,6 +119,7 @@ std::unique_ptr<Ports> Ports::start(std::span<const PortPair> pairs, const Queue
       return nullptr;
     ports->compare_mtus(pair);
   }
+  for (const std::uint16_t port : ports->started_) ports->at_start_.push_back(state_of(port));
   return ports;
 }
 
@@ -211,6 +226,19 @@ void Ports::compare_mtus(const PortPair& pair) {
   warnings_.push_back(port_text(pair.first) + " has an MTU of " + std::to_string(first) + ", and " +
                       port_text(pair.second) + ", which it faces, of " + std::to_string(second) +
                       ": longer frames are lost between them; [ports] mtu sets both");
+}
+
+std::vector<PortState> Ports::states() const {
+  std::vector<PortState> states;
+  for (const PortState& before : at_start_) {
+    PortState now = state_of(before.port);
+    // Whoever sets the device's counters back meanwhile (a telemetry client) has them begin anew.
+    now.missed -= std::min(now.missed, before.missed);
+    now.no_buffer -= std::min(now.no_buffer, before.no_buffer);
+    now.errors -= std::min(now.errors, before.errors);
+    states.push_back(std::move(now));
+  }
+  return states;
 }
 
 Ports::~Ports() {

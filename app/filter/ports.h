@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "filter/port_setup.h"
+#include "filter/port_state.h"
 #include "filter/queue_plan.h"
 #include "filter/wiring.h"
 #include "weir/config.h"
@@ -40,6 +41,9 @@ class Ports {
   Ports& operator=(const Ports&) = delete;
 
   const Wiring& wiring() const noexcept { return wiring_; }
+  /// Asks the devices, in the order of the pairs; some need a while to answer. One thread at a time, while
+  /// others poll.
+  std::vector<PortState> states() const;
   /// Worth telling, not worth stopping for: e.g. a port that cannot be promiscuous.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
@@ -58,6 +62,7 @@ class Ports {
   void compare_mtus(const PortPair& pair);
 
   std::vector<std::uint16_t> started_;
+  std::vector<PortState> at_start_;
   std::vector<std::unique_ptr<rte_mempool, FreePool>> pools_;
   std::vector<std::string> warnings_;
   Wiring wiring_;

@@ -16,11 +16,16 @@ namespace {
 constexpr Duration reader_patience = std::chrono::milliseconds{100};
 /// The last words are worth waiting for, as long as for the last synchronisation.
 constexpr Duration last_words_patience = std::chrono::seconds{2};
+/// Devices are asked no more often than that: some of them take their time, and all of them something from
+/// the bus that frames come by.
+constexpr Duration between_looks_at_ports = std::chrono::seconds{1};
 
 }  // namespace
 
-Reporter::Reporter(const Throttle& throttle, std::span<const Counters> counters, const Options& options)
+Reporter::Reporter(const Throttle& throttle, const Ports& ports, std::span<const Counters> counters,
+                   const Options& options)
     : throttle_(throttle),
+      ports_(ports),
       counters_(counters),
       live_(options.live),
       terminal_(isatty(STDOUT_FILENO) == 1),
@@ -28,17 +33,21 @@ Reporter::Reporter(const Throttle& throttle, std::span<const Counters> counters,
       period_(options.live ? Duration{std::chrono::seconds{1}} : throttle.config().node.statistics),
       duration_(options.duration),
       start_(monotonic_now()),
+      port_states_(ports.states()),
       before_(look()) {}
 
 Snapshot Reporter::look() const {
   Snapshot snapshot;
   snapshot.totals = add_up(counters_);
   snapshot.figures = throttle_.figures();
+  snapshot.ports = port_states_;
   snapshot.unix_seconds =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   snapshot.uptime = monotonic_now() - start_;
   return snapshot;
 }
+
+void Reporter::look_at_ports() { port_states_ = ports_.states(); }
 
 void Reporter::print(const Snapshot& now) {
   if (live_) {
@@ -52,16 +61,20 @@ void Reporter::print(const Snapshot& now) {
 }
 
 void Reporter::run() {
-  constexpr Duration forever = std::chrono::hours{24};
+  MonotonicTime next_look = start_ + between_looks_at_ports;
   MonotonicTime next_print = start_ + period_;
   while (true) {
     const MonotonicTime now = monotonic_now();
-    Duration wait = forever;
-    if (period_ > Duration::zero()) wait = next_print - now;
+    Duration wait = next_look - now;
+    if (period_ > Duration::zero()) wait = std::min(wait, next_print - now);
     if (duration_ > Duration::zero()) wait = std::min(wait, start_ + duration_ - now);
     if (wait_for_stop(wait)) break;
     const MonotonicTime later = monotonic_now();
     if (duration_ > Duration::zero() && later >= start_ + duration_) break;
+    if (later >= next_look) {
+      look_at_ports();
+      next_look = std::max(next_look + between_looks_at_ports, later);
+    }
     if (period_ > Duration::zero() && later >= next_print) {
       print(look());
       // Periods missed while the machine was busy are not made up for.
@@ -72,7 +85,8 @@ void Reporter::run() {
   complain("stopping");
 }
 
-void Reporter::finish() const {
+void Reporter::finish() {
+  look_at_ports();
   Snapshot end = look();
   Snapshot begin;
   show("\n" + rules_table(begin, end, throttle_.config().rules) + total_lines(end), last_words_patience);

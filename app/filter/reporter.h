@@ -6,9 +6,11 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "filter/counters.h"
 #include "filter/options.h"
+#include "filter/ports.h"
 #include "filter/statistics.h"
 #include "weir/throttle.h"
 
@@ -17,20 +19,23 @@ namespace weir::filter {
 class Reporter {
  public:
   /// All references must outlive the reporter.
-  Reporter(const Throttle& throttle, std::span<const Counters> counters, const Options& options);
+  Reporter(const Throttle& throttle, const Ports& ports, std::span<const Counters> counters,
+           const Options& options);
 
   /// Prints statistics until a signal to stop or the end of `--duration`. From then on a signal ends the
   /// process at once.
   void run();
 
   /// The table and totals at the end; workers and controller have stopped.
-  void finish() const;
+  void finish();
 
  private:
   Snapshot look() const;
+  void look_at_ports();
   void print(const Snapshot& now);
 
   const Throttle& throttle_;
+  const Ports& ports_;
   std::span<const Counters> counters_;
   bool live_;
   bool terminal_;
@@ -38,6 +43,7 @@ class Reporter {
   Duration period_;
   Duration duration_;
   MonotonicTime start_;
+  std::vector<PortState> port_states_;
   Snapshot before_;
 };
 

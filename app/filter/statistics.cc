@@ -125,6 +125,26 @@ std::string rule_text(const Rule& rule) {
   return out + "; without the store: " + std::string(to_string(rule.on_store_failure)) + "\n";
 }
 
+/// What ports have lost, added up.
+PortState losses(std::span<const PortState> ports) {
+  PortState all;
+  for (const PortState& port : ports) {
+    all.missed += port.missed;
+    all.no_buffer += port.no_buffer;
+    all.errors += port.errors;
+  }
+  return all;
+}
+
+/// "1:12,3:4"
+std::string lost_at(std::span<const PortState> ports) {
+  std::string out;
+  for (const PortState& port : ports)
+    if (port.lost() != 0)
+      out += text("%s%u:%llu", out.empty() ? "" : ",", unsigned{port.port}, wide(port.lost()));
+  return out.empty() ? "none" : out;
+}
+
 std::string rule_state(const RuleFigures& rule) {
   if (rule.blocked_keys == 0) return "open";
   return text("%llu key%s blocked", wide(rule.blocked_keys), rule.blocked_keys == 1 ? "" : "s");
@@ -154,13 +174,16 @@ std::string shown_url(std::string_view url) {
 std::string statistics_line(const Snapshot& before, const Snapshot& now, bool shared) {
   const Totals& totals = now.totals;
   const Figures& figures = now.figures;
+  const PortState lost = losses(now.ports);
   return text(
       "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
-      "tx_drops=%llu malformed=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
+      "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s malformed=%llu "
+      "generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(totals.dropped), wide(totals.transmit_drops),
+      wide(lost.missed), wide(lost.no_buffer), wide(lost.errors), lost_at(now.ports).c_str(),
       wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
       wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
       wide(figures.counts_pending), wide(figures.counts_expired), wide(figures.span_overruns),
@@ -188,12 +211,19 @@ std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<c
 
 std::string live_heading(const Snapshot& before, const Snapshot& now, bool shared) {
   const Totals& totals = now.totals;
-  return text(
+  std::string out = text(
       "up %.0f s, %.0f packets/s, %llu requests, store %s, %llu keys, %llu frames not sent for want of "
       "room\n",
       std::chrono::duration<double>(now.uptime).count(),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       store_state(now.figures, shared), wide(now.figures.keys), wide(totals.transmit_drops));
+  for (const PortState& port : now.ports)
+    if (port.lost() != 0)
+      out +=
+          text("%s has lost frames before they came here: %llu missed, %llu without a buffer, %llu broken\n",
+               port_text(port.port, port.name).c_str(), wide(port.missed), wide(port.no_buffer),
+               wide(port.errors));
+  return out;
 }
 
 std::string total_lines(const Snapshot& end) {
@@ -208,6 +238,10 @@ std::string total_lines(const Snapshot& end) {
       wide(totals.received), wide(totals.transmitted), wide(totals.crafted), wide(totals.consumed),
       wide(totals.transmit_drops), wide(totals.dropped), wide(totals.absorbed), wide(totals.malformed),
       wide(totals.requests), wide(totals.admitted), wide(totals.blocked));
+  for (const PortState& port : end.ports)
+    out +=
+        text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu\n", unsigned{port.port},
+             port.name.c_str(), wide(port.missed), wide(port.no_buffer), wide(port.errors));
   return out + text("total store pending=%llu synced=%llu expired=%llu\n", wide(end.figures.counts_pending),
                     wide(end.figures.counts_synced), wide(end.figures.counts_expired));
 }

@@ -5,8 +5,10 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "filter/counters.h"
+#include "filter/port_state.h"
 #include "weir/config.h"
 #include "weir/throttle.h"
 #include "weir/time.h"
@@ -17,6 +19,7 @@ namespace weir::filter {
 struct Snapshot {
   Totals totals;
   Figures figures;
+  std::vector<PortState> ports;
   double unix_seconds = 0;  ///< when
   Duration uptime{};        ///< since the workers started
 };
@@ -35,10 +38,11 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
 /// Heading and one row per rule, with newlines.
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules);
 
-/// One line of what passes, for the top of the live table.
+/// One line of what passes, for the top of the live table, and one for each port that has lost something.
 std::string live_heading(const Snapshot& before, const Snapshot& now, bool shared);
 
-/// The lines a script reads at the end: "total rule=…", "total packets …", "total store …".
+/// The lines a script reads at the end: "total rule=…", "total packets …", "total port=…",
+/// "total store …".
 std::string total_lines(const Snapshot& end);
 
 /// What a configuration does, for --check.
