@@ -157,6 +157,8 @@ int filter(const Options& options, const Config& config) {
   }
   for (const std::string& warning : ports->warnings()) complain(warning);
   tell_plan(chosen.pairs, plan, polling, alone);
+  for (const PortState& port : ports->at_start())
+    complain(port_text(port.port, port.name) + ": " + link_text(port));
 
   std::atomic<bool> stop{false};
   std::vector<Counters> counters(plan.lcores());

@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// What a port's device tells of itself. Plain data.
+/// What a port's device tells of itself. Plain data, and its texts. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace weir::filter {
+
+enum class Link : std::uint8_t {
+  unknown,  ///< the device cannot tell
+  down,
+  up,
+};
+
+/// "up"
+std::string_view to_string(Link link) noexcept;
 
 struct PortState {
   std::uint16_t port = 0;
   std::string name;  ///< of the device
+  Link link = Link::unknown;
+  std::uint32_t megabits = 0;  ///< per second, of a link that is up; 0: the device does not say
   // Frames that have come to the port and not to us, since the start.
   std::uint64_t missed = 0;     ///< the queues were full: they are not emptied fast enough
   std::uint64_t no_buffer = 0;  ///< there was no memory for them
@@ -20,8 +32,9 @@ struct PortState {
 };
 
 /// "port 0 (0000:3b:00.0)"
-inline std::string port_text(std::uint16_t port, const std::string& name) {
-  return "port " + std::to_string(port) + " (" + name + ")";
-}
+std::string port_text(std::uint16_t port, const std::string& name);
+
+/// "link up, 10 Gbit/s"
+std::string link_text(const PortState& port);
 
 }  // namespace weir::filter

@@ -67,9 +67,15 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, s
   return conf;
 }
 
-/// Counted since the device was started, by us or by whoever had it before.
+/// As it is now; frames are counted since the device was started, by us or by whoever had it before.
 PortState state_of(std::uint16_t port) {
   PortState state{.port = port, .name = name_of(port)};
+  rte_eth_link link{};
+  if (rte_eth_link_get_nowait(port, &link) == 0) {
+    state.link = link.link_status == RTE_ETH_LINK_UP ? Link::up : Link::down;
+    const bool known = state.link == Link::up && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
+    state.megabits = known ? link.link_speed : RTE_ETH_SPEED_NUM_NONE;
+  }
   rte_eth_stats counts{};
   if (rte_eth_stats_get(port, &counts) != 0) return state;
   state.missed = counts.imissed;

@@ -41,6 +41,8 @@ class Ports {
   Ports& operator=(const Ports&) = delete;
 
   const Wiring& wiring() const noexcept { return wiring_; }
+  /// What they were like when all had been started, in the order of the pairs.
+  const std::vector<PortState>& at_start() const noexcept { return at_start_; }
   /// Asks the devices, in the order of the pairs; some need a while to answer. One thread at a time, while
   /// others poll.
   std::vector<PortState> states() const;

@@ -34,7 +34,9 @@ Reporter::Reporter(const Throttle& throttle, const Ports& ports, std::span<const
       duration_(options.duration),
       start_(monotonic_now()),
       port_states_(ports.states()),
-      before_(look()) {}
+      before_(look()) {
+  for (const PortState& port : ports.at_start()) link_logs_.emplace_back(port.link);
+}
 
 Snapshot Reporter::look() const {
   Snapshot snapshot;
@@ -47,7 +49,12 @@ Snapshot Reporter::look() const {
   return snapshot;
 }
 
-void Reporter::look_at_ports() { port_states_ = ports_.states(); }
+void Reporter::look_at_ports() {
+  port_states_ = ports_.states();
+  const MonotonicTime now = monotonic_now();
+  for (std::size_t i = 0; i < port_states_.size(); ++i)
+    if (const std::string line = link_logs_[i].line(port_states_[i], now); !line.empty()) complain(line);
+}
 
 void Reporter::print(const Snapshot& now) {
   if (live_) {

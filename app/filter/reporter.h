@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "filter/counters.h"
+#include "filter/link_log.h"
 #include "filter/options.h"
 #include "filter/ports.h"
 #include "filter/statistics.h"
@@ -44,6 +45,7 @@ class Reporter {
   Duration duration_;
   MonotonicTime start_;
   std::vector<PortState> port_states_;
+  std::vector<LinkLog> link_logs_;  // of the same ports
   Snapshot before_;
 };
 

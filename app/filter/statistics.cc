@@ -145,6 +145,10 @@ std::string lost_at(std::span<const PortState> ports) {
   return out.empty() ? "none" : out;
 }
 
+unsigned links_down(std::span<const PortState> ports) {
+  return static_cast<unsigned>(std::ranges::count(ports, Link::down, &PortState::link));
+}
+
 std::string rule_state(const RuleFigures& rule) {
   if (rule.blocked_keys == 0) return "open";
   return text("%llu key%s blocked", wide(rule.blocked_keys), rule.blocked_keys == 1 ? "" : "s");
@@ -177,14 +181,15 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
   const PortState lost = losses(now.ports);
   return text(
       "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
-      "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s malformed=%llu "
+      "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s links_down=%u "
+      "malformed=%llu "
       "generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(totals.dropped), wide(totals.transmit_drops),
       wide(lost.missed), wide(lost.no_buffer), wide(lost.errors), lost_at(now.ports).c_str(),
-      wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
+      links_down(now.ports), wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
       wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
       wide(figures.counts_pending), wide(figures.counts_expired), wide(figures.span_overruns),
       wide(figures.stalled_workers));
@@ -217,12 +222,14 @@ std::string live_heading(const Snapshot& before, const Snapshot& now, bool share
       std::chrono::duration<double>(now.uptime).count(),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       store_state(now.figures, shared), wide(now.figures.keys), wide(totals.transmit_drops));
-  for (const PortState& port : now.ports)
+  for (const PortState& port : now.ports) {
+    if (port.link == Link::down) out += port_text(port.port, port.name) + ": link down\n";
     if (port.lost() != 0)
       out +=
           text("%s has lost frames before they came here: %llu missed, %llu without a buffer, %llu broken\n",
                port_text(port.port, port.name).c_str(), wide(port.missed), wide(port.no_buffer),
                wide(port.errors));
+  }
   return out;
 }
 
@@ -239,9 +246,9 @@ std::string total_lines(const Snapshot& end) {
       wide(totals.transmit_drops), wide(totals.dropped), wide(totals.absorbed), wide(totals.malformed),
       wide(totals.requests), wide(totals.admitted), wide(totals.blocked));
   for (const PortState& port : end.ports)
-    out +=
-        text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu\n", unsigned{port.port},
-             port.name.c_str(), wide(port.missed), wide(port.no_buffer), wide(port.errors));
+    out += text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu link=%s\n",
+                unsigned{port.port}, port.name.c_str(), wide(port.missed), wide(port.no_buffer),
+                wide(port.errors), to_string(port.link).data());
   return out + text("total store pending=%llu synced=%llu expired=%llu\n", wide(end.figures.counts_pending),
                     wide(end.figures.counts_synced), wide(end.figures.counts_expired));
 }

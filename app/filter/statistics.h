@@ -38,7 +38,8 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
 /// Heading and one row per rule, with newlines.
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules);
 
-/// One line of what passes, for the top of the live table, and one for each port that has lost something.
+/// One line of what passes, for the top of the live table, and one for each port whose link is down, or that
+/// has lost something.
 std::string live_heading(const Snapshot& before, const Snapshot& now, bool shared);
 
 /// The lines a script reads at the end: "total rule=…", "total packets …", "total port=…",

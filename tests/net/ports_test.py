@@ -92,6 +92,20 @@ class Ports(unittest.TestCase):
         self.assertEqual((lost["name"], lost["rx_no_buffer"], lost["rx_errors"]), ("net_pcap0", 0, 0))
         self.assertEqual(figures(program.wait_for_line(r"^total port=1 .*", 1)[0])["rx_missed"], 0)
 
+    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "net_tap needs /dev/net/tun")
+    def test_a_link_that_is_lost_and_comes_back_is_told(self):
+        program = self.start("net_tap0,iface=t0", "net_tap1,iface=t1")
+        program.wait_for_line(r"port 0 \(net_tap0\): link up", 1)
+        program.wait_for_line(r"^time=.* links_down=0 ", PATIENCE)
+        for state, down in (("down", 1), ("up", 0)):
+            seen = len(program.lines)
+            self.inside("link", "set", "t1", state)
+            program.wait_for_line(rf"weir-filter: port 1 \(net_tap1\): link {state}", PATIENCE, seen)
+            program.wait_for_line(rf"^time=.* links_down={down} ", PATIENCE, seen)
+        self.inside("link", "set", "t1", "down")
+        self.assertEqual(self.port(program, 1)["link"], "down")
+        self.assertEqual(figures(program.wait_for_line(r"^total port=0 .*", 1)[0])["link"], "up")
+
 
 if __name__ == "__main__":
     tap.main()

@@ -28,9 +28,10 @@ Snapshot moment() {
   snapshot.figures.counts_pending = 3;
   snapshot.figures.counts_synced = 81;
   snapshot.figures.counts_expired = 1;
-  snapshot.ports = {{.port = 0, .name = "0000:3b:00.0", .missed = 0, .no_buffer = 0, .errors = 0},
-                    {.port = 1, .name = "0000:3b:00.1", .missed = 70, .no_buffer = 8, .errors = 0},
-                    {.port = 4, .name = "net_tap0", .missed = 0, .no_buffer = 1, .errors = 3}};
+  snapshot.ports = {
+      {.port = 0, .name = "0000:3b:00.0", .link = Link::up, .missed = 0, .no_buffer = 0, .errors = 0},
+      {.port = 1, .name = "0000:3b:00.1", .link = Link::down, .missed = 70, .no_buffer = 8, .errors = 0},
+      {.port = 4, .name = "net_tap0", .missed = 0, .no_buffer = 1, .errors = 3}};
   snapshot.unix_seconds = 1700000000.25;
   snapshot.uptime = std::chrono::seconds{2};
   return snapshot;
@@ -51,7 +52,8 @@ TEST(StatisticsLine, IsKeyValuePairs) {
   EXPECT_EQ(
       statistics_line({}, moment(), true),
       "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 dropped=6 tx_drops=4 "
-      "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 malformed=2 generation=7 keys=12 "
+      "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 generation=7 "
+      "keys=12 "
       "overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 overruns=0 "
       "stalled=0\n");
 }
@@ -70,15 +72,16 @@ TEST(StatisticsLine, HasNoRateWhenNoTimeHasPassed) {
 TEST(StatisticsLine, SaysThatNoPortHasLostAnything) {
   Snapshot snapshot = moment();
   snapshot.ports.resize(1);
-  EXPECT_NE(
-      statistics_line({}, snapshot, true).find(" rx_missed=0 rx_no_buffer=0 rx_errors=0 rx_lost_at=none "),
-      std::string::npos);
+  EXPECT_NE(statistics_line({}, snapshot, true)
+                .find(" rx_missed=0 rx_no_buffer=0 rx_errors=0 rx_lost_at=none links_down=0 "),
+            std::string::npos);
 }
 
-TEST(LiveHeading, HasALineForEachPortThatHasLostSomething) {
+TEST(LiveHeading, HasALineForEachPortWhoseLinkIsDownOrThatHasLostSomething) {
   EXPECT_EQ(
       live_heading({}, moment(), true),
       "up 2 s, 500 packets/s, 100 requests, store up, 12 keys, 4 frames not sent for want of room\n"
+      "port 1 (0000:3b:00.1): link down\n"
       "port 1 (0000:3b:00.1) has lost frames before they came here: 70 missed, 8 without a buffer, 0 broken\n"
       "port 4 (net_tap0) has lost frames before they came here: 0 missed, 1 without a buffer, 3 broken\n");
 }
@@ -97,9 +100,9 @@ TEST(TotalLines, AreWhatAScriptReads) {
       "total rule=search offered=40 admitted=34 blocked=6\n"
       "total packets rx=1000 tx=990 crafted=20 consumed=26 tx_drops=4 dropped=6 absorbed=10 malformed=2 "
       "requests=100 admitted=84 blocked=16\n"
-      "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0\n"
-      "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0\n"
-      "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3\n"
+      "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0 link=up\n"
+      "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0 link=down\n"
+      "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3 link=unknown\n"
       "total store pending=3 synced=81 expired=1\n");
 }
 
