@@ -8,6 +8,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -75,19 +76,6 @@ std::vector<unsigned> worker_lcores() {
   return lcores;
 }
 
-void tell_plan(std::span<const PortPair> pairs, const QueuePlan& plan, unsigned lcores, bool alone) {
-  std::string text = "ports";
-  for (const auto& [first, second] : pairs)
-    text += " " + std::to_string(first) + "-" + std::to_string(second);
-  text += "; queues per port: " + std::to_string(plan.queues) + "; workers: " + std::to_string(plan.workers);
-  if (plan.distribute) text += ", and one lcore that receives, distributes to them by flow, and sends";
-  if (alone) text += ", on the main lcore";
-  if (lcores > plan.lcores())
-    text += "; lcores without work: " + std::to_string(lcores - plan.lcores()) +
-            " (the ports have no more queues)";
-  complain(text);
-}
-
 /// Runs statistics and the polling threads until it is time to stop; afterwards all workers are offline.
 void run_threads(Throttle& throttle, Reporter& reporter, std::vector<Task>& tasks,
                  const std::vector<unsigned>& lcores, const cpu_set_t& home, std::atomic<bool>& stop) {
@@ -134,8 +122,8 @@ int filter(const Options& options, const Config& config) {
     return exit_failure;
   }
   const std::vector<unsigned> lcores = worker_lcores();
-  const bool alone = lcores.empty();
-  const auto polling = alone ? 1U : static_cast<unsigned>(lcores.size());
+  // Without any the main lcore does it all.
+  const unsigned polling = std::max(1U, static_cast<unsigned>(lcores.size()));
   const QueuePlan plan = plan_queues(chosen.pairs, queues_of(chosen.pairs), polling, config.ports.queues);
 
   const ThrottleResult made = Throttle::create(
@@ -156,9 +144,9 @@ int filter(const Options& options, const Config& config) {
     return exit_failure;
   }
   for (const std::string& warning : ports->warnings()) complain(warning);
-  tell_plan(chosen.pairs, plan, polling, alone);
+  complain(plan_text(chosen.pairs, plan, lcores, config.rules.size()));
   for (const PortState& port : ports->at_start())
-    complain(port_text(port.port, port.name) + ": " + link_text(port));
+    complain(port_text(port.port, port.name) + ": " + link_text(port) + "; MTU " + std::to_string(port.mtu));
 
   std::atomic<bool> stop{false};
   std::vector<Counters> counters(plan.lcores());

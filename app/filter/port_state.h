@@ -22,6 +22,7 @@ struct PortState {
   std::uint16_t port = 0;
   std::string name;  ///< of the device
   Link link = Link::unknown;
+  std::uint16_t mtu = 0;       ///< 0: the device does not say
   std::uint32_t megabits = 0;  ///< per second, of a link that is up; 0: the device does not say
   // Frames that have come to the port and not to us, since the start.
   std::uint64_t missed = 0;     ///< the queues were full: they are not emptied fast enough

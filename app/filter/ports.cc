@@ -69,7 +69,7 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, s
 
 /// As it is now; frames are counted since the device was started, by us or by whoever had it before.
 PortState state_of(std::uint16_t port) {
-  PortState state{.port = port, .name = name_of(port)};
+  PortState state{.port = port, .name = name_of(port), .mtu = mtu_of(port)};
   rte_eth_link link{};
   if (rte_eth_link_get_nowait(port, &link) == 0) {
     state.link = link.link_status == RTE_ETH_LINK_UP ? Link::up : Link::down;

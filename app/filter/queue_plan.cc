@@ -7,14 +7,29 @@
 namespace weir::filter {
 namespace {
 
-std::string list_of(std::span<const std::uint16_t> ports) {
-  if (ports.empty()) return "none";
+template <typename Number>
+std::string list_of(std::span<const Number> numbers) {
+  if (numbers.empty()) return "none";
   std::string text;
-  for (const std::uint16_t port : ports) {
+  for (const Number number : numbers) {
     if (!text.empty()) text += ", ";
-    text += std::to_string(port);
+    text += std::to_string(number);
   }
   return text;
+}
+
+/// "lcore 1", "lcores 1, 2"
+std::string lcores_text(std::span<const unsigned> lcores) {
+  return (lcores.size() == 1 ? "lcore " : "lcores ") + list_of(lcores);
+}
+
+/// What one thread polls, each queue of a pair being one of either port: "2 receive queues", "2 to 4 receive
+/// queues".
+std::string queues_polled(const QueuePlan& plan) {
+  const auto [fewest, most] = std::ranges::minmax_element(plan.polled, {}, &std::vector<QueueSet>::size);
+  std::string text = std::to_string(2 * fewest->size());
+  if (fewest->size() != most->size()) text += " to " + std::to_string(2 * most->size());
+  return text + " receive queues";
 }
 
 }  // namespace
@@ -71,6 +86,28 @@ QueuePlan plan_queues(std::span<const PortPair> pairs, std::span<const PortQueue
     for (unsigned queue = 0; queue < queues; ++queue)
       plan.polled[next++ % plan.polled.size()].push_back({pair, static_cast<std::uint16_t>(queue)});
   return plan;
+}
+
+std::string plan_text(std::span<const PortPair> pairs, const QueuePlan& plan,
+                      std::span<const unsigned> lcores, std::size_t rules) {
+  std::string text = "ports";
+  for (const auto& [first, second] : pairs)
+    text += ' ' + std::to_string(first) + '-' + std::to_string(second);
+  text += "; queues per port: " + std::to_string(plan.queues) + "; workers: " + std::to_string(plan.workers);
+  const auto busy = lcores.first(std::min<std::size_t>(lcores.size(), plan.lcores()));
+  if (lcores.empty())
+    text += " (the main lcore), polling " + queues_polled(plan);
+  else if (plan.distribute)
+    text += " (" + lcores_text(busy.subspan(1)) + "), and lcore " + std::to_string(lcores.front()) +
+            ", which polls " + queues_polled(plan) + ", distributes to them by flow, and sends";
+  else
+    text += " (" + lcores_text(busy) + "), " + (busy.size() == 1 ? "" : "each ") + "polling " +
+            queues_polled(plan);
+  text += "; rules: " + std::to_string(rules);
+  if (busy.size() < lcores.size())
+    text +=
+        "; lcores without work: " + list_of(lcores.subspan(busy.size())) + " (the ports have no more queues)";
+  return text;
 }
 
 }  // namespace weir::filter

@@ -4,6 +4,7 @@
 /// thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -59,5 +60,13 @@ struct QueuePlan {
 /// @pre pairs and ports are not empty
 QueuePlan plan_queues(std::span<const PortPair> pairs, std::span<const PortQueues> ports, unsigned lcores,
                       std::uint16_t configured);
+
+/// What a plan comes to, for people, on one line.
+/// @param lcores  those that may poll, in the order of the plan's threads, the I/O lcore first; none: the
+/// main lcore
+///                alone
+/// @param rules   how many there are
+std::string plan_text(std::span<const PortPair> pairs, const QueuePlan& plan,
+                      std::span<const unsigned> lcores, std::size_t rules);
 
 }  // namespace weir::filter

@@ -48,7 +48,7 @@ class Distribution(VdevTest):
         frames = flow_frames(self.COUNT, seed)
         rules = '[[rule]]\nname = "all"\nlimit = 1000000\ninterval = "8760h"\n'
         run = self.run_filter(frames, rules=rules, lcores=LCORES[workers], duration=3)
-        self.assertIn("workers: %d, and one lcore that receives" % workers, run.stderr)
+        self.assertIn("workers: %d (lcores 2, " % workers, run.stderr)
         self.assertEqual(run.totals("packets")["tx_drops"], 0)
         self.assertEqual(by_flow(run.to_server), by_flow(frames))
 
@@ -86,7 +86,7 @@ class Distribution(VdevTest):
 
     def test_a_single_configured_queue_distributes_although_ports_have_more(self):
         run = self.run_filter([arp()], ports="queues = 1", lcores="0@0,1@1,2@0")
-        self.assertIn("workers: 1, and one lcore that receives", run.stderr)
+        self.assertIn("workers: 1 (lcore 2), and lcore 1, which polls 2 receive queues, distributes", run.stderr)
 
 
 if __name__ == "__main__":

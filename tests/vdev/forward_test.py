@@ -83,6 +83,7 @@ class Forwarding(VdevTest):
         self.assertEqual(run.totals("packets")["requests"], 5)
         # Of the driver that reads a file: one that has no MTU is told so, and goes on.
         self.assertIn("port 0 (net_pcap0): cannot set its MTU to 9000", run.stderr)
+        self.assertRegex(run.stderr, r"(?m)^weir-filter: port 0 \(net_pcap0\): link up, 10 Gbit/s; MTU 9000$")
 
     def test_with_several_queues_each_worker_serves_the_same_queue_of_both_ports(self):
         queues = [[tcp(CLIENT, SERVER, 40000 + queue, 80, REQUEST, sequence=i) for i in range(100)] for queue in (0, 1)]
@@ -96,7 +97,7 @@ class Forwarding(VdevTest):
                 name += ",tx_pcap=%s" % self.path("out%d%d.pcap" % (port, queue))
             vdev += ["--vdev", name]
         run = self.run_ports(vdev, "0@0,1@1,2@0")
-        self.assertIn("queues per port: 2; workers: 2\n", run.stderr)
+        self.assertIn("queues per port: 2; workers: 2 (lcores 1, 2), each polling 2 receive queues; rules: 1\n", run.stderr)
         for queue in (0, 1):
             self.assertEqual(read_pcap(self.path("out1%d.pcap" % queue)), queues[queue])
 
@@ -108,7 +109,7 @@ class Forwarding(VdevTest):
                                                                      self.path("out%d.pcap" % port))]
         for lcores, workers in (("0@0,1@1", 1), ("0@0,1@1,2@0", 2)):
             run = self.run_ports(vdev, lcores, ports="pairs = [[0, 3], [1, 2]]")
-            self.assertIn("ports 0-3 1-2; queues per port: 1; workers: %d\n" % workers, run.stderr)
+            self.assertIn("ports 0-3 1-2; queues per port: 1; workers: %d (lcore" % workers, run.stderr)
             for port, peer in ((0, 3), (3, 0), (1, 2), (2, 1)):
                 self.assertEqual(read_pcap(self.path("out%d.pcap" % peer)), read_pcap(self.path("in%d.pcap" % port)))
 
@@ -122,7 +123,7 @@ class Forwarding(VdevTest):
         frames = everything() * 10
         run = self.run_filter(frames, rules=self.RULES, lcores="0@0")
         self.assertEqual(run.to_server, frames)
-        self.assertIn("on the main lcore", run.stderr)
+        self.assertIn("(the main lcore)", run.stderr)
 
     def test_the_main_lcore_waits_for_the_controller(self):
         # With one processor for both and few keys to make room for it is ready first, most times.

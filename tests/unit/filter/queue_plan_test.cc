@@ -129,5 +129,40 @@ TEST(PlanQueues, EveryQueueIsPolledByExactlyOneThreadWhichHasOneQueuePerPort) {
   }
 }
 
+using Lcores = std::vector<unsigned>;
+
+TEST(PlanText, SaysWhoPollsWhat) {
+  const Pairs pairs{{0, 1}, {2, 3}};
+  EXPECT_EQ(plan_text(pairs, plan_queues(pairs, ports_with(pairs, 8), 3, 0), Lcores{1, 2, 5}, 12),
+            "ports 0-1 2-3; queues per port: 3; workers: 3 (lcores 1, 2, 5), each polling 4 receive queues; "
+            "rules: 12");
+  EXPECT_EQ(plan_text(pairs, plan_queues(pairs, ports_with(pairs, 1), 1, 0), Lcores{1}, 1),
+            "ports 0-1 2-3; queues per port: 1; workers: 1 (lcore 1), polling 4 receive queues; rules: 1");
+  EXPECT_EQ(
+      plan_text(pairs, plan_queues(pairs, ports_with(pairs, 1), 1, 0), Lcores{}, 0),
+      "ports 0-1 2-3; queues per port: 1; workers: 1 (the main lcore), polling 4 receive queues; rules: 0");
+}
+
+TEST(PlanText, SaysWhoDistributesToWhom) {
+  const Pairs pairs{{0, 1}};
+  EXPECT_EQ(
+      plan_text(pairs, plan_queues(pairs, ports_with(pairs, 1), 3, 0), Lcores{4, 6, 7}, 1),
+      "ports 0-1; queues per port: 1; workers: 2 (lcores 6, 7), and lcore 4, which polls 2 receive queues, "
+      "distributes to them by flow, and sends; rules: 1");
+}
+
+TEST(PlanText, SaysWhatIsUnevenAndWhoHasNothingToDo) {
+  const Pairs pairs{{0, 1}, {2, 3}, {4, 5}};
+  EXPECT_EQ(
+      plan_text(pairs, plan_queues(pairs, ports_with(pairs, 1), 2, 0), Lcores{1, 2}, 1),
+      "ports 0-1 2-3 4-5; queues per port: 1; workers: 2 (lcores 1, 2), each polling 2 to 4 receive queues; "
+      "rules: 1");
+  const Pairs pair{{0, 1}};
+  EXPECT_EQ(
+      plan_text(pair, plan_queues(pair, ports_with(pair, 2), 4, 0), Lcores{1, 2, 3, 4}, 1),
+      "ports 0-1; queues per port: 2; workers: 2 (lcores 1, 2), each polling 2 receive queues; rules: 1; "
+      "lcores without work: 3, 4 (the ports have no more queues)");
+}
+
 }  // namespace
 }  // namespace weir::filter
