@@ -113,6 +113,11 @@ def closing_step(name, test, old, new):
     return burst_look(name, f"ClosingStepTest.{test}", old, new, file=file, units=[file])
 
 
+def filter_part(name, test, old, new, part):
+    file = f"app/filter/{part}.cc"
+    return burst_look(name, test, old, new, file=file, units=[file])
+
+
 def whole(name, test, old, new, file, **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "property", "test": test, **more}
 
@@ -4395,6 +4400,35 @@ MUTANTS = [
         "BurstLook.EveryOddityIsSeenInEveryPlace",
         "Fields::differs(fragment, 0x06000000, 0xff00ff3f)",
         "Fields::differs(fragment, 0x06000000, 0xff00ff1f)",
+    ),
+    # What reaches the filter, and what it tells of its ports.
+    filter_part(
+        "all of UDP is in one queue",
+        "HashedFields.AreAllOfIpThatTheDeviceOffersAndNothingElse",
+        " | RTE_ETH_RSS_UDP",
+        "",
+        "port_setup",
+    ),
+    filter_part(
+        "a frame that a device cannot divide does not fit into its buffer",
+        "FrameSizes.TakeBuffersForWholeFramesWhereTheDeviceCannotDivideThem",
+        "size.buffer_size = static_cast<std::uint16_t>(whole)",
+        "size.buffer_size = RTE_MBUF_DEFAULT_BUF_SIZE",
+        "port_setup",
+    ),
+    filter_part(
+        "a link that comes and goes is told each time",
+        "LinkLog.ALinkThatComesAndGoesAllTheTimeIsALineEveryTenSeconds",
+        "next_ = std::max(next_, now) + between_lines;",
+        "next_ = now;",
+        "link_log",
+    ),
+    filter_part(
+        "what a port has had no buffer for is not lost",
+        "StatisticsLine.IsKeyValuePairs",
+        "    all.no_buffer += port.no_buffer;\n",
+        "",
+        "statistics",
     ),
     # What eight, or sixteen, frames at once are asked.
     avx512(
