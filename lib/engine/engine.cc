@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -12,15 +13,20 @@
 namespace weir {
 namespace {
 
+/// An interval as stores name it.
+std::chrono::milliseconds named(const SpanClock& clock) {
+  return std::chrono::ceil<std::chrono::milliseconds>(clock.interval());
+}
+
 /// How long the counters of each length of interval live: those of one interval are kept together, so the one
 /// that needs longest decides. The heartbeat is always among them, so that nodes whose rules differ agree.
-std::map<Duration, Duration> lives_by_interval(std::span<const RuleState> rules) {
-  std::map<Duration, Duration> lives{{heartbeat.interval(), heartbeat_lives}};
+std::map<std::chrono::milliseconds, Duration> lives_by_interval(std::span<const RuleState> rules) {
+  std::map<std::chrono::milliseconds, Duration> lives{{named(heartbeat), heartbeat_lives}};
   for (const RuleState& rule : rules) {
-    Duration& life = lives[rule.clock.interval()];
+    Duration& life = lives[named(rule.clock)];
     life = std::max(life, rule.time_to_live);
     if (rule.algorithm != Algorithm::cooldown) continue;
-    Duration& block_life = lives[rule.block_clock.interval()];
+    Duration& block_life = lives[named(rule.block_clock)];
     block_life = std::max(block_life, rule.block_time_to_live);
   }
   return lives;
@@ -49,11 +55,10 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
     counts_members_ = counts_members_ || state.by_shares() || state.algorithm == Algorithm::strict ||
                       state.early_block == EarlyBlock::predictive || state.holds();
   }
-  const std::map<Duration, Duration> lives = lives_by_interval(rules_);
+  const auto lives = lives_by_interval(rules_);
   for (RuleState& rule : rules_) {
-    rule.time_to_live = lives.at(rule.clock.interval());
-    if (rule.algorithm == Algorithm::cooldown)
-      rule.block_time_to_live = lives.at(rule.block_clock.interval());
+    rule.time_to_live = lives.at(named(rule.clock));
+    if (rule.algorithm == Algorithm::cooldown) rule.block_time_to_live = lives.at(named(rule.block_clock));
   }
   std::map<std::pair<Duration, std::uint32_t>, std::size_t> windows;
   for (const RuleState& rule : rules_)
@@ -63,7 +68,7 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
             : 0);
   light_keys_.resize(windows.size());
   share_light();
-  heartbeat_lives_ = lives.at(heartbeat.interval());
+  heartbeat_lives_ = lives.at(named(heartbeat));
 }
 
 KeySlot* Engine::slot_for(const SpanCount& count, Ordinal ordinal) {

@@ -2,6 +2,7 @@
 #include "engine/rule_state.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace weir {
 
@@ -24,7 +25,9 @@ RuleState::RuleState(const Rule& rule)
       penalize(rule.penalize),
       debt(rule.debt),
       hold_back(rule.algorithm == Algorithm::strict ? 0 : rule.hold_back),
-      block_clock(std::max(block.length(~std::uint64_t{0}), Duration{1}), 1),
+      block_clock(std::chrono::ceil<std::chrono::milliseconds>(
+                      std::max(block.length(~std::uint64_t{0}), Duration{1})),
+                  1),
       block_time_to_live(2 * block_clock.interval() + 2 * (rule.interval / rule.spans) +
                          std::chrono::milliseconds{1}),
       holding(rule.spans) {}

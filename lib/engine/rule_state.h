@@ -114,7 +114,7 @@ struct RuleState {
   bool debt;
   double hold_back;
   /// Ends of blocks are counted by intervals of their greatest length: an end lies in the running one or the
-  /// next.
+  /// next. In whole milliseconds, by which stores name them.
   SpanClock block_clock;
   Duration block_time_to_live;
 

@@ -145,7 +145,8 @@ void Outbox::queue(const OutboxGroupId& id, Group& group) {
 void Outbox::add(const CounterWrite& write) {
   const std::uint64_t hash = keyed_hash(hash_key_, 0, std::as_bytes(std::span(write.name)));
   const bool sum = sums_entries_ > 0 && !write.undivided && write.returned == 0 && write.raised_to == 0;
-  const OutboxGroupId id{partition_of(write.name), write.interval, write.ordinal, sum};
+  const OutboxGroupId id{partition_of(write.name),
+                         std::chrono::ceil<std::chrono::milliseconds>(write.interval), write.ordinal, sum};
   const auto known = groups_.find(id);
   OutboxEntry* found = known == groups_.end() ? nullptr : known->second->find(write.name, hash);
   if (found == nullptr && entries_ >= max_entries_) {

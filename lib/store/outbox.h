@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -41,10 +42,11 @@ inline constexpr std::uint32_t store_partitions = 64;
 /// The partition of a name ("rule|value"): FNV-1a (64 bits) modulo store_partitions. The name alone decides.
 std::uint32_t partition_of(std::string_view name) noexcept;
 
-/// Which counters go together.
+/// Which counters go together: exactly those that a store keeps in one place. Two groups in one place would
+/// share what it remembers of the latest batch, and one's number would stand for the other's batches.
 struct OutboxGroupId {
   std::uint32_t partition = 0;
-  Duration interval{};
+  std::chrono::milliseconds interval{};  ///< rounded up, as the place is named
   Ordinal ordinal = 0;
   bool sums = false;  ///< of plain sums alone, apart from the others
   bool operator==(const OutboxGroupId&) const = default;

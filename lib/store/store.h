@@ -24,11 +24,12 @@ struct CounterWrite {
   std::uint64_t key = 0;  ///< the caller's handle for the key, returned in the reply
   std::string_view name;  ///< "rule|value"; read during submit() only
   Ordinal ordinal = 0;
-  Duration
-      interval{};  ///< that the ordinal counts, > 0: the same ordinal of another interval is another counter
+  /// That the ordinal counts, > 0: the same ordinal of another interval is another counter. (A store may tell
+  /// intervals apart by their milliseconds only, rounded up.)
+  Duration interval{};
   std::uint64_t delta = 0;
   /// From the write that creates the counter; ≥ 2 intervals + 2 spans. The same for all writes of one
-  /// interval.
+  /// interval, in milliseconds.
   Duration time_to_live{};
   MonotonicTime expires{};  ///< when the write has become pointless: the counter would have expired by then
   std::uint64_t returned = 0;   ///< what was claimed of it before and not used

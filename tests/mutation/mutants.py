@@ -21,6 +21,7 @@ PROGRAMS = {
     "node": "tests/unit/node/unit-node",
     "control": "tests/unit/control/unit-control",
     "filter": "tests/unit/filter/unit-filter",
+    "store": "tests/unit/store/unit-store",
 }
 # Not built where the programs are not.
 OPTIONAL = {"filter"}
@@ -70,6 +71,10 @@ def plain_decisions(name, test, old, new, file="lib/dataplane/plain_decisions.cc
 
 def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
+
+
+def store(name, test, old, new, file="lib/store/outbox.cc", **more):
+    return {"name": name, "file": file, "old": old, "new": new, "program": "store", "test": test, **more}
 
 
 def store_log(name, test, old, new, file="lib/control/store_log.cc", **more):
@@ -123,6 +128,26 @@ def whole(name, test, old, new, file, **more):
 
 
 MUTANTS = [
+    # The store.
+    store(
+        "intervals that the store names alike make two groups",
+        "Outbox.IntervalsThatTheStoreNamesAlikeMakeOneGroup",
+        "std::chrono::ceil<std::chrono::milliseconds>(write.interval)",
+        "std::chrono::floor<std::chrono::milliseconds>(write.interval)",
+    ),
+    engine(
+        "ends of blocks are counted by intervals that the store cannot name",
+        "StoredBlock.EndsAreCountedByIntervalsOfWholeMilliseconds",
+        "block_clock(std::chrono::ceil<std::chrono::milliseconds>(",
+        "block_clock((",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
+        "counters in one place of the store live as long as each of them has to",
+        "StoredBlock.LivesAsLongAsWhatTheStoreKeepsBesideIt",
+        "return std::chrono::ceil<std::chrono::milliseconds>(clock.interval());",
+        "return std::chrono::floor<std::chrono::milliseconds>(clock.interval());",
+    ),
     # Counting.
     engine(
         "of who is blocked here it is asked whether he is elsewhere",

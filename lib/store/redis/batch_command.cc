@@ -193,8 +193,8 @@ std::string_view BatchCommand::script() const noexcept {
 std::string partition_tag(std::uint32_t partition) { return std::to_string(partition); }
 
 std::string BatchCommand::hash_name(const OutboxGroupId& group) const {
-  return prefix_ + ":{" + partition_tag(group.partition) +
-         "}:" + std::to_string(whole_milliseconds(group.interval)) + ':' + std::to_string(group.ordinal);
+  return prefix_ + ":{" + partition_tag(group.partition) + "}:" + std::to_string(group.interval.count()) +
+         ':' + std::to_string(group.ordinal);
 }
 
 void BatchCommand::append(std::string& output, const OutboxBatch& batch, std::string_view verb,
@@ -234,7 +234,7 @@ void BatchCommand::append_plain(std::string& output, const OutboxBatch& batch, s
   append_word(output, static_cast<std::int64_t>(1 + batch.entries.size()));
   // A marker of its own for each partition: their numbers are not answered in order.
   append_word(output, prefix_ + ":{" + partition_tag(batch.group.partition) +
-                          "}:" + std::to_string(whole_milliseconds(batch.group.interval)) + ':' +
+                          "}:" + std::to_string(batch.group.interval.count()) + ':' +
                           std::to_string(batch.group.ordinal) + ":applied:" + instance_);
   NumberText text;
   const std::string ordinal = ':' + std::string(to_text(text, batch.group.ordinal));

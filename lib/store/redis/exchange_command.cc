@@ -93,8 +93,8 @@ std::optional<std::vector<LogState>> log_states(std::string_view table) {
 std::string_view ExchangeCommand::script() noexcept { return exchange_script; }
 
 std::string ExchangeCommand::hash_name(const OutboxGroupId& group) const {
-  return prefix_ + ":{" + partition_tag(group.partition) +
-         "}:x:" + std::to_string(whole_milliseconds(group.interval)) + ':' + std::to_string(group.ordinal);
+  return prefix_ + ":{" + partition_tag(group.partition) + "}:x:" + std::to_string(group.interval.count()) +
+         ':' + std::to_string(group.ordinal);
 }
 
 void ExchangeCommand::append(std::string& output, const OutboxBatch& batch, const ExchangeCall& call,

@@ -47,6 +47,41 @@ TEST(StoredBlock, ItsEndIsTheCountersValueAndNamesTheOrdinal) {
   EXPECT_EQ(raised[0].delta, 0U);
 }
 
+// By these the store names them: of other rules' counters it could not tell them apart.
+TEST(StoredBlock, EndsAreCountedByIntervalsOfWholeMilliseconds) {
+  Rule rule = blocking_rule();
+  rule.dephase = 1s;
+  EngineNode node(rule);
+  node.count(0ms, 130, 100, EngineNode::at(50ms).monotonic);
+  node.engine.step(EngineNode::at(100ms));
+  node.engine.tell_blocks(EngineNode::at(100ms));
+  int told = 0;
+  node.engine.for_each_write([&](const EngineWrite& write) {
+    if (write.use != CounterUse::blocked) return;
+    EXPECT_EQ(write.interval, Duration(4s)) << "the longest block takes a nanosecond less";
+    ++told;
+  });
+  EXPECT_GT(told, 0);
+}
+
+TEST(StoredBlock, LivesAsLongAsWhatTheStoreKeepsBesideIt) {
+  Rule blocking = blocking_rule();
+  blocking.dephase = 1s;
+  Rule longer = rule_of(100, 4s - 2ns, 2);  // two spans more than two intervals: twelve seconds
+  longer.name = "longer";
+  longer.cooldown = 1s;
+  EngineNode node({blocking, longer});
+  node.count(0ms, 1);
+  node.engine.step(EngineNode::at(100ms));
+  int asked = 0;
+  node.engine.for_each_write([&](const EngineWrite& write) {
+    if (write.use != CounterUse::blocked) return;
+    EXPECT_GE(write.time_to_live, 12s);
+    ++asked;
+  });
+  EXPECT_GT(asked, 0);
+}
+
 TEST(StoredBlock, IsToldOncePerBlock) {
   EngineNode node(blocking_rule());
   Counters counters;

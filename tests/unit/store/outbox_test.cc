@@ -121,6 +121,21 @@ TEST(Outbox, CountersOfOnePartitionIntervalAndOrdinalGoTogether) {
   EXPECT_EQ(out[2].group, (OutboxGroupId{5, 2s, 1})) << "the same ordinal of another interval";
 }
 
+// Of two groups in one place of the store the later batch's number would stand for the earlier batch, too.
+TEST(Outbox, IntervalsThatTheStoreNamesAlikeMakeOneGroup) {
+  Outbox outbox(8, plenty);
+  CounterWrite shorter = write("a", 1, 4);
+  shorter.interval = 1s - 3ns;
+  CounterWrite longer = write("a", 1, 8);
+  longer.interval = 1s + 1ns;
+  outbox.submit({{write("a", 1, 1), shorter, longer}}, start);
+  const auto out = batches(outbox);
+  ASSERT_THAT(out, SizeIs(2));
+  EXPECT_EQ(out[0].entries[0].delta, 5u);
+  EXPECT_EQ(out[0].group.interval, 1000ms);
+  EXPECT_EQ(out[1].group.interval, 1001ms);
+}
+
 TEST(Outbox, PlainSumsGoByThemselvesWhereTheStoreWantsThat) {
   CounterWrite claimed = write("quota", 1, 5);
   claimed.undivided = true;
