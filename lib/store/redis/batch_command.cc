@@ -14,7 +14,8 @@ namespace {
 
 // Both scripts: what is to become of a counter is 5 (add), -5 (take off), 0 (only read) or ">5" (raise to
 // it). The answer has an element for each: its value, or the error it gave. Errors of single counters (of
-// another type, overflow) are answers, not failures. What Redis refuses as a whole, it refuses with the first
+// another type, overflow) are answers, not failures. A counter that more is taken off than it holds (the
+// store was wiped in between) is 0 afterwards. What Redis refuses as a whole, it refuses with the first
 // writing command, before any counter is touched. Lua's numbers are doubles: sums that might not be exact in
 // them are left to Redis.
 
@@ -38,6 +39,7 @@ local function add()
     local total = change
     if value then total = value + change end
     if not (total < 1e15 and total > -1e15 and total % 1 == 0) then error('careful') end
+    if total < 0 then total = 0 end
     if change ~= 0 then
       set[at + 1], set[at + 2] = fields[i + 1], format('%d', total)
       at = at + 2
@@ -60,7 +62,7 @@ if again or not pcall(add) then
       local old = 0
       if value then old = tonumber(value) end
       if old and old % 1 == 0 then
-        local total = old + change
+        local total = math.max(old + change, 0)
         set[at + 1], set[at + 2] = fields[i + 1], format('%d', total)
         at = at + 2
         changes[i] = total
@@ -89,6 +91,7 @@ if at > 2 or #later > 0 then
       changes[i] = old or false
     else
       local total = redis.pcall('HINCRBY', key, field, change)
+      if type(total) == 'number' and total < 0 then redis.pcall('HSET', key, field, '0') end
       local text = redis.pcall('HGET', key, field)
       changes[i] = type(total) == 'number' and (type(text) == 'string' and text or total)
     end
@@ -122,6 +125,9 @@ for i = 2, #KEYS do
         change = string.format('%d', math.max(0, tonumber(change:sub(2)) - old))
       end
       total = redis.pcall('INCRBY', KEYS[i], change)
+      if type(total) == 'number' and total < 0 then
+        total = redis.pcall('INCRBY', KEYS[i], redis.call('GET', KEYS[i]):sub(2))
+      end
       if type(total) == 'number' and total >= 9007199254740992 then
         total = redis.pcall('GET', KEYS[i])
       end
@@ -158,7 +164,7 @@ void pack_change(std::string& output, const OutboxEntry& entry) {
   pack_string(output, change_text(text, entry));
 }
 
-// Less has been claimed than was given back: the store was wiped in between. That is no count.
+// As others may have left it, or a version that let it fall below 0. That is no count.
 std::uint64_t total_of(std::int64_t value) { return value < 0 ? 0 : static_cast<std::uint64_t>(value); }
 
 /// Nothing when the reply is none the plain script gives.

@@ -126,6 +126,36 @@ TEST(RedisStore, TakesOffWhatIsReturned) {
   EXPECT_EQ(value_of(server, "a", 1), 5u);
 }
 
+// As after a wipe: who then claims is not to find less than nothing claimed.
+TEST(RedisStore, WhatIsReturnedAndNotThereLeavesNothing) {
+  for (const StoreLayout layout : {StoreLayout::hash, StoreLayout::plain}) {
+    RedisServer server;
+    StoreConfig config = quick_config();
+    config.layout = layout;
+    WatchedStore store(server.unix_url(), config);
+    const auto value = [&](const std::string& name) {
+      return layout == StoreLayout::plain ? std::stoll(server.command({"GET", name + ":1"}).text)
+                                          : StoredCounters(server.client()).value(name, 1);
+    };
+    constexpr std::uint64_t huge = std::uint64_t{1} << 62;
+    store.submit({{.name = "a", .ordinal = 1, .delta = 2, .returned = 7},
+                  {.name = "b", .ordinal = 1, .returned = 7},
+                  {.name = "c", .ordinal = 1, .returned = huge}});
+    ASSERT_TRUE(store.wait_until([&](const StoreFigures&) { return store.replies() == 3; }));
+    for (const char* const name : {"a", "b", "c"}) EXPECT_EQ(value(name), 0) << name;
+    store.add("a", 1, 3);
+    // With one that a script cannot add up, the others of its batch go another way.
+    store.submit({{.name = "b", .ordinal = 1, .returned = 8}, {.name = "c", .ordinal = 1, .delta = huge}});
+    ASSERT_TRUE(store.wait_until([&](const StoreFigures&) { return store.replies() == 6; }));
+    EXPECT_EQ(store.total("a", 1), 3u);
+    EXPECT_EQ(store.total("c", 1), huge);
+    EXPECT_EQ(value("a"), 3);
+    EXPECT_EQ(value("b"), 0);
+    for (const std::string& name : server.names("*"))
+      EXPECT_GT(server.command({"PTTL", name}).integer, 0) << name;
+  }
+}
+
 TEST(RedisStore, ADeltaOfNothingOnlyReads) {
   RedisServer server;
   WatchedStore store(server.unix_url());
