@@ -10,12 +10,20 @@
 /// was applied: then a node gets less than it might have had, never more.) A node that dies strands what it
 /// held.
 ///
+/// A store that is wiped, or comes back as it was some time ago, has lost claims. A node that holds more than
+/// the sum says notices it, gives back what it has claimed just now, and claims anew what it holds. So no
+/// node ever holds more than the limit, whatever the store forgets; and all together no more than the limit
+/// once more each time: as much as is claimed before those that hold the rest have asked, or by who does not
+/// notice, because as much as it holds itself has been claimed since.
+///
 /// Quota goes back only when no worker can draw on it any more: first the publication allows less, and after
-/// all workers have taken that up, what they did not draw is given back.
+/// all workers have taken that up, what they did not draw is given back. Where a worker stands still that may
+/// be never: what is needed again meanwhile is allowed again.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "base/span_clock.h"
 
@@ -26,12 +34,15 @@ class Lease {
   Ordinal ordinal = 0;
   std::uint64_t granted = 0;   ///< what this node may admit in the interval
   std::uint64_t admitted = 0;  ///< of it, by the counts drained so far
-  std::uint64_t asked = 0;     ///< claimed and not yet answered
+  std::uint64_t asked = 0;     ///< claimed and not yet answered, …
+  std::int64_t asked_in = 0;   ///< …in this span, by its number among all that have passed
   std::uint64_t owed = 0;      ///< to be given back with the next write
+  std::uint64_t missing = 0;   ///< held, and to be claimed anew with the next write: the store has lost it
+  std::uint64_t restored = 0;  ///< of `asked`: what has been claimed anew
   std::uint64_t lowered = 0;   ///< with `lowering`: what the publication allows while workers take it up
   std::uint64_t total = 0;     ///< claimed by all, by the latest answer
   bool lowering = false;
-  bool used_up = false;  ///< the limit has been claimed whole
+  bool used_up = false;  ///< the limit has been claimed whole, or may have been
   bool held = false;     ///< the lease is of `ordinal`; else it is blank
 
   /// What workers may draw.
@@ -45,13 +56,30 @@ class Lease {
 
   /// The store has applied a claim.
   void answered(std::uint64_t claim, std::uint64_t sum, std::uint64_t limit) noexcept {
-    const std::uint64_t beyond = sum > limit ? std::min(claim, sum - limit) : 0;
+    asked -= std::min(asked, claim);
+    const std::uint64_t anew = std::min(restored, claim);
+    restored -= anew;
+    claim -= anew;
+    const bool lost = sum < claim || sum - claim < granted;
+    const std::uint64_t beyond = lost ? claim : sum > limit ? std::min(claim, sum - limit) : 0;
     granted += claim - beyond;
     owed += beyond;
-    asked -= std::min(asked, claim);
-    total = sum;
-    used_up = sum >= limit;
+    if (lost) missing = granted;
+    total = std::max(sum, granted);
+    used_up = lost || sum >= limit;
   }
+
+  /// A claim goes out. @return with what is claimed anew
+  std::uint64_t ask(std::uint64_t claim, std::int64_t span) noexcept {
+    const std::uint64_t anew = std::exchange(missing, 0);
+    restored += anew;
+    claim += anew;
+    asked += claim;
+    if (claim > 0) asked_in = span;
+    return claim;
+  }
+  /// There will be no answer.
+  void give_up() noexcept { asked = restored = 0; }
 
   /// Gives back all that workers have not drawn. @pre none of them can draw any more
   void close() noexcept { keep(admitted); }
@@ -60,6 +88,11 @@ class Lease {
   void lower(std::uint64_t to) noexcept {
     lowered = to;
     lowering = true;
+  }
+  /// They need more again: as much as there still is, that may be had.
+  void raise(std::uint64_t to) noexcept {
+    lowered = std::max(lowered, to);
+    lowering = lowering && lowered < granted;
   }
   /// All workers have taken the lower allowance up.
   void lowered_everywhere() noexcept {

@@ -8,11 +8,17 @@
 #include "limit/share.h"
 
 namespace weir {
+namespace {
+
+/// A store that is reached has answered a claim of so many spans ago, or has given it up.
+constexpr std::int64_t spans_to_answer = 3;
+
+}  // namespace
 
 void Engine::write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim) {
   const std::uint64_t owed = std::exchange(lease.owed, 0);
+  claim = lease.ask(claim, rule.passed(rule.span));
   if (claim == 0 && owed == 0) return;
-  lease.asked += claim;
   const bool returns = owed > 0;
   collected_.push_back(
       {.key = slot.key,
@@ -80,8 +86,10 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
       std::min<std::uint64_t>(whole_requests(left_for_each, slot.key, next.ordinal), 1);
   const auto needed = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
   const std::uint64_t target = std::max(needed, kept);
+  if (lease.lowering) lease.raise(lease.admitted + target);
+  if (cluster_.store_reached && rule.passed(rule.span) - lease.asked_in >= spans_to_answer) lease.give_up();
   std::uint64_t claim = 0;
-  if (lease.asked == 0 && !lease.lowering) {
+  if (lease.asked == 0 && lease.missing == 0 && !lease.lowering) {
     if (unused < target && !lease.used_up) {
       // The last tenth goes out by shares, so that nobody strands much of it.
       const std::uint64_t left = rule.limit - std::min(rule.limit, lease.total);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,75 @@ TEST(Lease, WhatWorkersDrewBeforeTheyHeardOfTheLowerAllowanceStaysTheirs) {
   EXPECT_EQ(lease.owed, 5U);
 }
 
+// The sum that an answer brings cannot be less than what this node alone holds: others may hold the rest of
+// the limit.
+TEST(Lease, WhatTheStoreHasLostIsClaimedAnewAndNothingMoreIsGranted) {
+  Lease lease = lease_of();
+  lease.answered(30, 100, 100);
+  lease.answered(20, 20, 100);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.owed, 20U);
+  EXPECT_EQ(lease.total, 30U) << "it is at least what is held here";
+  EXPECT_TRUE(lease.used_up);
+  lease.owed = 0;
+  ASSERT_EQ(lease.ask(0, 1), 30U);
+  lease.answered(30, 60, 100);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.owed, 0U);
+  EXPECT_EQ(lease.ask(0, 1), 0U) << "it is there again";
+  EXPECT_FALSE(lease.used_up);
+  ASSERT_EQ(lease.ask(20, 2), 20U);
+  lease.answered(20, 80, 100);
+  EXPECT_EQ(lease.granted, 50U);
+}
+
+TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsMissedAgain) {
+  Lease lease = lease_of();
+  lease.answered(30, 100, 100);
+  lease.answered(0, 0, 100);
+  ASSERT_EQ(lease.ask(0, 1), 30U);
+  lease.give_up();
+  EXPECT_EQ(lease.asked, 0U);
+  lease.answered(5, 5, 100);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.ask(0, 2), 30U);
+}
+
+// Also where the store is wiped again and again, as long as who holds something asks before others have
+// claimed.
+TEST(Lease, ANodeNeverHoldsMoreThanTheLimitWhateverTheStoreForgets) {
+  for (std::uint64_t limit : {1U, 7U, 100U}) {
+    Lease lease = lease_of();
+    std::uint64_t counter = 0;
+    for (std::uint64_t turn = 0; turn < 60; ++turn) {
+      if (turn % 9 == 8) counter = turn * 5 % (limit + 1);  // as others have left it
+      const std::uint64_t back = std::exchange(lease.owed, 0);
+      const std::uint64_t claim = lease.ask(turn * 13 % (limit + 3), 0);
+      counter += claim;
+      counter -= std::min(counter, back);
+      lease.answered(claim, counter, limit);
+      ASSERT_LE(lease.granted, limit) << "turn " << turn;
+    }
+  }
+}
+
+TEST(Lease, WhatIsNeededAgainIsNotGivenBackAfterAll) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.lower(10);
+  lease.raise(20);
+  EXPECT_EQ(lease.allowance(), 20U);
+  lease.raise(15);
+  EXPECT_EQ(lease.allowance(), 20U) << "workers may have heard of it";
+  lease.lowered_everywhere();
+  EXPECT_EQ(lease.allowance(), 20U);
+  EXPECT_EQ(lease.owed, 10U);
+  lease.lower(10);
+  lease.raise(50);
+  EXPECT_FALSE(lease.lowering);
+  EXPECT_EQ(lease.allowance(), 20U) << "and no more than is held";
+}
+
 Rule strict_rule(std::uint64_t limit) {
   Rule rule = rule_of(limit);
   rule.algorithm = Algorithm::strict;
@@ -192,10 +262,81 @@ TEST(Strict, AsksForNoMoreWhileAClaimIsUnanswered) {
   for (int span = 0; span < 5; ++span) {
     node.count(span * 100ms, 20, 0);
     node.step((span + 1) * 100ms);
+    node.engine.sync_result(span == 0, EngineNode::at((span + 1) * 100ms + 50ms));
   }
   for (const EngineNode::Pending& write : node.pending)
     if (write.use == CounterUse::lease && write.delta > 0) ++claims;
   EXPECT_EQ(claims, 1U);
+}
+
+// A store that is reached has answered all of some spans ago, or has given it up: there was no room for it,
+// or it was too old.
+TEST(Strict, AClaimThatWasGivenUpIsMadeAnew) {
+  Rule rule = strict_rule(1000);
+  rule.interval = 1min;
+  rule.spans = 600;
+  EngineNode node(rule);
+  Counters counters;
+  node.count(0ms, 20, 0);
+  node.step(100ms);
+  node.pending.clear();
+  Duration now = 100ms;
+  for (int span = 0; span < 20; ++span) {
+    node.count(now, 20, 0);
+    now += 100ms;
+    node.step(now);
+    node.pending.clear();
+    node.engine.sync_result(false, EngineNode::at(now));
+  }
+  node.engine.sync_result(true, EngineNode::at(now));
+  node.count(now, 20, 0);
+  node.step(now + 100ms);
+  node.sync(counters, now + 105ms);
+  EXPECT_GE(node.state(now + 106ms).allowance, 20U);
+}
+
+TEST(Strict, AClaimIsNotMadeAnewWhileItsAnswerMayBeOnItsWay) {
+  EngineNode node(strict_rule(1000));
+  for (int span = 0; span < 3; ++span) {
+    node.count(span * 100ms, 20, 0);
+    node.step((span + 1) * 100ms);
+    node.engine.sync_result(true, EngineNode::at((span + 1) * 100ms + 50ms));
+  }
+  const auto claims = std::ranges::count_if(node.pending, [](const EngineNode::Pending& write) {
+    return write.use == CounterUse::lease && write.delta > 0;
+  });
+  EXPECT_EQ(claims, 1);
+}
+
+TEST(Strict, NodesThatHoldQuotaClaimItAnewFromAStoreThatWasWiped) {
+  std::deque<EngineNode> nodes;
+  for (int i = 0; i < 3; ++i) nodes.emplace_back(strict_rule(100));
+  Counters counters;
+  Duration now = 0ms;
+  const auto held = [&] {
+    std::uint64_t sum = 0;
+    for (const EngineNode& node : nodes) sum += node.state(now).allowance;
+    return sum;
+  };
+  const auto run = [&](int spans) {
+    for (int span = 0; span < spans; ++span) {
+      for (EngineNode& node : nodes) {
+        // All that it may admit, and ever more is asked for.
+        const std::uint64_t admitted = node.state(now).allowance;
+        node.count(now, 60, 0);
+        node.step(now + 100ms);
+        node.sync(counters, now + 105ms);
+        EXPECT_GE(node.state(now + 106ms).allowance, admitted);
+      }
+      now += 100ms;
+    }
+  };
+  run(4);
+  ASSERT_GE(held(), 90U);
+  const std::uint64_t least = nodes.back().state(now).allowance;
+  counters.clear();
+  run(4);
+  EXPECT_LE(held(), 100U + least) << "who holds little, and asks when others have claimed, may not notice";
 }
 
 TEST(Strict, ClaimsForTheNextIntervalBeforeItBegins) {
@@ -250,6 +391,33 @@ TEST(Strict, WhatAKeyDoesNotUseGoesBackOnceAllWorkersHaveHeardOfIt) {
   node.sync(counters, now + 5ms);
   EXPECT_LT(claimed(counters, first_ordinal), held);
   EXPECT_EQ(claimed(counters, first_ordinal), lowered);
+}
+
+TEST(Strict, WhatIsToGoBackIsHadWhereItIsNeededAgainAlsoWhileAWorkerStandsStill) {
+  EngineNode node(strict_rule(1000));
+  Counters counters;
+  node.count(0ms, 200, 0);
+  node.step(100ms);
+  node.sync(counters, 105ms);
+  const std::uint64_t held = node.state(106ms).allowance;
+  Duration now = 100ms;
+  const auto step = [&](std::uint64_t offered, std::uint64_t admitted) {
+    node.count(now, offered, admitted);
+    now += 100ms;
+    node.engine.step(EngineNode::at(now), false, false);
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  };
+  while (node.state(now).allowance == held && now < 500ms) step(0, 0);
+  const std::uint64_t lowered = node.state(now).allowance;
+  ASSERT_LT(lowered, held);
+  step(200, lowered);
+  EXPECT_GT(node.state(now).allowance, lowered);
+  EXPECT_GE(claimed(counters, first_ordinal), held) << "nothing has been given back";
+  step(400, node.state(now - 1ms).allowance - lowered);
+  step(400, 0);
+  step(400, 0);
+  EXPECT_GT(node.state(now).allowance, held) << "and more is claimed";
 }
 
 TEST(Strict, WhenTheIntervalHasEndedTheStoreHoldsExactlyWhatWasAdmitted) {
