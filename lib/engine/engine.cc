@@ -785,6 +785,8 @@ void Engine::apply_local_rules(RuleState& rule, Instant now) {
 
 void Engine::sync_result(bool reached, Instant now) {
   const bool newly_lost = cluster_.store_reached && !reached;
+  if (!cluster_.store_reached && reached)
+    for (RuleState& rule : rules_) rule.asks_again_until = rule.passed(rule.span) + rule.spans;
   cluster_.store_reached = reached;
   if (newly_lost)
     for (RuleState& rule : rules_) apply_local_rules(rule, now);
@@ -869,6 +871,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
   // The interval that has ended last.
   const Ordinal ending = next.ordinal > rule.span.ordinal ? rule.span.ordinal : rule.span.ordinal - 1;
   const std::uint32_t before = ledger_.size();
+  const bool asks_again = rule.passed(rule.span) < rule.asks_again_until;
   for (SlotIndex i = from; i < to; ++i) {
     // After a spray of keys there is hardly a slot that is not given up.
     if (i + Ledger::ahead < to)
@@ -876,6 +879,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
         ledger_.prefetch(soon.key);
     KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.rule != index) continue;
+    if (asks_again) slot.asked_blocks = false;
     if (slot.detail != no_index && says_nothing(rule, slot, next, now)) drop_detail(rule, slot, next.ordinal);
     // So it has been since it was new, or is again.
     if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);

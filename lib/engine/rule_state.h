@@ -127,6 +127,9 @@ struct RuleState {
   /// The span that began when it was noticed that the clock had been set.
   std::int64_t set_in = std::numeric_limits<std::int64_t>::min() / 2;
   std::int64_t set_by = 0;  ///< by how many spans the clock has been set so far
+  /// Until then, among all spans that have passed, each key is looked at once since the store was found
+  /// again: what it had been asked of blocks may have been given up.
+  std::int64_t asks_again_until = std::numeric_limits<std::int64_t>::min();
   /// Whether it is of no use to look at a key that is set aside when a span ends in which it was refused.
   bool leaves_refusals_alone = false;
   bool started = false;

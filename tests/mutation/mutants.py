@@ -200,6 +200,18 @@ MUTANTS = [
         "if (rule.passed(rule.span) - lease.asked_in",
         file="lib/engine/leases.cc",
     ),
+    engine(
+        "blocks are not asked for again when the store is back",
+        "StoredBlock.IsAskedForAgainAfterTheStoreWasAway",
+        "    if (asks_again) slot.asked_blocks = false;\n",
+        "",
+    ),
+    engine(
+        "blocks are asked for again and again",
+        "StoredBlock.IsAskedForAgainAfterTheStoreWasAway",
+        "rule.passed(rule.span) < rule.asks_again_until;",
+        "rule.passed(rule.span) >= rule.asks_again_until;",
+    ),
     # Counting.
     engine(
         "of who is blocked here it is asked whether he is elsewhere",

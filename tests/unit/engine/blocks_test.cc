@@ -194,6 +194,31 @@ TEST(StoredBlock, IsAskedForAgainAfterTheKeyWasAway) {
   EXPECT_EQ(of_blocks(node).size(), 2U);
 }
 
+// The question may have been given up: it was too old, or there was no room for it.
+TEST(StoredBlock, IsAskedForAgainAfterTheStoreWasAway) {
+  EngineNode node(blocking_rule());
+  Counters counters;
+  Duration now = 0ms;
+  const auto asks_in = [&](int spans) {
+    std::size_t asks = 0;
+    for (int span = 0; span < spans; ++span) {
+      node.count(now, 1);
+      now += 100ms;
+      node.step(now);
+      asks += of_blocks(node).size();
+      node.pending.clear();
+    }
+    return asks;
+  };
+  EXPECT_EQ(asks_in(10), 2U);
+  node.engine.sync_result(false, EngineNode::at(now));
+  EXPECT_EQ(asks_in(13), 0U);
+  node.engine.sync_result(true, EngineNode::at(now));
+  EXPECT_EQ(asks_in(30), 2U);
+  node.engine.sync_result(true, EngineNode::at(now));
+  EXPECT_EQ(asks_in(10), 0U) << "it was there all the time";
+}
+
 TEST(StoredBlock, IsNotAskedForWhileOneRunsHere) {
   EngineNode node(blocking_rule());
   Counters counters;
