@@ -125,7 +125,7 @@ Instant Controller::advance(Instant own) {
     for (WindowPools& pools : parts_.pools) pools.settle();
     for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window, now.monotonic);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
-    awaits_first_answer_ = parts_.engine.has_writes();
+    awaits_first_reply_ = parts_.engine.has_writes();
     // Not watched: the store may still have to be connected to.
     writes_.submit(parts_.engine, parts_.store, now.monotonic);
     publish(now, true);
@@ -824,7 +824,7 @@ void Controller::collect_replies(Instant own) {
   replies_.clear();
   parts_.store.collect(replies_);
   if (replies_.empty()) return;
-  awaits_first_answer_ = false;
+  awaits_first_reply_ = false;
   std::array<EngineReply, taken_together> some;
   for (std::size_t i = 0; i < replies_.size(); i += taken_together) {
     const std::size_t count = std::min(taken_together, replies_.size() - i);

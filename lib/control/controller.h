@@ -91,8 +91,11 @@ class Controller {
   /// Store::flush().
   void collect_replies(Instant own);
 
-  /// Whether the store has been asked something and has not answered anything yet.
-  bool awaits_first_answer() const noexcept { return awaits_first_answer_; }
+  /// Whether the store has been asked something and has not answered anything yet, or has a clock and has not
+  /// told its time.
+  bool awaits_first_answer() const noexcept {
+    return awaits_first_reply_ || (parts_.store.has_clock() && !clock_.known());
+  }
 
   /// The same moment by the time that spans go by.
   Instant time(Instant own) const noexcept { return clock_.at(own); }
@@ -201,7 +204,7 @@ class Controller {
   ControllerFigures figures_;
   std::vector<std::uint64_t> blocked_keys_;  // by rule
   bool started_ = false;
-  bool awaits_first_answer_ = false;
+  bool awaits_first_reply_ = false;
   bool awaiting_drain_ = false;  // between flip and decide
   bool dirty_ = false;           // replies have changed what should be published
   Instant flipped_{};            // when the running span began

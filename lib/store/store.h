@@ -93,13 +93,17 @@ class Store {
   /// Appends the replies that have come in since the last call. Returns at once.
   virtual void collect(std::vector<CounterReply>& replies) = 0;
 
-  /// A function to be called (by any thread) when collect() has something, or up/down has changed.
+  /// A function to be called (by any thread) when collect() has something, time() has for the first time, or
+  /// up/down has changed.
   virtual void on_ready(std::function<void()> wake) = 0;
 
   virtual StoreFigures figures() const = 0;
 
   /// The latest answer about the store's clock. Nothing: none yet, or the store has no clock of its own.
   virtual std::optional<StoreTime> time() const { return std::nullopt; }
+
+  /// Whether time() tells something as soon as the store is reached, also if it is asked for nothing.
+  virtual bool has_clock() const { return false; }
 
   /// Tries for at most `patience` of real time to get everything pending acknowledged, and also what is
   /// returned or raised; replies are to be collected afterwards. @return true when nothing of that is

@@ -212,6 +212,14 @@ MUTANTS = [
         "rule.passed(rule.span) < rule.asks_again_until;",
         "rule.passed(rule.span) >= rule.asks_again_until;",
     ),
+    node(
+        "a store that is asked for nothing is not waited for, though it has a clock",
+        "Start.WaitsForTheTimeOfAStoreThatHasAClockAlsoWhereItIsAskedForNothing",
+        "awaits_first_reply_ || (parts_.store.has_clock() && !clock_.known());",
+        "awaits_first_reply_;",
+        file="lib/control/controller.h",
+        units=["lib/node/node_core.cc"],
+    ),
     # Counting.
     engine(
         "of who is blocked here it is asked whether he is elsewhere",

@@ -174,6 +174,8 @@ class RedisStore final : public Store {
     return time_;
   }
 
+  bool has_clock() const override { return true; }
+
   bool flush(Duration patience) override {
     const TimePoint now = steady_clock::now();
     // "For ever" is not to wrap round into the past.
@@ -540,7 +542,7 @@ class RedisStore final : public Store {
     bool wake = false;
     {
       const std::lock_guard lock(mutex_);
-      wake = !fresh_.empty() || shared_.up != up;
+      wake = !fresh_.empty() || shared_.up != up || (!time_ && fresh_time_.number != 0);
       replies_.insert(replies_.end(), fresh_.begin(), fresh_.end());
       shared_ = figures_;
       shared_.applied = outbox_.applied();
