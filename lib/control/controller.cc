@@ -126,6 +126,7 @@ Instant Controller::advance(Instant own) {
     for (std::size_t window = 0; window < parts_.pools.size(); ++window) renew_grants(window, now.monotonic);
     // At once: the sooner it is known how many nodes there are, and what time it is, the better.
     awaits_first_reply_ = parts_.engine.has_writes();
+    store_log_.expect_by(now.monotonic + parts_.store_timeout);
     // Not watched: the store may still have to be connected to.
     writes_.submit(parts_.engine, parts_.store, now.monotonic);
     publish(now, true);

@@ -7,6 +7,10 @@
 namespace weir {
 
 std::string StoreLog::line(bool reached, std::string_view why, MonotonicTime now) {
+  if (reached)
+    expected_by_ = MonotonicTime::min();
+  else if (now < expected_by_)
+    return {};
   if (reached != reached_) {
     reached_ = reached;
     told_ = false;

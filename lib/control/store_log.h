@@ -20,6 +20,9 @@ class StoreLog {
   static constexpr unsigned lines_at_once = 4;
   static constexpr Duration between_lines = std::chrono::seconds{10};
 
+  /// The store may have to be connected to: until it has been reached for once, it is lost from then on.
+  void expect_by(MonotonicTime at) noexcept { expected_by_ = at; }
+
   /// To be told at the end of every span, changed or not: what was left out is made up for when its time has
   /// come.
   /// @param why  what is wrong with the store; empty: it only did not answer in time
@@ -27,6 +30,7 @@ class StoreLog {
   std::string line(bool reached, std::string_view why, MonotonicTime now);
 
  private:
+  MonotonicTime expected_by_ = MonotonicTime::min();
   bool reached_ = true;
   bool told_ = true;                           // the latest change
   std::uint64_t losses_ = 0;                   // since the last line

@@ -220,6 +220,18 @@ MUTANTS = [
         file="lib/control/controller.h",
         units=["lib/node/node_core.cc"],
     ),
+    store_log(
+        "a store is told to be lost that has yet to be connected to",
+        "StoreLog.AStoreThatHasYetToBeConnectedToIsLostOnlyWhenThatTakesTooLong",
+        "  else if (now < expected_by_)\n    return {};\n",
+        "",
+    ),
+    store_log(
+        "a store that has been reached is lost only later",
+        "StoreLog.AStoreThatHasBeenReachedIsLostAtOnce",
+        "    expected_by_ = MonotonicTime::min();\n  else if",
+        "    {}\n  else if",
+    ),
     # Counting.
     engine(
         "of who is blocked here it is asked whether he is elsewhere",

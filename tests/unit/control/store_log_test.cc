@@ -34,6 +34,25 @@ TEST(StoreLog, ALossAndAReturnAreToldAtOnceAndOnce) {
   EXPECT_EQ(log.line(true, "", start + 4s), "");
 }
 
+TEST(StoreLog, AStoreThatHasYetToBeConnectedToIsLostOnlyWhenThatTakesTooLong) {
+  StoreLog healthy;
+  healthy.expect_by(start + 1s);
+  EXPECT_EQ(healthy.line(false, "not connected yet", start), "");
+  EXPECT_EQ(healthy.line(false, "not connected yet", start + 1s - 1ns), "");
+  EXPECT_EQ(healthy.line(true, "", start + 1s), "");
+  StoreLog away;
+  away.expect_by(start + 1s);
+  EXPECT_EQ(away.line(false, "refused", start), "");
+  EXPECT_EQ(away.line(false, "refused", start + 1s), lost);
+}
+
+TEST(StoreLog, AStoreThatHasBeenReachedIsLostAtOnce) {
+  StoreLog log;
+  log.expect_by(start + 1s);
+  EXPECT_EQ(log.line(true, "", start), "");
+  EXPECT_EQ(log.line(false, "refused", start + 1ms), lost);
+}
+
 TEST(StoreLog, ALossWithoutAReasonIsThatNoAnswerCame) {
   StoreLog log;
   EXPECT_EQ(log.line(false, "", start), "store lost: no answer in time; going on locally, counts are kept");
