@@ -3349,8 +3349,8 @@ MUTANTS = [
     engine(
         "a claim is repeated while it is unanswered",
         "Strict.AsksForNoMoreWhileAClaimIsUnanswered",
-        "if (lease.asked == 0 && !lease.lowering) {",
-        "if (!lease.lowering) {",
+        "if (lease.asked == 0 && lease.missing == 0 && !lease.lowering) {",
+        "if (lease.missing == 0 && !lease.lowering) {",
         file="lib/engine/leases.cc",
     ),
     # Who sprays keys.
