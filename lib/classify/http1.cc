@@ -118,20 +118,23 @@ std::string_view protocol_name(std::string_view version, const RequestLine& line
 
 /// Methods that may stand in a line without a version: GET is HTTP/0.9's, and Node.js takes these, too, and
 /// reads on. All others would make a request of any two words.
+constexpr std::array<std::string_view, 34> known_methods{
+    "GET",      "POST",      "PUT",        "HEAD",     "DELETE",     "PATCH",      "OPTIONS",
+    "TRACE",    "ACL",       "BIND",       "CHECKOUT", "COPY",       "LINK",       "LOCK",
+    "MERGE",    "M-SEARCH",  "MKACTIVITY", "MKCOL",    "MKCALENDAR", "MOVE",       "NOTIFY",
+    "PROPFIND", "PROPPATCH", "PURGE",      "QUERY",    "REBIND",     "REPORT",     "SEARCH",
+    "SOURCE",   "SUBSCRIBE", "UNBIND",     "UNLINK",   "UNLOCK",     "UNSUBSCRIBE"};
+
 bool goes_without_version(std::string_view method) noexcept {
-  constexpr std::array<std::string_view, 34> methods{
-      "GET",      "POST",      "PUT",        "HEAD",     "DELETE",     "PATCH",      "OPTIONS",
-      "TRACE",    "ACL",       "BIND",       "CHECKOUT", "COPY",       "LINK",       "LOCK",
-      "MERGE",    "M-SEARCH",  "MKACTIVITY", "MKCOL",    "MKCALENDAR", "MOVE",       "NOTIFY",
-      "PROPFIND", "PROPPATCH", "PURGE",      "QUERY",    "REBIND",     "REPORT",     "SEARCH",
-      "SOURCE",   "SUBSCRIBE", "UNBIND",     "UNLINK",   "UNLOCK",     "UNSUBSCRIBE"};
-  return std::find(methods.begin(), methods.end(), method) != methods.end();
+  return std::find(known_methods.begin(), known_methods.end(), method) != known_methods.end();
 }
+
+/// What may stand between the parts of a request line.
+constexpr auto is_space = [](char c) noexcept { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; };
 
 /// White space of any kind and number between the parts, and at the end, is let through: servers do (RFC 9112
 /// §3). So is a line without a version.
 std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
-  constexpr auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; };
   const auto take_part = [&] {
     const auto end = std::find_if(line.begin(), line.end(), is_space);
     const std::string_view part(line.begin(), end);
@@ -271,15 +274,14 @@ std::optional<std::size_t> chunk_size(std::string_view line, std::size_t availab
 }
 
 /// What stands behind a chunked body and its trailer (RFC 9112 §7.1): nothing where they go on in the next
-/// segment. @return none: these are no chunks, or more than anything honest sends in a segment
+/// segment. @return none: these are no chunks
 std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
   constexpr std::string_view nothing;
-  constexpr int most_chunks = 64;
-  for (int chunk = 0;; ++chunk) {
+  for (;;) {
     const std::optional<std::string_view> line = take_line(rest);
     if (!line) return nothing;
     const std::optional<std::size_t> size = chunk_size(*line, rest.size());
-    if (!size || chunk == most_chunks) return std::nullopt;
+    if (!size) return std::nullopt;
     if (*size == 0) break;
     if (*size > rest.size()) return nothing;
     rest.remove_prefix(*size);
@@ -292,27 +294,52 @@ std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
   return nothing;
 }
 
-/// From the first line on that begins a request, perhaps with some '\r' before it, as before the first one.
-std::string_view from_request_line(std::string_view rest) noexcept {
-  for (std::string_view behind = rest; std::optional<std::string_view> line = take_line(behind);
-       rest = behind) {
-    line->remove_prefix(std::min(line->find_first_not_of('\r'), line->size()));
-    if (parse_request_line(*line)) return rest;
-  }
-  return {};
+/// Takes the last part off a line, with the white space behind it.
+std::string_view take_last_part(std::string_view& line) noexcept {
+  while (!line.empty() && is_space(line.back())) line.remove_suffix(1);
+  const auto begin = std::find_if(line.rbegin(), line.rend(), is_space).base();
+  const std::string_view part(begin, line.end());
+  line.remove_suffix(part.size());
+  return part;
 }
 
-/// The value of a field that tells of the body, which may stand in the lines that continue it.
-/// @param behind  the field's line
-/// @return what is no such value, if it stands in several
-std::string_view unfolded(std::string_view value, std::string_view behind) noexcept {
-  while (!behind.empty() && is_blank(behind.front())) {
-    const std::optional<std::string_view> line = take_line(behind);
-    if (!line) break;
-    const std::string_view more = trim_value(*line);
-    if (!more.empty()) value = value.empty() ? more : std::string_view("?");
+/// The method that a text ends with, of which nobody can tell where it begins: the longest one that is known,
+/// else all of what one may be made of.
+std::string_view last_method(std::string_view text) noexcept {
+  const auto begin = std::find_if_not(text.rbegin(), text.rend(), is_token_character).base();
+  const std::string_view token(begin, text.end());
+  std::size_t longest = 0;
+  for (const std::string_view method : known_methods)
+    if (method.size() > longest && token.ends_with(method)) longest = method.size();
+  return longest != 0 ? token.substr(token.size() - longest) : token;
+}
+
+/// The request line with which a line ends, wherever in it that begins: bytes without a line's end may stand
+/// before it.
+std::optional<RequestLine> request_line_at_end(std::string_view line) noexcept {
+  std::string_view before = line;
+  const std::string_view last = take_last_part(before);
+  std::string_view before_target = before;
+  const std::string_view target = take_last_part(before_target);
+  // First what tells most lines apart, since looking for the method takes longest.
+  const auto with_method = [&](std::string_view text) -> std::optional<RequestLine> {
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    const std::string_view method = last_method(text);
+    if (method.empty()) return std::nullopt;
+    return parse_request_line({method.begin(), line.end()});
+  };
+  if (!target.empty() && last.find('/') != std::string_view::npos) {
+    if (const std::optional<RequestLine> found = with_method(before_target)) return found;
   }
-  return value;
+  return !last.empty() && is_path_or_url(last) ? with_method(before) : std::nullopt;
+}
+
+/// The value of a field that tells of the body. Servers take what stands in the lines that continue it for a
+/// part of it, or for nothing, or refuse it.
+/// @param behind  the field's line
+/// @return what is no such value, if there are such lines
+std::string_view unless_continued(std::string_view value, std::string_view behind) noexcept {
+  return behind.empty() || !is_blank(behind.front()) ? value : std::string_view("?");
 }
 
 /// The value of a Host field: Apache and HAProxy take one from a line that continues it where there is none
@@ -324,6 +351,13 @@ std::string_view host_of(std::string_view value, std::string_view behind) noexce
     value = trim_value(*line);
   }
   return value;
+}
+
+void set_line(Request& out, const RequestLine& line) noexcept {
+  out.method = line.method;
+  out.target = line.target;
+  out.target_shape = {};
+  out.protocol = line.protocol;
 }
 
 }  // namespace
@@ -417,10 +451,7 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
   const std::optional<RequestLine> line = parse_request_line(*first);
   if (!line) return false;
 
-  out.method = line->method;
-  out.target = line->target;
-  out.target_shape = {};
-  out.protocol = line->protocol;
+  set_line(out, *line);
   ChosenHeaders chosen(headers);
   const NameLengths lengths(*selection_);
   bool host_seen = false;
@@ -442,9 +473,9 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
       if (!host_seen && selection_->host_wanted_) out.host = host_of(value, rest);
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
-      body.content_length(unfolded(value, rest));
+      body.content_length(unless_continued(value, rest));
     } else if (equals_lower(name, transfer_encoding_name)) {
-      body.transfer_encoding(unfolded(value, rest));
+      body.transfer_encoding(unless_continued(value, rest));
     }
     for (std::size_t i = 0; i < selection_->size(); ++i) {
       if (!equals_lower(name, (*selection_)[i])) continue;
@@ -500,7 +531,8 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   Body body;
   for (std::size_t i = 0; i < of_body.count; ++i) {
     const FoundField& found = of_body.fields[i];
-    const std::string_view value = unfolded(value_of(data, found), payload.substr(found.line_end + 1));
+    const std::string_view value =
+        unless_continued(value_of(data, found), payload.substr(found.line_end + 1));
     if (body_fields.fields[found.field].roles == SoughtFields::is_content_length)
       body.content_length(value);
     else
@@ -510,23 +542,93 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
   return true;
 }
 
-/// Goes on behind the body, if that ends among the bytes behind the header section. Where nobody can tell
-/// where it ends, every line that begins a request does from there on: a server may go on there, and a limit
-/// is not to depend on which one does. So it is behind CONNECT: where no tunnel comes of it, requests may.
+/// Goes on behind the body, if that ends among the bytes behind the header section, or where nobody can tell
+/// where it ends, in every way that a server may. So it is behind CONNECT: where no tunnel comes of it,
+/// requests may.
 void HttpRequests::go_on_behind(std::string_view method, const Body& body,
                                 std::string_view behind_head) noexcept {
   const std::optional<std::string_view> behind = method == "CONNECT" ? std::nullopt : body.skip(behind_head);
-  lost_ = !behind;
-  rest_ = behind ? *behind : from_request_line(behind_head);
+  if (behind) {
+    place_ = Place::behind_another;
+    rest_ = *behind;
+  } else {
+    get_lost(behind_head);
+  }
 }
 
-/// What looks like a request among what may be a body tells nothing of where to go on: it has the lines
-/// before the next one.
-std::string_view HttpRequests::before_next_line(std::string_view rest) noexcept {
-  std::string_view behind = rest;
-  take_line(behind);
-  rest_ = from_request_line(behind);
-  return rest.substr(0, rest.size() - rest_.size());
+/// From here on every line that ends as a request line does ends one: a server may go on anywhere, and a
+/// limit is not to depend on which one does.
+void HttpRequests::get_lost(std::string_view rest) noexcept {
+  place_ = Place::lost;
+  rest_ = rest.substr(0, rest.rfind('\n') + 1);
+  lost_end_ = rest_.data() + rest_.size();
+  found_lost_ = 0;
+  lost_complete_ = false;
+}
+
+void HttpRequests::set_lost_fields(Request& out, std::span<Header> headers) const noexcept {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < selection_->size(); ++i) {
+    const LostField& field = lost_fields_[i];
+    if ((found_lost_ >> i & 1) != 0)
+      headers[count++] = {{field.name, (*selection_)[i].size()}, {field.value, field.size}};
+  }
+  out.headers = headers.first(count);
+  const LostField& host = lost_fields_[lost_host];
+  out.host =
+      (found_lost_ >> lost_host & 1) != 0 ? std::string_view(host.value, host.size) : std::string_view();
+  if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
+}
+
+/// @param behind  the line
+void HttpRequests::note_lost_field(std::string_view line, std::string_view behind) noexcept {
+  const std::string_view name = line.substr(0, line.find(':'));
+  if (name.size() == line.size()) return;
+  const std::string_view value = trim_value(line.substr(name.size() + 1));
+  const auto note = [&](std::size_t index, std::string_view text) {
+    found_lost_ |= std::uint32_t{1} << index;
+    lost_fields_[index] = {name.data(), text.data(), text.size()};
+  };
+  if (selection_->host_wanted_ && equals_lower(name, host_name)) note(lost_host, host_of(value, behind));
+  for (std::size_t i = 0; i < selection_->size(); ++i)
+    if (equals_lower(name, (*selection_)[i])) note(i, value);
+}
+
+/// Goes through the lines from the last one to the first, and has of each header field the one that was seen
+/// last. So whatever request line stands among the header fields of another one, of which nobody can tell
+/// whether it is one, both have the fields behind them; and each line is looked at once, however many there
+/// are.
+bool HttpRequests::find_lost(Request& out, std::span<Header> headers, bool& complete) noexcept {
+  while (!rest_.empty()) {
+    std::string_view line = rest_.substr(0, rest_.size() - 1);
+    const std::string_view behind(line.end() + 1, lost_end_);
+    rest_ = line.substr(0, line.rfind('\n') + 1);
+    line.remove_prefix(rest_.size());
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) {
+      found_lost_ = 0;
+      lost_complete_ = true;
+      continue;
+    }
+    const std::optional<RequestLine> request = request_line_at_end(line);
+    if (request) {
+      set_line(out, *request);
+      set_lost_fields(out, headers);
+      complete = lost_complete_;
+    }
+    note_lost_field(line, behind);
+    if (request) return true;
+  }
+  return false;
+}
+
+/// Where something else stands than a request. Behind a request it may be that a server sees the one before
+/// end elsewhere; but a payload has none that does not begin with one.
+bool HttpRequests::find_behind_other(std::string_view rest, Request& out, std::span<Header> headers,
+                                     bool& complete) noexcept {
+  if (place_ == Place::first) return false;
+  get_lost(rest);
+  return find_lost(out, headers, complete);
 }
 
 /// As find(), by the parser.
@@ -535,30 +637,32 @@ std::string_view HttpRequests::before_next_line(std::string_view rest) noexcept 
   complete = false;
   out.host = {};
   Body body;
-  if (!parse(rest, out, headers, complete, body)) return false;
+  const std::string_view here = rest;
+  if (!parse(rest, out, headers, complete, body)) return find_behind_other(here, out, headers, complete);
   if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
-  if (complete && !lost_) go_on_behind(out.method, body, rest);
+  if (complete) go_on_behind(out.method, body, rest);
   return true;
 }
 
 /// By the vector search, where it has a say, else by the parser.
 bool HttpRequests::find(Request& request, std::span<Header> headers, bool& complete) noexcept {
+  if (place_ == Place::lost) [[unlikely]]
+    return find_lost(request, headers, complete);
   std::string_view rest = rest_;
   rest_ = {};
   if (!is_token_character(rest.front())) [[unlikely]] {
     // Empty lines before a request line are skipped, as servers do (RFC 9112 §2.2).
     while (!rest.empty() && (rest.front() == '\r' || rest.front() == '\n')) rest.remove_prefix(1);
-    if (rest.empty() || !is_token_character(rest.front())) return false;
+    if (rest.empty() || !is_token_character(rest.front()))
+      return find_behind_other(rest, request, headers, complete);
   }
-  if (lost_) [[unlikely]]
-    rest = before_next_line(rest);
 
   const char* const data = rest.data();
   const HeaderSelection& selection = *selection_;
   FoundHead head;
   if (rest.size() > std::numeric_limits<std::uint32_t>::max() ||
       !selection.scans_->find_head(data, rest.size(), selection.sought_, head) ||
-      (!lost_ && head.complete && head.end != rest.size() && !note_next(rest, head)))
+      (head.complete && head.end != rest.size() && !note_next(rest, head)))
     return find_parsing(rest, request, headers, complete);
 
   const char* const target = data + head.method_end + 1;

@@ -237,10 +237,12 @@ struct ParsedRequest {
 
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
-/// usual server takes for a request is one, HTTP/0.9's too; where nobody can tell where a body ends, and
-/// behind CONNECT, every line that reads as a request line begins another from there on, and has the lines
-/// before the next one. A payload that does not begin with a request line has none. A request line without
-/// its end has none either; cut-off headers still yield the request, not `complete`.
+/// usual server takes for a request is one, HTTP/0.9's too. Where nobody can tell where a request ends, from
+/// there on every line that ends as a request line does is one, wherever in the line it begins, with the
+/// header fields behind it; these requests come in the reverse of their order. So it is where a body's length
+/// is not plainly told, behind CONNECT, and where something else follows. A payload that does not begin with
+/// a request line has none. A request line without its end has none either; cut-off headers still yield the
+/// request, not `complete`.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
@@ -264,13 +266,37 @@ class WEIR_API HttpRequests {
   bool find_parsing(std::string_view rest, Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool note_next(std::string_view payload, const FoundHead& head) noexcept;
   void go_on_behind(std::string_view method, const Body& body, std::string_view behind_head) noexcept;
-  std::string_view before_next_line(std::string_view rest) noexcept;
+  void get_lost(std::string_view rest) noexcept;
+  bool find_behind_other(std::string_view rest, Request& out, std::span<Header> headers,
+                         bool& complete) noexcept;
+  bool find_lost(Request& out, std::span<Header> headers, bool& complete) noexcept;
+  void set_lost_fields(Request& out, std::span<Header> headers) const noexcept;
+  void note_lost_field(std::string_view line, std::string_view behind) noexcept;
   bool parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
              Body& body) const noexcept;
 
-  std::string_view rest_;
+  enum class Place : std::uint8_t {
+    first,           // in the payload
+    behind_another,  // at its end
+    lost,            // nobody can tell where a request ends
+  };
+  /// A header field that was seen where nobody can tell where a request ends. Its name is as long as in the
+  /// selection.
+  struct LostField {
+    const char* name;
+    const char* value;
+    std::size_t size;  // of the value
+  };
+  static constexpr std::size_t lost_host = max_chosen_headers;
+
+  std::string_view rest_;  // when lost, up to a line's end
   const HeaderSelection* selection_;
-  bool lost_ = false;  // nobody can tell where a body has ended
+  Place place_ = Place::first;
+  // Of what follows nothing means anything before place_ is lost.
+  bool lost_complete_;                                         // an empty line stands behind rest_
+  std::uint32_t found_lost_;                                   // bit i: lost_fields_[i] does before that
+  const char* lost_end_;                                       // of the last line
+  std::array<LostField, max_chosen_headers + 1> lost_fields_;  // by index in the selection, and the host
 };
 
 /// Copies a frame's addresses and ports into a request.
