@@ -27,9 +27,10 @@ bool is_token(std::string_view text) noexcept {
 
 constexpr auto is_digit = [](char c) noexcept { return c >= '0' && c <= '9'; };
 
-constexpr auto is_target_character = [](char c) noexcept {
-  return static_cast<unsigned char>(c) > 0x20 && c != 0x7f;
-};
+/// HAProxy takes DEL, too.
+constexpr auto is_target_character = [](char c) noexcept { return static_cast<unsigned char>(c) > 0x20; };
+
+constexpr bool is_letter(char c) noexcept { return c >= 'a' && c <= 'z'; }
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 
@@ -85,24 +86,17 @@ bool is_path_or_url(std::string_view target) noexcept {
   return !absolute.authority.empty() || !absolute.rest.empty();
 }
 
-/// What a request line asks for by HTTP, whatever its version says.
-bool is_of_http(std::string_view target) noexcept {
-  const std::string_view scheme = target.substr(0, std::min(target.find(':'), target.size()));
-  return target.front() == '/' ||
-         ((equals_lower(scheme, "http") || equals_lower(scheme, "https")) && is_path_or_url(target));
-}
-
 /// "1.0" and "1.1" by their names. Of others there are none in these bytes, and receivers take them for the
 /// highest they know (for minor versions RFC 9110 §2.5 says so): Apache and HAProxy take any, nginx any
-/// number of zeros before a minor one, Node.js some, RTSP's and ICE's among them. @return nothing: it is none
-std::string_view protocol_name(std::string_view version, const RequestLine& line) noexcept {
+/// number of zeros before a minor one, Node.js some, RTSP's and ICE's among them; Apache takes HTTP in any
+/// case if it is told to be lenient. @return nothing: it is none
+std::string_view protocol_name(std::string_view version, std::string_view method) noexcept {
   if (version == "HTTP/1.1") [[likely]]
     return protocol_1_1;
   const std::size_t slash = version.find('/');
   if (slash == std::string_view::npos) return {};
   const std::string_view protocol = version.substr(0, slash);
-  if (protocol != "HTTP" && !(protocol == "RTSP" && is_of_http(line.target)) &&
-      !(protocol == "ICE" && line.method == "SOURCE"))
+  if (!equals_lower(protocol, "http") && protocol != "RTSP" && !(protocol == "ICE" && method == "SOURCE"))
     return {};
   version.remove_prefix(slash + 1);
   const std::size_t dot = version.find('.');
@@ -116,17 +110,23 @@ std::string_view protocol_name(std::string_view version, const RequestLine& line
   return version == "1.0" ? protocol_1_0 : protocol_1_1;
 }
 
-/// Methods that may stand in a line without a version: GET is HTTP/0.9's, and Node.js takes these, too, and
-/// reads on. All others would make a request of any two words.
-constexpr std::array<std::string_view, 34> known_methods{
-    "GET",      "POST",      "PUT",        "HEAD",     "DELETE",     "PATCH",      "OPTIONS",
-    "TRACE",    "ACL",       "BIND",       "CHECKOUT", "COPY",       "LINK",       "LOCK",
-    "MERGE",    "M-SEARCH",  "MKACTIVITY", "MKCOL",    "MKCALENDAR", "MOVE",       "NOTIFY",
-    "PROPFIND", "PROPPATCH", "PURGE",      "QUERY",    "REBIND",     "REPORT",     "SEARCH",
-    "SOURCE",   "SUBSCRIBE", "UNBIND",     "UNLINK",   "UNLOCK",     "UNSUBSCRIBE"};
+/// What may stand in a line without a version: GET is HTTP/0.9's, and Node.js takes these, too, and reads on.
+/// All others would make a request of any two words.
+constexpr std::array<std::string_view, 47> known_methods{
+    "GET",     "POST",     "PUT",           "HEAD",       "DELETE",        "PATCH",      "OPTIONS",
+    "CONNECT", "TRACE",    "ACL",           "BIND",       "CHECKOUT",      "COPY",       "LINK",
+    "LOCK",    "MERGE",    "M-SEARCH",      "MKACTIVITY", "MKCOL",         "MKCALENDAR", "MOVE",
+    "NOTIFY",  "PROPFIND", "PROPPATCH",     "PURGE",      "QUERY",         "REBIND",     "REPORT",
+    "SEARCH",  "SOURCE",   "SUBSCRIBE",     "UNBIND",     "UNLINK",        "UNLOCK",     "UNSUBSCRIBE",
+    "PRI",     "ANNOUNCE", "DESCRIBE",      "FLUSH",      "GET_PARAMETER", "PAUSE",      "PLAY",
+    "RECORD",  "REDIRECT", "SET_PARAMETER", "SETUP",      "TEARDOWN"};
 
-bool goes_without_version(std::string_view method) noexcept {
-  return std::find(known_methods.begin(), known_methods.end(), method) != known_methods.end();
+/// @param target  not empty
+bool goes_without_version(std::string_view method, std::string_view target) noexcept {
+  // Any authority but what clients of NATS say.
+  if (method == "CONNECT") return target.front() != '{';
+  return (target.front() == '*' || is_path_or_url(target)) &&
+         std::find(known_methods.begin(), known_methods.end(), method) != known_methods.end();
 }
 
 /// What may stand between the parts of a request line.
@@ -150,11 +150,10 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   const std::string_view version = take_part();
   if (!line.empty()) return std::nullopt;
   if (version.empty())
-    out.protocol =
-        is_path_or_url(out.target) && goes_without_version(out.method) ? protocol_0_9 : std::string_view();
+    out.protocol = goes_without_version(out.method, out.target) ? protocol_0_9 : std::string_view();
   // What HTTP/2 begins with is none.
   else if (out.method != "PRI" || out.target != "*" || version != "HTTP/2.0")
-    out.protocol = protocol_name(version, out);
+    out.protocol = protocol_name(version, out.method);
   if (out.protocol.empty()) return std::nullopt;
   return out;
 }
@@ -199,8 +198,6 @@ class ChosenHeaders {
   std::uint32_t found_ = 0;
   std::size_t count_ = 0;
 };
-
-constexpr bool is_letter(char c) noexcept { return c >= 'a' && c <= 'z'; }
 
 /// Eight bytes of a name with its colon, as a search compares them. @param at  of the first of them
 constexpr SoughtFields::Word word_of(std::string_view name, std::size_t at) noexcept {
@@ -331,7 +328,9 @@ std::optional<RequestLine> request_line_at_end(std::string_view line) noexcept {
   if (!target.empty() && last.find('/') != std::string_view::npos) {
     if (const std::optional<RequestLine> found = with_method(before_target)) return found;
   }
-  return !last.empty() && is_path_or_url(last) ? with_method(before) : std::nullopt;
+  if (last.empty() || (last.front() != '*' && !is_path_or_url(last) && !target.ends_with("CONNECT")))
+    return std::nullopt;
+  return with_method(before);
 }
 
 /// The value of a field that tells of the body. Servers take what stands in the lines that continue it for a

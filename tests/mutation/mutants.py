@@ -3634,10 +3634,17 @@ MUTANTS = [
     ),
     # What is a request, and what stands behind one in its segment.
     classify(
+        "RTSP's version makes no request",
+        "HttpRequest.IsFoundWhateverItsVersion",
+        " && protocol != \"RTSP\" &&",
+        " &&",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
         "a version that there is not in these bytes makes no request",
         "HttpRequest.IsFoundWhateverItsVersion",
-        "if (protocol != \"HTTP\" &&",
-        "if ((protocol != \"HTTP\" || version[slash + 1] != '1') &&",
+        "if (!equals_lower(protocol, \"http\") && protocol",
+        "if ((!equals_lower(protocol, \"http\") || version[slash + 1] != '1') && protocol",
         file="lib/classify/http1.cc",
     ),
     classify(
@@ -3648,17 +3655,38 @@ MUTANTS = [
         file="lib/classify/http1.cc",
     ),
     classify(
+        "CONNECT is a request whatever stands behind it",
+        "HttpRequest.IsNotFoundInOtherPayloads",
+        "return target.front() != '{';",
+        "return true;",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "an asterisk is no target without a version",
+        "HttpRequest.IsFoundWithoutAVersion",
+        "  return (target.front() == '*' || is_path_or_url(target)) &&\n",
+        "  return is_path_or_url(target) &&\n",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
         "any word may be a request of HTTP/0.9",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "is_path_or_url(out.target) && goes_without_version(out.method)",
-        "goes_without_version(out.method)",
+        "  return (target.front() == '*' || is_path_or_url(target)) &&\n         std::find",
+        "  return std::find",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "DEL ends a target",
+        "HttpTarget.MayHoldDel",
+        "return static_cast<unsigned char>(c) > 0x20; };",
+        "return static_cast<unsigned char>(c) > 0x20 && c != 0x7f; };",
         file="lib/classify/http1.cc",
     ),
     classify(
         "any method goes without a version",
         "HttpRequest.IsNotFoundInOtherPayloads",
-        "is_path_or_url(out.target) && goes_without_version(out.method)",
-        "is_path_or_url(out.target)",
+        " &&\n         std::find(known_methods.begin(), known_methods.end(), method) != known_methods.end();",
+        ";",
         file="lib/classify/http1.cc",
     ),
     classify(

@@ -142,15 +142,17 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "FOO /\r\n",
       "post /\r\n",
       "POST key\r\n",
+      "CONNECT\r\n",
+      "CONNECT {}\r\n",
+      "FOO *\r\n",
+      "PRI * HTTP/2.0 \r\n",
       "GET / HTTP/.1\r\n\r\n",
       "GET / HTTP/11\r\n\r\n",
       "GET / HTTP/1111.1\r\n\r\n",
       "GET / ICY/1.1\r\n\r\n",
-      "GET / http/1.1\r\n\r\n",
       "GET / HTTP/1.\r\n\r\n",
       "GET / HTTP/1.x\r\n\r\n",
       "GET / HTTP/1.1111\r\n\r\n",
-      "GET /\x7f HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1x\r\n\r\n",
       "GET / HTTP/1.1 x\r\n\r\n",
       "GET  HTTP/1.1\r\n\r\n",
@@ -179,8 +181,10 @@ TEST(HttpRequest, IsFoundWhateverItsVersion) {
   }
   EXPECT_EQ(only_request_in("PRI / HTTP/1.1\r\n\r\n").method, "PRI") << "not what HTTP/2 begins with";
   EXPECT_EQ(only_request_in("PRI / HTTP/2.0\r\n\r\n").method, "PRI");
-  EXPECT_TRUE(requests_in("DESCRIBE rtsp://h/a RTSP/1.0\r\n\r\n").empty()) << "RTSP's own";
+  EXPECT_EQ(only_request_in("GET /a http/1.1\r\n\r\n").protocol, "http/1.1") << "Apache, where it is lenient";
   // Node.js answers these.
+  EXPECT_EQ(only_request_in("DESCRIBE rtsp://h/a RTSP/1.0\r\n\r\n").host, "h");
+  EXPECT_EQ(only_request_in("OPTIONS * RTSP/1.0\r\n\r\n").target, "*");
   EXPECT_EQ(only_request_in("POST http://h/a RTSP/1.1\r\n\r\n").host, "h");
   EXPECT_EQ(only_request_in("SOURCE /a ICE/1.1\r\n\r\n").target, "/a");
   EXPECT_TRUE(requests_in("GET /a ICE/1.1\r\n\r\n").empty());
@@ -199,7 +203,12 @@ TEST(HttpRequest, IsFoundWithoutAVersion) {
   EXPECT_EQ(only_request_in("GET foo://h/a\r\n").host, "h") << "nginx takes any scheme";
   EXPECT_EQ(only_request_in("POST http:///a\r\n").target, "http:///a");
   EXPECT_EQ(only_request_in("GET /a\r\nHost: h\r\n\r\n").host, "h") << "Node.js reads on";
-  for (const auto method : {"POST", "PATCH", "M-SEARCH", "UNSUBSCRIBE"}) {
+  EXPECT_EQ(only_request_in("CONNECT h:1\r\n").host, "h:1");
+  EXPECT_EQ(only_request_in("CONNECT [::1]:1 \n").target, "[::1]:1");
+  EXPECT_EQ(only_request_in("CONNECT H\n").target, "H");
+  EXPECT_EQ(only_request_in("CONNECT h:1HTTP/1.1\r\n").target, "h:1HTTP/1.1");
+  for (const auto target : {"*", "*a"}) EXPECT_EQ(only_request_in("PRI "s + target + "\r\n").target, target);
+  for (const auto method : {"POST", "PATCH", "M-SEARCH", "UNSUBSCRIBE", "PLAY", "TEARDOWN"}) {
     const Found found = only_request_in(method + " /a\r\nHost: h\r\n\r\n"s);
     EXPECT_EQ(found.method, method) << "as it does with other methods";
     EXPECT_EQ(found.host, "h");
@@ -323,10 +332,19 @@ TEST(HttpTarget, InAuthorityFormIsTheHost) {
   EXPECT_EQ(found.host, "real.example:443");
 }
 
+// HAProxy and Node.js answer it with any method.
 TEST(HttpTarget, MayBeAnAsterisk) {
-  const Found found = only_request_in(HttpText("OPTIONS", "*").host("h").str());
-  EXPECT_EQ(found.target, "*");
-  EXPECT_EQ(found.host, "h");
+  for (const auto method : {"OPTIONS", "GET", "FOO"}) {
+    const Found found = only_request_in(HttpText(method, "*").host("h").str());
+    EXPECT_EQ(found.target, "*");
+    EXPECT_EQ(found.host, "h");
+  }
+}
+
+// As HAProxy takes it.
+TEST(HttpTarget, MayHoldDel) {
+  EXPECT_EQ(only_request_in(HttpText("GET", "/a\x7f").host("h").str()).target, "/a\x7f");
+  EXPECT_EQ(only_request_in("GET /\x7f\r\n").target, "/\x7f");
 }
 
 TEST(Pipelining, FindsRequestsBehindBodilessOnes) {
