@@ -35,9 +35,11 @@ class Classifier {
 
   /// One request's normalised parts and the rules that apply to it; room for one, reused for the next.
   struct Scratch {
-    static constexpr std::size_t max_path = 2048;
-    std::array<char, max_path> path_buffer;
-    std::array<char, 256> host_buffer;
+    /// Of a resolved path: as long as the longest request lines that servers take by default (HAProxy,
+    /// Node.js). Of a longer one the first bytes are kept.
+    static constexpr std::size_t max_path = 16384;
+    /// Of a host: of a longer one the last bytes are kept.
+    static constexpr std::size_t max_host = 256;
     std::string_view path;  ///< normalised, without query; empty where no rule looks at it
     std::string_view host;  ///< lower case, without port and trailing dot; empty where no rule looks at it
     std::uint64_t slashes = 0;  ///< of the path, as in NormalPath
@@ -47,6 +49,8 @@ class Classifier {
     std::array<RuleIndex, max_rules_per_request> rules;
     std::size_t rule_count = 0;
     bool rules_cut = false;  ///< more rules applied than a request may have; the first ones count
+    std::array<char, max_host> host_buffer;
+    std::array<char, max_path> path_buffer;
   };
 
   /// Fills `scratch` with the rules that apply, in order of the configuration.

@@ -106,6 +106,10 @@ std::string_view rewritten(std::string_view target, std::span<char> buffer) noex
   return out.finish();
 }
 
+std::string_view last_bytes(std::string_view text, std::size_t most) noexcept {
+  return text.substr(text.size() - std::min(text.size(), most));
+}
+
 }  // namespace
 
 AbsoluteTarget split_absolute(std::string_view target) noexcept {
@@ -143,7 +147,7 @@ std::string_view normalise_host(std::string_view host, std::span<char> buffer, c
   if (const HostShape shape = scans.host_shape(host.data(), host.size()); shape.plain) {
     host = host.substr(0, shape.length);
     if (host.ends_with('.')) host.remove_suffix(1);
-    return host.substr(0, buffer.size());
+    return last_bytes(host, buffer.size());
   }
   if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) host.remove_prefix(at + 1);
   if (host.starts_with('[')) {
@@ -153,7 +157,7 @@ std::string_view normalise_host(std::string_view host, std::span<char> buffer, c
     host = host.substr(0, host.find(':'));
     if (host.ends_with('.')) host.remove_suffix(1);
   }
-  host = host.substr(0, buffer.size());
+  host = last_bytes(host, buffer.size());
   const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
   if (std::none_of(host.begin(), host.end(), is_upper)) return host;
   std::transform(host.begin(), host.end(), buffer.begin(),

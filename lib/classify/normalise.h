@@ -40,7 +40,8 @@ struct NormalPath {
 NormalPath normal_path(std::string_view target, std::span<char> buffer, const Scans& scans) noexcept;
 
 /// A host as in the Host field or an authority: user information, port and one trailing dot cut off, in lower
-/// case (ASCII). IPv6 literals keep their brackets. What does not fit is cut off.
+/// case (ASCII). IPv6 literals keep their brackets. Of what does not fit the last bytes are kept: they tell
+/// the domain.
 /// @return a view into `host` or `buffer`, at most buffer.size() bytes
 /// @param scans  what to look at the host with; the result is the same with all of them
 std::string_view normalise_host(std::string_view host, std::span<char> buffer,

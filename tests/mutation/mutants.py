@@ -3810,6 +3810,13 @@ MUTANTS = [
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
     classify(
+        "of an overlong host the first bytes are kept",
+        "NormaliseHost.KeepsTheEndOfWhatDoesNotFit",
+        "return text.substr(text.size() - std::min(text.size(), most));",
+        "return text.substr(0, most);",
+        file="lib/classify/normalise.cc",
+    ),
+    classify(
         "a carriage return at a value's end is a part of it",
         "HttpRequest.TakesAllCarriageReturnsAtALinesEndForItsEnd",
         "return is_blank(c) || c == '\\r';",

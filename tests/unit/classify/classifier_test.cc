@@ -176,9 +176,27 @@ TEST(ClassifierMatch, CutsTheListAtTheMostThereMayBeAndSaysSo) {
 }
 
 TEST(ClassifierMatch, MatchesWhatFitsOfAnOverlongPath) {
-  const std::string endless = "/users/" + std::string(5000, 'x');
+  const std::string endless = "/users/" + std::string(20000, 'x');
   EXPECT_TRUE(applies(for_path("/users/{id}"), get(endless)));
   EXPECT_FALSE(applies(for_path("/users"), get(endless)));
+}
+
+// A server's longest request line: nginx and Apache take 8 KiB, HAProxy and Node.js up to 16.
+TEST(ClassifierMatch, LooksAtAsMuchOfAPathAsServersTake) {
+  for (const std::string_view spelling : {"/users/", "//users/", "/%75sers/"})
+    for (const std::size_t length : {5000, 8192, 16000}) {
+      const std::string target = std::string(spelling) + std::string(length, 'x') + "/login";
+      EXPECT_TRUE(applies(for_path("/users/{id}/login"), get(target))) << spelling << length;
+      EXPECT_FALSE(applies(for_path("/users/{id}"), get(target))) << spelling << length;
+    }
+}
+
+TEST(ClassifierMatch, KnowsTheDomainOfAnOverlongHost) {
+  for (const std::string_view domain : {".example.com", ".EXAMPLE.com.:80"}) {
+    Match of_domain;
+    of_domain.host = "*.example.com";
+    EXPECT_TRUE(applies(of_domain, get("/", std::string(1000, 'x') + std::string(domain)))) << domain;
+  }
 }
 
 TEST(ClassifierMatch, WorksWithoutRulesAndAfterAMove) {
@@ -445,7 +463,7 @@ TEST(ClassifierProperty, IsSafeForAnyRequest) {
     std::string text;
     for (unsigned i = 0; i < random() % 16; ++i) {
       if (random() % 4 == 0) {
-        text.append(random() % 64 == 0 ? 2500 : 1, static_cast<char>(random()));
+        text.append(random() % 64 == 0 ? 10000 : 1, static_cast<char>(random()));
       } else {
         text += parts[random() % std::size(parts)];
       }

@@ -182,9 +182,12 @@ TEST(NormaliseHost, KeepsTheBracketsOfIpv6) {
   EXPECT_EQ(host("[::1"), "[::1") << "unfinished: as it is";
 }
 
-TEST(NormaliseHost, CutsWhatDoesNotFit) {
-  EXPECT_EQ(host(std::string(300, 'A')), std::string(256, 'a'));
-  EXPECT_EQ(host(std::string(300, 'a')), std::string(256, 'a'));
+// The end of a name tells whose it is.
+TEST(NormaliseHost, KeepsTheEndOfWhatDoesNotFit) {
+  EXPECT_EQ(host(std::string(300, 'A') + "B"), std::string(255, 'a') + "b");
+  EXPECT_EQ(host(std::string(300, 'a') + "b.:80"), std::string(255, 'a') + "b");
+  std::array<char, 3> little;
+  EXPECT_EQ(normalise_host("a.bcd:1", little), "bcd");
 }
 
 TEST(NormaliseHost, LeavesNormalHostsInPlace) {
