@@ -28,7 +28,9 @@ std::vector<std::string> payloads() {
       HttpText("POST", "http://example.com/a/../b").host("h").body("abc").str() + HttpText("GET", "/2").str(),
       HttpText("POST", "/").header("Transfer-Encoding", "chunked").str() +
           "a;x=y\r\n0123456789\r\n0\r\nA: b\r\n\r\nGET /2 HTTP/2.0\r\n\r\n",
-      "POST / HTTP/1.1\r\nContent-Length:\r\n 003, 3\r\n\r\nabcGET /2\r\n\r\n",
+      "POST / HTTP/1.1\r\nContent-Length: 003, 3\r\n\r\nabcGET /2\r\n\r\n",
+      "POST / HTTP/1.1\r\nTransfer-Encoding:\r\nContent-Length: 4\r\n\r\na (bGET /2 HTTP/1.1\r\nX: PLAY "
+      "/3\r\nHost:\r\n h\r\n\r\n",
       HttpText("CONNECT", "example.com:443", "HTTP/1.0").str(),
       "\r\nOPTIONS * HTTP/1.1\nHost: h\n folded: x\n\n",
   };

@@ -3727,8 +3727,8 @@ MUTANTS = [
     classify(
         "a length that goes on in the next line is the one in its own",
         "Pipelining.GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds",
-        "return behind.empty() || !is_blank(behind.front()) ? value : std::string_view(\"?\");",
-        "return value;",
+        " ? value : std::string_view(\"?\");",
+        " ? value : value;",
         file="lib/classify/http1.cc",
     ),
     classify(
@@ -3743,6 +3743,13 @@ MUTANTS = [
         "Pipelining.IsNotEndedByWhatLooksLikeARequestWhereNobodyCanTellWhereABodyEnds",
         "    get_lost(behind_head);\n",
         "    rest_ = behind_head;\n",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "chunks from the 64th on are none",
+        "Pipelining.FindsRequestsBehindAnyNumberOfChunks",
+        "  for (;;) {\n    const std::optional<std::string_view> line = take_line(rest);\n    if (!line) return nothing;\n    const std::optional<std::size_t> size = chunk_size(*line, rest.size());\n    if (!size) return std::nullopt;\n",
+        "  for (int chunk = 0;; ++chunk) {\n    const std::optional<std::string_view> line = take_line(rest);\n    if (!line) return nothing;\n    const std::optional<std::size_t> size = chunk_size(*line, rest.size());\n    if (!size || chunk == 64) return std::nullopt;\n",
         file="lib/classify/http1.cc",
     ),
     classify(
