@@ -100,8 +100,9 @@ class Shed {
   Acquisition try_acquire(Instant now, std::uint64_t weight) noexcept {
     if (weight == 0) return peek(now);
     const Round round = advance(biased(number(now)));
+    // What could never pass is no demand that others would have to make room for.
+    if (weight > limit_) return answer(now, round, offered_.load(std::memory_order_relaxed), false, weight);
     const std::uint64_t offered = offer(weight);
-    if (weight > limit_) return answer(now, round, offered, false, weight);
     const ShedFraction fraction = fraction_of(round, offered);
     SharedValue<ErrorDiffusion::State>& credit = credits_[class_of(weight)];
     ErrorDiffusion::State seen = credit.read();

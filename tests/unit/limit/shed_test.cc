@@ -136,6 +136,15 @@ TEST(Shed, ARequestHeavierThanTheLimitNeverPasses) {
   EXPECT_EQ(shed.reserve(at(1s), std::numeric_limits<std::uint64_t>::max()).wait, forever);
 }
 
+TEST(Shed, WhatIsTooHeavyEverToPassIsNoDemand) {
+  Shed shed(1000, 1s, 10);
+  for (Duration now{}; now < 5s; now += 10ms) {
+    EXPECT_FALSE(shed.try_acquire(at(now), 1001).admitted);
+    EXPECT_TRUE(shed.try_acquire(at(now), 1).admitted) << now.count();
+  }
+  EXPECT_EQ(shed.estimate(), 10U);
+}
+
 TEST(Shed, WhatIsHandedBackLetsAnotherPass) {
   Shed shed(100, 1s, 2);
   for (Duration now{}; now < 5s; now += 1ms) shed.try_acquire(at(now), 1);
