@@ -67,8 +67,10 @@ class FixedWindow {
     return {until, true};
   }
 
+  /// A charge is always one of the window that runs, or of those after it.
+  /// @param now  handing back: the time the request came with. What is of a window before frees nothing
   constexpr void correct(State& state, Instant now, std::int64_t by) const noexcept {
-    if (by == 0) return;
+    if (by == 0 || (by < 0 && clock_.ordinal(now.wall) < state.ordinal)) return;
     State current = look(state, now);
     current.used = by > 0 ? saturated_sum(current.used, magnitude(by))
                           : current.used - std::min(current.used, magnitude(by));

@@ -79,7 +79,9 @@ class SlidingWindow {
     return {answer.retry_after, answer.admitted && weight > 0};
   }
 
-  /// Hands back the latest weight first; a charge counts in the running span, over the limit if need be.
+  /// Hands back what the request's span holds, then what is older; a charge counts in the running span, over
+  /// the limit if need be.
+  /// @param now  handing back: the time the request came with. What has left the window since frees nothing
   void correct(Instant now, std::int64_t by) noexcept {
     if (by == 0) return;
     if (by > 0) {
@@ -180,11 +182,13 @@ class SlidingWindow {
   }
 
   void take_back(Instant now, std::uint64_t weight) noexcept {
-    const std::uint64_t latest = advance(biased(number(now))).number;
-    for (std::uint64_t back = 0; back < cells_.size() && back <= latest && weight > 0; ++back) {
-      SlidingWindowCell& own = cell(latest - back);
+    const std::uint64_t span = biased(number(now));
+    // What has left the window is in no cell any more.
+    advance(span);
+    for (std::uint64_t back = 0; back < cells_.size() && back <= span && weight > 0; ++back) {
+      SlidingWindowCell& own = cell(span - back);
       SlidingWindowCount count = own.read();
-      while (count.number == latest - back && count.weight > 0) {
+      while (count.number == span - back && count.weight > 0) {
         const std::uint64_t part = std::min(weight, count.weight);
         if (!own.exchange(count, {count.weight - part, count.number})) continue;
         take_off(part);

@@ -82,8 +82,10 @@ class WEIR_API Limiter {
   /// Settles a cost that is known only afterwards: what was charged too much is handed back (negative), what
   /// was charged too little is charged now (positive), into debt if need be. Handing back more than was
   /// charged leaves the limiter unused, not better.
-  /// `sliding_log` stays exact if what is handed back comes with the time its request came with.
   /// `shed` keeps no account of weights: one more or one less request of about this weight passes.
+  /// @param now  handing back: the time the request came with, so that what has left the window since frees
+  ///             nothing that others hold; of a reservation, and charging: the time of this call
+  /// @param by   in units of weight; 0: changes nothing
   void correct(Instant now, std::int64_t by) noexcept;
 
   /// For create(): nobody else can make a core.

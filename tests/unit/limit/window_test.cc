@@ -66,7 +66,7 @@ class FixedWindowModel {
     return {until, true};
   }
   void correct(Instant now, std::int64_t by) {
-    if (by == 0) return;
+    if (by == 0 || (by < 0 && floor_division(count(now), interval_) < ordinal_)) return;
     go(now);
     for (; by > 0; --by) {
       if (windows_.empty() || windows_.back() == limit_) windows_.push_back(0);
@@ -131,6 +131,24 @@ TEST(FixedWindow, ADebtIsTakenOffTheWindowsThatFollow) {
   EXPECT_EQ(window.try_acquire(at(1s), 1).retry_after, 1s);
   EXPECT_EQ(window.try_acquire(at(2s), 0).remaining, 6U);
   EXPECT_EQ(window.try_acquire(at(3s), 0).remaining, 10U);
+}
+
+TEST(FixedWindow, WhatIsHandedBackAfterItsWindowHasEndedFreesNothingInTheNext) {
+  OwnedLimit<FixedWindow> window{FixedWindow(10, 1s)};
+  EXPECT_TRUE(window.try_acquire(at(500ms), 10).admitted);
+  EXPECT_TRUE(window.try_acquire(at(1s), 10).admitted);
+  window.give_back(at(500ms), 10);
+  EXPECT_EQ(window.try_acquire(at(1500ms), 0).remaining, 0U);
+  window.give_back(at(1s), 10);
+  EXPECT_EQ(window.try_acquire(at(1500ms), 0).remaining, 10U);
+}
+
+TEST(FixedWindow, WhatIsChargedAfterItsWindowHasEndedIsTakenOffTheOneThatRuns) {
+  OwnedLimit<FixedWindow> window{FixedWindow(10, 1s)};
+  EXPECT_TRUE(window.try_acquire(at(500ms), 1).admitted);
+  EXPECT_TRUE(window.try_acquire(at(1s), 1).admitted);
+  window.correct(at(500ms), 4);
+  EXPECT_EQ(window.try_acquire(at(1500ms), 0).remaining, 5U);
 }
 
 TEST(FixedWindow, TheLargestLimitDoesNotOverflow) {
@@ -219,10 +237,13 @@ class SlidingWindowModel {
     if (by == 0) return;
     latest_ = std::max(latest_, number(now));
     if (by > 0) admitted_.push_back({latest_, static_cast<std::uint64_t>(by)});
+    const auto is_later = [&](const Entry& entry) { return entry.span > number(now); };
+    const auto is_older = [&](const Entry& a, const Entry& b) {
+      return is_later(a) != is_later(b) ? is_later(a) : a.span < b.span;
+    };
     while (by < 0 && !admitted_.empty()) {
-      auto newest = std::max_element(admitted_.begin(), admitted_.end(),
-                                     [](const Entry& a, const Entry& b) { return a.span < b.span; });
-      if (newest->span <= latest_ - spans_) return;
+      auto newest = std::max_element(admitted_.begin(), admitted_.end(), is_older);
+      if (is_later(*newest) || newest->span <= latest_ - spans_) return;
       const std::uint64_t part = std::min(static_cast<std::uint64_t>(-by), newest->weight);
       newest->weight -= part;
       by += static_cast<std::int64_t>(part);
@@ -282,6 +303,19 @@ TEST(SlidingWindow, AnswersAsAListOfAdmissionsDoes) {
       expect_same_step(window, model, at(now), weight, operation, by);
     }
   }
+}
+
+TEST(SlidingWindow, WhatIsHandedBackIsOfTheSpanOfItsRequest) {
+  std::vector<SlidingWindowCell> cells(10);
+  SlidingWindow window(10, 1s, cells);
+  EXPECT_TRUE(window.try_acquire(at(0s), 5).admitted);
+  EXPECT_TRUE(window.try_acquire(at(500ms), 5).admitted);
+  window.give_back(at(0s), 2);
+  EXPECT_EQ(window.peek(at(500ms)).remaining, 2U);
+  EXPECT_EQ(window.peek(at(1s)).remaining, 5U) << "what came later is still in the window";
+  EXPECT_TRUE(window.try_acquire(at(1s), 5).admitted);
+  window.give_back(at(0s), 3);
+  EXPECT_EQ(window.peek(at(1s)).remaining, 0U) << "it has left the window";
 }
 
 TEST(SlidingWindow, TimeThatJumpsBackFindsTheLatestSpanStillRunning) {
