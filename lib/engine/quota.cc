@@ -17,6 +17,10 @@ bool closed(const RuleState& rule, const Cluster& cluster) noexcept {
   return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::closed;
 }
 
+bool open(const RuleState& rule, const Cluster& cluster) noexcept {
+  return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::open;
+}
+
 /// Whether nothing is heard of others, and the share has to stand in for it.
 bool alone(const RuleState& rule, const Cluster& cluster) noexcept {
   return !cluster.store_reached && rule.on_store_failure == OnStoreFailure::local;
@@ -59,8 +63,8 @@ std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const 
                                const RuleMoment& at) noexcept {
   const std::uint64_t limit = rule.limit_of(key.detail);
   const std::uint64_t sound = less(limit, others_now(key, at));
-  if (contended(rule, key.detail) || alone(rule, cluster)) {
-    const double part = key.detail.correction * key.share() * static_cast<double>(limit);
+  if (is_divided(rule, key.detail, cluster)) {
+    const double part = part_of(rule, key, cluster) * static_cast<double>(limit);
     return std::min(sound, whole_requests(part, key.slot.key, at.span.ordinal));
   }
   if (rule.early_block == EarlyBlock::predictive)
@@ -98,12 +102,12 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   }
   quota.left = less(rule.limit, own + others);
   quota.allowance = quota.left;
-  if (contended(rule, key.detail) || alone(rule, cluster) || rule.early_block == EarlyBlock::predictive) {
+  const bool divided = is_divided(rule, key.detail, cluster);
+  if (divided || rule.early_block == EarlyBlock::predictive) {
     // Predictive: what is left of the limit, by shares.
     const double whole =
-        contended(rule, key.detail) || alone(rule, cluster)
-            ? key.detail.correction * key.share() * static_cast<double>(rule.limit) - static_cast<double>(own)
-            : key.share() * static_cast<double>(quota.allowance);
+        divided ? part_of(rule, key, cluster) * static_cast<double>(rule.limit) - static_cast<double>(own)
+                : key.share() * static_cast<double>(quota.allowance);
     quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
   }
   // An interval after it: in this interval or the next one.
@@ -115,7 +119,7 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
 
 std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
   const auto limit = static_cast<double>(rule.limit_of(key.detail));
-  if (!contended(rule, key.detail) && !alone(rule, cluster)) return admit_all;
+  if (!is_divided(rule, key.detail, cluster)) return admit_all;
   return fraction_of(key.detail.correction * limit, key.detail.demand.per_interval());
 }
 
@@ -135,16 +139,27 @@ void strict_quota(const RuleState& rule, const KeyView& key, const RuleMoment& a
 
 }  // namespace
 
+bool is_divided(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
+  return (contended(rule, key) && !open(rule, cluster)) || alone(rule, cluster);
+}
+
+double part_of(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
+  const double part = key.detail.correction * key.share();
+  return alone(rule, cluster) ? std::max(part, 1.0 / cluster.nodes) : part;
+}
+
 bool nodes_tell(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
   constexpr double beyond_chance = 400;
-  if (contended(rule, key) || alone(rule, cluster)) return true;
-  return static_cast<double>(rule.limit_of(key)) / key.nodes.value() >= beyond_chance;
+  const NodesRatio nodes = nodes_of(rule, key, cluster);
+  // What this node has counted by itself is no matter of chance.
+  if (nodes.is_one() || is_divided(rule, key, cluster)) return true;
+  return static_cast<double>(rule.limit_of(key)) / nodes.value() >= beyond_chance;
 }
 
 TokenPrice token_price(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
   double share = 1;
-  if (contended(rule, key.detail) || alone(rule, cluster))
-    share = key.detail.correction * key.share();
+  if (is_divided(rule, key.detail, cluster))
+    share = part_of(rule, key, cluster);
   else if (rule.early_block == EarlyBlock::predictive)
     share = key.share();
   return price_of_share(std::min(share, 1.0) / coldness(rule, key.detail));
@@ -156,9 +171,8 @@ double coldness(const RuleState& rule, const KeyDetail& key) noexcept {
 }
 
 NodesRatio nodes_of(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
-  // `open`: without the store only this node's own count proves anything.
-  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio();
-  return key.nodes;
+  // Without the store only this node's own count proves anything.
+  return open(rule, cluster) ? NodesRatio() : key.nodes;
 }
 
 KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcept {

@@ -56,6 +56,14 @@ inline bool contended(const RuleState& rule, const KeyDetail& key) noexcept {
   return key.demand.exceeds(rule.limit_of(key));
 }
 
+/// Whether the key's limit is divided, so that a node has no more than its share of it: the demand exceeds
+/// it, or nothing is heard of others. (`open`: what was heard of the demand before proves nothing any more.)
+bool is_divided(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept;
+
+/// This node's part of a limit that is divided. While nothing is heard of others it is no less than that of a
+/// node that comes to the key now: the traffic may have come here since.
+double part_of(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept;
+
 /// What a token of the key's bucket costs this node.
 TokenPrice token_price(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept;
 

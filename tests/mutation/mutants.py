@@ -363,8 +363,22 @@ MUTANTS = [
     engine(
         "`open` limits by the share while the store is away",
         "Step3.OpenBlocksOnlyOnProof",
-        "  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio();",
-        "  if (!cluster.store_reached && rule.on_store_failure == OnStoreFailure::open) return NodesRatio(1, 3);",
+        "return open(rule, cluster) ? NodesRatio() : key.nodes;",
+        "return open(rule, cluster) ? NodesRatio(1, 3) : key.nodes;",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "`open` divides by shares while the store is away",
+        "WithoutTheStore.OpenDividesNothingThoughMoreWasAskedForThanTheLimit",
+        "(contended(rule, key) && !open(rule, cluster))",
+        "contended(rule, key)",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
+        "who had next to nothing when the store was lost has no more until it is back",
+        "WithoutTheStore.ANodeHasNoLessThanOneThatComesToTheKeyNow",
+        "return alone(rule, cluster) ? std::max(part, 1.0 / cluster.nodes) : part;",
+        "return part;",
         file="lib/engine/quota.cc",
     ),
     engine(

@@ -238,15 +238,16 @@ TEST(FixedWindow, WhatOthersRefuseIsDemandButNotTakenOffTheLimit) {
 }
 
 TEST(FixedWindow, WithoutTheStoreANodeKeepsToItsShareAlsoBelowTheLimit) {
-  Rule rule = rule_with(Algorithm::fixed_window);
-  EngineNode node(rule);
-  Counters counters;
-  count_beside_others(node, counters, 0ms, 6, 10);
+  EngineNode node(rule_with(Algorithm::fixed_window));
+  Counters counters{{{"~nodes", first_ordinal}, 3}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  count_beside_others(node, counters, 1000ms, 12, 3);
   const double share = 1 / node.nodes();
-  node.engine.sync_result(false, EngineNode::at(150ms));
-  EXPECT_NEAR(static_cast<double>(node.state(1000ms).allowance), 100 * share, 1);
-  node.engine.sync_result(true, EngineNode::at(1050ms));
-  EXPECT_EQ(node.state(1060ms).allowance, 100U);
+  node.engine.sync_result(false, EngineNode::at(1150ms));
+  EXPECT_NEAR(static_cast<double>(node.state(2000ms).allowance), 100 * share, 1);
+  node.engine.sync_result(true, EngineNode::at(2050ms));
+  EXPECT_EQ(node.state(2060ms).allowance, 100U);
 }
 
 TEST(FixedWindow, OpenTakesOffWhatIsProvenAndNothingElse) {
@@ -258,6 +259,41 @@ TEST(FixedWindow, OpenTakesOffWhatIsProvenAndNothingElse) {
   node.engine.sync_result(false, EngineNode::at(150ms));
   EXPECT_EQ(node.state(160ms).allowance, 90U);
   EXPECT_EQ(node.state(1000ms).allowance, 100U);
+}
+
+// The store may be away for long, and the traffic come here meanwhile.
+TEST(WithoutTheStore, ANodeHasNoLessThanOneThatComesToTheKeyNow) {
+  for (const Algorithm algorithm : by_shares) {
+    SCOPED_TRACE(to_string(algorithm));
+    EngineNode node(rule_with(algorithm));
+    Counters counters{{{"~nodes", first_ordinal}, 3}};
+    node.step(1000ms);
+    node.sync(counters, 1005ms);
+    count_beside_others(node, counters, 1000ms, 10, 1990);
+    ASSERT_GT(node.nodes(), 20);
+    node.engine.sync_result(false, EngineNode::at(1150ms));
+    const KeyOverride usual = node.engine.default_of(0);
+    const KeyOverride quota = node.state(3000ms);
+    if (algorithm == Algorithm::token_bucket || algorithm == Algorithm::leaky_bucket)
+      EXPECT_EQ(quota.factor, usual.factor);
+    else
+      EXPECT_EQ(quota.allowance, usual.allowance);
+  }
+}
+
+TEST(WithoutTheStore, OpenDividesNothingThoughMoreWasAskedForThanTheLimit) {
+  for (const Algorithm algorithm : by_shares) {
+    SCOPED_TRACE(to_string(algorithm));
+    Rule rule = rule_with(algorithm);
+    rule.on_store_failure = OnStoreFailure::open;
+    EngineNode node(rule);
+    Counters counters;
+    count_beside_others(node, counters, 0ms, 100, 300);
+    node.engine.sync_result(false, EngineNode::at(150ms));
+    const KeyOverride usual = node.engine.default_of(0);
+    EXPECT_EQ(node.state(3000ms).allowance, usual.allowance);
+    EXPECT_EQ(node.state(3000ms).factor, usual.factor);
+  }
 }
 
 TEST(FixedWindow, PredictiveLeavesOthersTheirShareOfWhatIsLeft) {
@@ -539,10 +575,12 @@ TEST(BucketRule, ABucketThatOthersHadEmptiedBeforeIsNotFullHere) {
 
 TEST(BucketRule, WithoutTheStoreATokenCostsTheInverseOfTheShare) {
   EngineNode node(rule_with(Algorithm::leaky_bucket));
-  Counters counters;
-  count_beside_others(node, counters, 0ms, 6, 10);
-  node.engine.sync_result(false, EngineNode::at(150ms));
-  EXPECT_NEAR(static_cast<double>(node.state(160ms).factor), node.nodes() * full_price, 1);
+  Counters counters{{{"~nodes", first_ordinal}, 3}};
+  node.step(1000ms);
+  node.sync(counters, 1005ms);
+  count_beside_others(node, counters, 1000ms, 12, 3);
+  node.engine.sync_result(false, EngineNode::at(1150ms));
+  EXPECT_NEAR(static_cast<double>(node.state(1160ms).factor), node.nodes() * full_price, 1);
 }
 
 TEST(Warmup, AColdBucketsTokenCostsThreeAndAWarmOnesOne) {
