@@ -117,8 +117,23 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
   quota.opens_at = at.now.monotonic + (rule.clock.begin(opens) - at.now.wall);
 }
 
-std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
+/// What was offered here in the last interval's length, by a window that slides from the interval before into
+/// the one that runs.
+double offered_here(const RuleState& rule, const KeyView& key, const RuleMoment& at) noexcept {
+  const auto offered_in = [&](Ordinal ordinal) {
+    if (ordinal == key.slot.current.ordinal) return static_cast<double>(key.slot.current.offered);
+    return ordinal == key.slot.previous_ordinal() ? static_cast<double>(key.past.offered) : 0;
+  };
+  const double passed = static_cast<double>(at.span.index) / rule.spans;
+  return offered_in(at.span.ordinal - 1) * (1 - passed) + offered_in(at.span.ordinal);
+}
+
+std::uint64_t shed_fraction(const RuleState& rule, const KeyView& key, const Cluster& cluster,
+                            const RuleMoment& at) noexcept {
   const auto limit = static_cast<double>(rule.limit_of(key.detail));
+  // Nobody tells what is offered elsewhere.
+  if (alone(rule, cluster))
+    return fraction_of(part_of(rule, key, cluster) * limit, offered_here(rule, key, at));
   if (!is_divided(rule, key.detail, cluster)) return admit_all;
   return fraction_of(key.detail.correction * limit, key.detail.demand.per_interval());
 }
@@ -225,7 +240,7 @@ KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& c
     case Algorithm::shed:
       quota.allowance = alone(rule, cluster) ? window_allowance(rule, key, cluster, at)
                                              : less(rule.limit_of(key.detail), others_now(key, at));
-      quota.factor = shed_fraction(rule, key, cluster);
+      quota.factor = shed_fraction(rule, key, cluster, at);
       break;
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket:

@@ -375,6 +375,13 @@ MUTANTS = [
         file="lib/engine/quota.cc",
     ),
     engine(
+        "while the store is away the fraction that is admitted is what it was when it was lost",
+        "ShedRule.WithoutTheStoreAdmitsItsPartOfTheLimitOfWhatIsAskedHere",
+        "return fraction_of(part_of(rule, key, cluster) * limit, offered_here(rule, key, at));",
+        "return fraction_of(limit, key.detail.demand.per_interval());",
+        file="lib/engine/quota.cc",
+    ),
+    engine(
         "who had next to nothing when the store was lost has no more until it is back",
         "WithoutTheStore.ANodeHasNoLessThanOneThatComesToTheKeyNow",
         "return alone(rule, cluster) ? std::max(part, 1.0 / cluster.nodes) : part;",

@@ -627,6 +627,33 @@ TEST(ShedRule, AdmitsAllBelowTheLimitAndTheLimitsPartOfTheDemandAboveIt) {
               0.001);
 }
 
+TEST(ShedRule, WithoutTheStoreAdmitsItsPartOfTheLimitOfWhatIsAskedHere) {
+  EngineNode node(rule_with(Algorithm::shed));
+  Counters counters{{{"~nodes", first_ordinal}, 1}};
+  const auto fraction = [&](Duration now) {
+    return static_cast<double>(node.state(now).factor) / static_cast<double>(admit_all);
+  };
+  for (int span = 0; span < 10; ++span) count_beside_others(node, counters, span * 100ms, 50, 50);
+  EXPECT_NEAR(fraction(1000ms), 0.1, 0.01);
+  node.engine.sync_result(false, EngineNode::at(1050ms));
+  const auto ask_for = [&](std::uint64_t each, int first, int last) {
+    for (int span = first; span < last; ++span) {
+      node.count(span * 100ms, each);
+      node.step((span + 1) * 100ms);
+    }
+  };
+  ask_for(10, 10, 20);
+  EXPECT_NEAR(fraction(2000ms), 0.5, 0.01);
+  ask_for(20, 20, 25);
+  EXPECT_NEAR(fraction(2500ms), 50 / 150.0, 0.01);
+  ask_for(4, 25, 40);
+  EXPECT_EQ(fraction(4000ms), 1);
+  node.step(5000ms);
+  EXPECT_EQ(fraction(5000ms), 1);
+  node.step(6000ms);
+  EXPECT_EQ(fraction(6000ms), 1);
+}
+
 TEST(ShedRule, StopsAtTheLimitWhateverTheEstimate) {
   EngineNode node(rule_with(Algorithm::shed));
   Counters counters;
