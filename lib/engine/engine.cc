@@ -9,6 +9,7 @@
 
 #include "base/key_bytes.h"
 #include "engine/heartbeat.h"
+#include "limit/arithmetic.h"
 
 namespace weir {
 namespace {
@@ -562,25 +563,50 @@ void Engine::await_reads(RuleState& rule, Ordinal next) {
   rule.told.resize(kept);
 }
 
-// An interval in which nothing was admitted pays as much as the limit, and nothing will be read of it: one
-// without counts, or with nothing but what was refused.
+// An interval ends. What it came to is read of keys that were told of in it; of all others it is known:
+// nothing was admitted here, or nobody is there to tell.
 void Engine::pay_debts(RuleState& rule, Ordinal next) {
   std::erase_if(rule.indebted, [&](SlotIndex index) {
-    const KeySlot& slot = ledger_[index];
+    KeySlot& slot = ledger_[index];
     KeyDetail& detail = *ledger_.detail_if_any(slot);
-    const bool only_refused =
-        slot.current.ordinal == next - 1 && rule.counted(slot.current) == 0 && !slot.watched;
-    if (last_counted(slot) < next - 1 || only_refused) detail.debt -= std::min(detail.debt, rule.limit);
+    // Of later ones only before the clock was set back.
+    detail.debt_paid_in = std::min({detail.debt_paid_in, rule.span.ordinal - 1, next - 1});
+    pay_unread(rule, slot, is_to_be_read(rule, slot) ? std::min(rule.span.ordinal, next) : next);
     detail.owes = detail.debt > 0;
     return !detail.owes;
   });
 }
 
+// Intervals before `until` that nothing will be read of pay what they have left of the limit. As others are
+// taken to have admitted what their parts came to, an unlucky one does not make the debt larger.
+void Engine::pay_unread(const RuleState& rule, KeySlot& slot, Ordinal until) {
+  KeyDetail& detail = own_detail(slot);
+  const double part = rule.by_shares() ? part_of(rule, ledger_.view(slot), cluster_)
+                                       : 1 / weir::nodes_of(rule, detail, cluster_).value();
+  while (detail.debt > 0 && detail.debt_paid_in + 1 < until) {
+    const std::uint64_t here = rule.counted(counts_in(slot, ++detail.debt_paid_in));
+    const double left = static_cast<double>(rule.limit) - static_cast<double>(here) / part;
+    if (left > 0) detail.debt -= std::min(detail.debt, static_cast<std::uint64_t>(left));
+  }
+}
+
+// Whether the store will be asked what all have counted in the interval that ends, and is there to answer.
+bool Engine::is_to_be_read(const RuleState& rule, const KeySlot& slot) const noexcept {
+  const bool told = slot.current.ordinal == rule.span.ordinal ? slot.told : slot.was_told;
+  return cluster_.store_reached &&
+         (slot.watched || (told && rule.counted(counts_in(slot, rule.span.ordinal)) > 0));
+}
+
 // What a key has admitted over its limit in an interval; once for each.
-void Engine::book_debt(KeySlot& slot, std::uint64_t admitted) {
+void Engine::book_debt(KeySlot& slot, Ordinal ordinal, std::uint64_t admitted) {
   RuleState& rule = rules_[slot.rule];
   KeyDetail& detail = own_detail(slot);
-  detail.debt = detail.debt + admitted > rule.limit ? detail.debt + admitted - rule.limit : 0;
+  if (detail.owes && ordinal <= detail.debt_paid_in) return;
+  const std::uint64_t sum = saturated_sum(detail.debt, admitted);
+  detail.debt = sum - std::min(sum, rule.limit);
+  detail.debt_paid_in = ordinal;
+  // And those since, of which the controller has seen nothing.
+  pay_unread(rule, slot, rule.span.ordinal);
   if (detail.debt == 0 || std::exchange(detail.owes, true)) return;
   rule.indebted.push_back(ledger_.index_of(slot));
 }
@@ -766,10 +792,10 @@ IntervalCounts Engine::previous(const KeySlot& slot) const noexcept {
   return {slot.previous_ordinal(), past.offered, past.admitted};
 }
 
-// What was offered here in one of the two intervals that are remembered; else 0.
-std::uint64_t Engine::offered_in(const KeySlot& slot, Ordinal ordinal) const noexcept {
-  if (ordinal == slot.current.ordinal) return slot.current.offered;
-  return ordinal == slot.previous_ordinal() ? ledger_.past(slot).offered : 0;
+// What was counted here in one of the two intervals that are remembered; else nothing.
+IntervalCounts Engine::counts_in(const KeySlot& slot, Ordinal ordinal) const noexcept {
+  if (ordinal == slot.current.ordinal) return slot.current;
+  return ordinal == slot.previous_ordinal() ? previous(slot) : IntervalCounts();
 }
 
 // Step 5, the seed's form. The cumulative form is step 6, which holds with and without the store.

@@ -352,7 +352,9 @@ class Engine {
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
   void pay_debts(RuleState& rule, Ordinal next);
-  void book_debt(KeySlot& slot, std::uint64_t admitted);
+  void pay_unread(const RuleState& rule, KeySlot& slot, Ordinal until);
+  bool is_to_be_read(const RuleState& rule, const KeySlot& slot) const noexcept;
+  void book_debt(KeySlot& slot, Ordinal ordinal, std::uint64_t admitted);
   void note_told(KeySlot& slot, Ordinal ordinal);
   void await_read(RuleState& rule, KeySlot& slot);
   void await_reads(RuleState& rule, Ordinal next);
@@ -382,7 +384,10 @@ class Engine {
   void take_over_block(const RuleState& rule, KeySlot& slot, WallTime end, Instant now);
   Ordinal last_counted(const KeySlot& slot) const noexcept;
   IntervalCounts previous(const KeySlot& slot) const noexcept;
-  std::uint64_t offered_in(const KeySlot& slot, Ordinal ordinal) const noexcept;
+  std::uint64_t offered_in(const KeySlot& slot, Ordinal ordinal) const noexcept {
+    return counts_in(slot, ordinal).offered;
+  }
+  IntervalCounts counts_in(const KeySlot& slot, Ordinal ordinal) const noexcept;
   bool asked_for_lately(const RuleState& rule, const KeySlot& slot) const noexcept;
   void lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed);
   void end_leases(RuleState& rule, KeySlot& slot);

@@ -163,6 +163,7 @@ struct KeyDetail {
   MonotonicTime refused_at = never;  ///< earliest refusal not yet judged…
   Ordinal refused_ordinal = 0;       ///< …and the interval it happened in
   // What is seldom needed.
+  Ordinal debt_paid_in = 0;           ///< with `owes`: the last interval that its debt has been held against
   Ordinal last_counted = 0;           ///< with KeySlot::idle: the interval it was last counted in
   std::uint64_t span_count = 0;       ///< cooldown per span: counted in the span that ended last
   std::uint64_t span_admitted = 0;    ///< warming up: admitted in the span that runs

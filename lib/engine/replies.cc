@@ -260,12 +260,10 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
   const std::uint64_t sum = rule.counted(ended) + others;
   const std::uint64_t limit = rule.limit_of(detail);
   if (rule.by_shares()) {
-    double error = (static_cast<double>(limit) - static_cast<double>(sum)) /
-                   static_cast<double>(std::max<std::uint64_t>(limit, 1));
-    // What others may have kept back is not missing.
-    if (error > 0)
-      error = std::max(0.0, error - static_cast<double>(rule.hold) * (cluster_.nodes - 1) /
-                                        static_cast<double>(rule.limit));
+    double missing = static_cast<double>(limit) - static_cast<double>(sum);
+    // What others may have kept back is not.
+    if (missing > 0) missing = std::max(0.0, missing - static_cast<double>(rule.hold) * (cluster_.nodes - 1));
+    const double error = missing / static_cast<double>(std::max<std::uint64_t>(limit, 1));
     // A bucket may admit more than the rate for once: what it had saved up.
     const double least = rule.is_bucket() ? -0.05 : -0.5;
     // A node that is alone has all of the limit, whatever chance did.
@@ -274,7 +272,7 @@ void Engine::settle_interval(const RuleState& rule, KeySlot& slot, bool running)
           std::clamp(detail.correction * (1 + correction_gain * std::clamp(error, least, 0.5)),
                      correction_least, correction_most);
   }
-  if (rule.debt) book_debt(slot, sum);
+  if (rule.debt) book_debt(slot, ended.ordinal, sum);
 }
 
 // Takes from what has been heard the spans that it is news of, and what was counted here in the same time.

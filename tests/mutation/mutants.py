@@ -2916,7 +2916,7 @@ MUTANTS = [
     engine(
         "the limit is not divided among nodes",
         "FixedWindow.UnderOverloadANodeHasItsShareOfTheLimit",
-        "const double part = key.detail.correction * key.share() * static_cast<double>(limit);",
+        "const double part = part_of(rule, key, cluster) * static_cast<double>(limit);",
         "const double part = key.detail.correction * static_cast<double>(limit);",
         file="lib/engine/quota.cc",
     ),
@@ -3031,14 +3031,32 @@ MUTANTS = [
     engine(
         "an interval without counts pays no debt",
         "Debt.IsPaidByIntervalsWithoutAnyRequestToo",
-        "if (last_counted(slot) < next - 1 || only_refused) detail.debt -=",
-        "if (last_counted(slot) < next - 99 || only_refused) detail.debt -=",
+        "while (detail.debt > 0 && detail.debt_paid_in + 1 < until) {",
+        "while (detail.debt > 0 && detail.debt_paid_in + 1 < std::min(until, slot.current.ordinal + 1)) {",
     ),
     engine(
         "an interval in which all is refused pays no debt",
         "Debt.IsPaidByIntervalsInWhichAllIsRefusedToo",
-        "if (last_counted(slot) < next - 1 || only_refused) detail.debt -=",
-        "if (last_counted(slot) < next - 1) detail.debt -=",
+        "const std::uint64_t here = rule.counted(counts_in(slot, ++detail.debt_paid_in));",
+        "const std::uint64_t here = counts_in(slot, ++detail.debt_paid_in).offered > 0 ? rule.limit : 0;",
+    ),
+    engine(
+        "a debt waits for the store until it is paid",
+        "Debt.IsPaidWhileTheStoreIsAwayByWhatThisNodesPartDoesNotUse",
+        "  return cluster_.store_reached &&\n         (slot.watched",
+        "  return (slot.watched",
+    ),
+    engine(
+        "an interval that is read of pays a debt before, too",
+        "Debt.IsNotPaidByAnIntervalInWhichOnlyOthersAdmitTheLimit",
+        "is_to_be_read(rule, slot) ? std::min(rule.span.ordinal, next) : next",
+        "next",
+    ),
+    engine(
+        "what the controller has slept through pays no debt",
+        "Debt.IsPaidByEachIntervalOfWhichTheControllerHasSeenNothing",
+        "  pay_unread(rule, slot, rule.span.ordinal);\n",
+        "",
     ),
     engine(
         "a debt is forgotten",

@@ -424,6 +424,98 @@ TEST(Debt, IsPaidByIntervalsInWhichAllIsRefusedToo) {
   EXPECT_EQ(debt, 0U);
 }
 
+/// A node whose key owes 30 of its limit of 100 in the interval that begins at 1 s. Others have counted as
+/// much as it has.
+struct Indebted {
+  static Rule rule(Algorithm algorithm) {
+    Rule rule = rule_with(algorithm);
+    rule.cooldown = 100ms;
+    rule.debt = true;
+    return rule;
+  }
+  explicit Indebted(std::uint64_t all = 130, Algorithm algorithm = Algorithm::fixed_window)
+      : node(rule(algorithm)) {
+    count_beside_others(node, counters, 0ms, all / 2 - 5, all / 2 - 5);
+    count_beside_others(node, counters, 100ms, 5, 5);  // so near its limit that it is watched
+    end_span(1000ms);
+    end_span(1100ms);
+  }
+  void end_span(Duration now) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  std::uint64_t debt() const {
+    std::uint64_t debt = 0;
+    node.engine.for_each_key([&](const KeyView& key) { debt = key.detail.debt; });
+    return debt;
+  }
+
+  EngineNode node;
+  Counters counters{{{"~nodes", first_ordinal}, 1}};
+};
+
+TEST(Debt, IsPaidWhileTheStoreIsAwayByWhatThisNodesPartDoesNotUse) {
+  for (const Algorithm algorithm : {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::shed}) {
+    SCOPED_TRACE(to_string(algorithm));
+    Indebted key(130, algorithm);
+    ASSERT_EQ(key.debt(), 30U);
+    key.node.engine.sync_result(false, EngineNode::at(1150ms));
+    key.node.count(1200ms, 45);  // and others as much
+    key.node.step(1300ms);
+    key.node.step(2000ms);
+    EXPECT_NEAR(static_cast<double>(key.debt()), 20, 1);
+    key.node.count(2000ms, 30);
+    key.node.step(2100ms);
+    key.node.step(3000ms);
+    EXPECT_EQ(key.debt(), 0U);
+  }
+}
+
+TEST(Debt, DoesNotGrowWhileTheStoreIsAwayByWhatMayHaveBeenAdmittedElsewhere) {
+  Indebted key;
+  key.node.engine.sync_result(false, EngineNode::at(1150ms));
+  key.node.count(1200ms, 80);
+  key.node.step(1300ms);
+  key.node.step(2000ms);
+  EXPECT_EQ(key.debt(), 30U);
+}
+
+TEST(Debt, IsPaidByEachIntervalOfWhichTheControllerHasSeenNothing) {
+  Indebted key(350);
+  ASSERT_EQ(key.debt(), 250U);
+  key.end_span(4100ms);
+  key.end_span(4200ms);
+  EXPECT_EQ(key.debt(), 0U);
+}
+
+TEST(Debt, IsNotPaidByAnIntervalInWhichOnlyOthersAdmitTheLimit) {
+  Indebted key;
+  ASSERT_EQ(key.debt(), 30U);
+  key.counters[{"login|a", first_ordinal + 1}] += 100;
+  for (Duration now = 1200ms; now <= 2100ms; now += 100ms) key.end_span(now);
+  EXPECT_EQ(key.debt(), 30U);
+}
+
+TEST(Debt, OfAnIntervalThatIsToldOfTooLateIsPaidByWhatWasKnownOfIt) {
+  Indebted key;
+  key.node.count(1200ms, 30);
+  key.end_span(1300ms);
+  key.node.step(2000ms);
+  key.node.count(2000ms, 50);  // and others as much
+  for (Duration now = 2100ms; now <= 3000ms; now += 100ms) key.node.step(now);
+  EXPECT_EQ(key.debt(), 0U);
+  key.node.sync(key.counters, 3005ms);
+  EXPECT_EQ(key.debt(), 0U);
+}
+
+TEST(Debt, IsPaidAlsoAfterTheClockHasBeenSetBack) {
+  Indebted key;
+  key.node.step(-4000ms);
+  EXPECT_EQ(key.debt(), 30U);
+  for (Duration now = -3900ms; now <= -1000ms; now += 100ms) key.node.step(now);
+  EXPECT_EQ(key.debt(), 0U);
+}
+
 // Sliding window.
 
 TEST(SlidingWindow, ASpansCountStaysTakenOffUntilItIsNSpansOld) {
