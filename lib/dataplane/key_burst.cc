@@ -238,7 +238,7 @@ void WorkerCore::refuse_known(Run& run, const Settled& settled, MonotonicTime no
     const SpanTable::Place place = run.place[at];
     if (table_->holds(place, key.hash_) &&
         is_known_refused({key.hash_, place, run.rule, key.is_of_rule()}, run.weight(key), now)) {
-      table_->count_refused(table_->entry(place), run.weight(key));
+      table_->count_refused(table_->entry(place), counts_refused(plane_.terms[run.rule], run.weight(key)));
       run.verdicts[at] = Verdict::block;
       ++refused;
     } else {
@@ -284,7 +284,7 @@ void WorkerCore::draw_from_buckets(Run& run, const Settled& settled, MonotonicTi
   const bool was_known = window_is_known(rule.window);
   const auto refuse = [&](const Settled& some) {
     for (const std::uint8_t at : some.keys()) {
-      table_->count_refused(table_->entry(run.place[at]), run.weight(run.keys[at]));
+      table_->count_refused(table_->entry(run.place[at]), counts_refused(rule, run.weight(run.keys[at])));
       run.verdicts[at] = Verdict::block;
     }
     if (some.count > 0) count_refused(run.rule, some.count);

@@ -314,7 +314,8 @@ WorkerCore::EntryLook* WorkerCore::refused_by(std::span<EntryLook> looks, std::s
     }
   }
   if (by != nullptr && !refused_by_others)
-    table_->count_refused(table_->entry(by->places[at]), rule_grants_[by->rule()].weight);
+    table_->count_refused(table_->entry(by->places[at]),
+                          counts_refused(plane_.terms[by->rule()], rule_grants_[by->rule()].weight));
   return by;
 }
 

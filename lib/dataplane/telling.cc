@@ -16,11 +16,6 @@ std::uint64_t tokens_of(std::uint64_t units, const BucketTerms& bucket, TokenPri
   return bucket.tokens(static_cast<std::uint64_t>(priced));
 }
 
-/// The heaviest request that is ever admitted.
-std::uint64_t most_at_once_of(const RuleTerms& terms) noexcept {
-  return is_bucket(terms.algorithm) ? terms.bucket.burst() : terms.limit;
-}
-
 }  // namespace
 
 // What may be drawn of the key, what is left of the worker's grant, and what an entry has drawn beside it.
@@ -92,7 +87,7 @@ std::uint64_t WorkerCore::room(const Touched& touched, const PlannedKey& planned
 Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& planned, std::uint64_t weight,
                                  std::uint64_t remaining, MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
-  if (weight > most_at_once_of(terms)) return forever;
+  if (weight > heaviest_of(terms)) return forever;
   const MonotonicTime ends = windows_[terms.window].ends;
   const Duration rest = ends - now;
   if (now < touched.blocked_until) {
@@ -109,20 +104,20 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
       const KeyState* state = publication_->find(planned.key);
       if (state != nullptr && state->opens_at > now && weight <= remaining + state->opens_by)
         return state->opens_at - now;
-      return terms.algorithm == Algorithm::strict ? terms.span : rest + (terms.spans - 1) * terms.span;
+      return terms.algorithm == Algorithm::strict ? span_of(terms) : rest + until_left(terms);
     }
     case Algorithm::shed:
-      return terms.span;
+      return span_of(terms);
     case Algorithm::token_bucket:
     case Algorithm::leaky_bucket: {
-      if (touched.terms.allowance == 0) return terms.span;
+      if (touched.terms.allowance == 0) return span_of(terms);
       const std::uint64_t needed = std::min(
           BucketCell::priced(terms.bucket.cost(weight), touched.terms.factor), terms.bucket.capacity());
       const std::uint64_t missing = bucket_of(touched, planned).missing(terms.bucket, now);
       return terms.bucket.time_for(missing - std::min(missing, terms.bucket.capacity() - needed));
     }
     case Algorithm::sliding_log:
-      return touched.terms.allowance == 0 ? terms.span
+      return touched.terms.allowance == 0 ? span_of(terms)
                                           : terms.logs->log(*touched.cell).retry_after(now, weight);
   }
   return rest;
@@ -132,7 +127,7 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
                                  MonotonicTime now) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   const Duration rest = windows_[terms.window].ends - now;
-  if (terms.algorithm == Algorithm::sliding_window) return rest + (terms.spans - 1) * terms.span;
+  if (terms.algorithm == Algorithm::sliding_window) return rest + until_left(terms);
   if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
     return terms.bucket.time_for(touched.grant != GrantTable::nowhere

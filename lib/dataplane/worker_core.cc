@@ -15,6 +15,7 @@
 #include "base/prefetch.h"
 #include "dataplane/key_run.h"
 #include "dataplane/request_bits.h"
+#include "limit/arithmetic.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
 
@@ -47,7 +48,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
   grant_clocks_.resize(windows);
-  for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, terms.span);
+  for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, span_of(terms));
   lasted_ = shortest_span_;
   rule_grants_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
@@ -757,9 +758,10 @@ bool WorkerCore::sheds(const Touched& touched, const PlannedKey& planned,
     return phase_of((planned.key ^ moment) + table_->overflow(planned.rule).offered) >= fraction;
   const std::uint64_t phase = phase_of(planned.key ^ moment);
   const std::uint64_t admitted = table_->admitted(touched.place);
-  const unsigned __int128 offered = admitted + table_->refused(*touched.entry) + weight;
+  const unsigned __int128 offered =
+      static_cast<unsigned __int128>(admitted) + table_->refused(*touched.entry) + weight;
   const unsigned __int128 due = offered * fraction + static_cast<unsigned __int128>(weight) * phase;
-  return static_cast<unsigned __int128>(admitted + weight) > due >> 32;
+  return static_cast<unsigned __int128>(admitted) + weight > due >> 32;
 }
 
 // The first request refused for want of allowance is the exceeding (algorithm.md §3, step 2); but as long as
@@ -774,7 +776,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
                                                          terms.window, window.interval_number);
   // Nor its own grant, while that is left alone.
   const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
-  if (table_->refused(*touched.entry) + weight <= reserve - own) return;
+  if (saturated_sum(table_->refused(*touched.entry), weight) <= reserve - own) return;
   const Duration length = terms.block.length(planned.key);
   if (!table_->block(*touched.entry, now, now + length)) return;
   touched.blocked_until = now + length;
@@ -931,7 +933,7 @@ void WorkerCore::decide_plain(const Plan& plan, std::size_t at, MonotonicTime no
 Decision WorkerCore::refused(const PlannedKey& planned, std::uint64_t multiplier, MonotonicTime now,
                              Detail detail) noexcept {
   const std::uint64_t weight = rule_grants_[planned.rule].weight * multiplier;
-  table_->count_refused(table_->entry(planned.place), weight);
+  table_->count_refused(table_->entry(planned.place), counts_refused(plane_.terms[planned.rule], weight));
   count_refused(planned.rule, 1);
   Decision decision;
   decision.verdict = Verdict::block;
@@ -1080,9 +1082,10 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     const bool refused_here =
         !charged[i] && (!refused || i < deciding || (i == deciding && !refused_by_others));
     if (here.entry == nullptr) {
-      if (refused_here || !refused) table_->overflow(keys[i].rule).offered += weight;
+      if (refused_here || !refused)
+        table_->overflow(keys[i].rule).offered += charged[i] ? weight : counts_refused(terms, weight);
     } else if (refused_here) {
-      table_->count_refused(*here.entry, weight);
+      table_->count_refused(*here.entry, counts_refused(terms, weight));
     }
     if (charged[i]) {
       if (refused) {

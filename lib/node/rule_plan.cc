@@ -86,6 +86,9 @@ std::vector<BucketTerms> make_buckets(const Config& config, unsigned workers) {
   return buckets;
 }
 
+/// Whether what is refused counts of itself: it exceeds the limit, or is counted like what is admitted.
+bool counts_refusals(const Rule& rule) { return rule.algorithm == Algorithm::cooldown || rule.penalize; }
+
 /// When what a rule's cells hold is worth nothing any more, and its keys are granted anew.
 WindowTerms window_of(const Rule& rule, LogPool* logs) {
   switch (rule.algorithm) {
@@ -143,10 +146,11 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                      .action = rule.action,
                      .dense = rule.key.empty(),
                      .block = {rule.cooldown, rule.dephase},
-                     .span = rule.interval / rule.spans,
+                     .interval = rule.interval,
                      .spans = rule.spans,
                      .section = static_cast<std::uint16_t>(pool.section(buckets[i].pace())),
                      .chunk = is_bucket(rule.algorithm) ? chunk_of(rule, workers) : 0,
+                     .too_heavy_counts = counts_refusals(rule) ? rule.limit + 1 : 0,
                      .logs = logs[i].get(),
                      .bucket = buckets[i]});
   }

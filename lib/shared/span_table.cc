@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace weir {
 namespace {
@@ -214,7 +215,10 @@ void SpanTable::carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
     overflow_[entry.rule].offered += weight;
     return;
   }
-  const std::uint64_t refused = this->refused(entry) + weight;
+  // There is room for 63 bits, and no store counts further.
+  constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+  const std::uint64_t before = this->refused(entry);
+  const std::uint64_t refused = before + std::min(weight, most - before);
   rest(entry).refused_high = static_cast<std::uint32_t>(refused >> 32) & ~SpanEntry::rested;
   entry.cell_or_refused = static_cast<std::uint32_t>(refused);
 }

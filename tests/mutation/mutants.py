@@ -395,6 +395,12 @@ MUTANTS = [
         "return false;",
         file="lib/engine/quota.cc",
     ),
+    shared(
+        "what is refused beyond all numbers is counted from zero again",
+        "EntryRest.WhatIsRefusedBeyondAllNumbersStaysTheLargest",
+        "before + std::min(weight, most - before);",
+        "before + weight;",
+    ),
     # What is kept back, and what a node learns of the time before.
     engine(
         "keys near their limit are kept back too",
@@ -1230,13 +1236,13 @@ MUTANTS = [
     worker(
         "a flood of a blocked key is not counted as refused",
         "Worker.CountsOfferedAndAdmittedApart",
-        "table_->count_refused(table_->entry(planned.place), weight);",
+        "table_->count_refused(table_->entry(planned.place), counts_refused(plane_.terms[planned.rule], weight));",
         "table_->count_refused(table_->entry(planned.place), 0 * weight);",
     ),
     worker(
         "a flood of blocked keys, told together, is not counted with their entries",
         "Keys.ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst",
-        "table_->count_refused(table_->entry(place), run.weight(key));",
+        "table_->count_refused(table_->entry(place), counts_refused(plane_.terms[run.rule], run.weight(key)));",
         "",
         file="lib/dataplane/key_burst.cc",
     ),
@@ -2040,9 +2046,25 @@ MUTANTS = [
     worker(
         "what never may pass is told to wait",
         "AnyAlgorithm.ARequestThatIsHeavierThanAllThereCanBeNeverMayPass",
-        "  if (weight > most_at_once_of(terms)) return forever;\n",
+        "  if (weight > heaviest_of(terms)) return forever;\n",
         "",
         file="lib/dataplane/telling.cc",
+    ),
+    worker(
+        "what is too heavy ever to be admitted is demand",
+        "AnyAlgorithm.WhatIsTooHeavyEverToBeAdmittedIsNoDemandAndExceedsALimitThatBlocks",
+        "return weight > heaviest_of(terms) ? terms.too_heavy_counts : weight;",
+        "return weight;",
+        file="lib/dataplane/rule_terms.h",
+        units=["lib/dataplane/worker_core.cc", "lib/dataplane/key_burst.cc"],
+    ),
+    worker(
+        "who is to come back when a sliding window's span has left comes some nanoseconds too early",
+        "SlidingWindowWorker.WhoComesBackWhenHeWasToldComesNoNanosecondTooEarly",
+        "return terms.interval - span_of(terms);",
+        "return (terms.spans - 1) * span_of(terms);",
+        file="lib/dataplane/rule_terms.h",
+        units=["lib/dataplane/telling.cc"],
     ),
     worker(
         "what is left of a grant that was filled up is not told",
@@ -2209,7 +2231,7 @@ MUTANTS = [
     whole(
         "who is refused what others were granted is taken to have exceeded the limit",
         "Grants.ABurstBelowTheLimitRefusesNothingInTheNextWindow",
-        "if (table_->refused(*touched.entry) + weight <= reserve - own) return;",
+        "if (saturated_sum(table_->refused(*touched.entry), weight) <= reserve - own) return;",
         "static_cast<void>(own);",
         file="lib/dataplane/worker_core.cc",
     ),
@@ -2884,7 +2906,7 @@ MUTANTS = [
     worker(
         "shedding is on or off",
         "ShedWorker.AdmitsTheFractionToWithinOneRequestAtAnyTime",
-        "return static_cast<unsigned __int128>(admitted + weight) > due >> 32;",
+        "return static_cast<unsigned __int128>(admitted) + weight > due >> 32;",
         "return due >> 32 > 0 && fraction < admit_all / 2;",
     ),
     worker(
@@ -4513,8 +4535,8 @@ MUTANTS = [
     plain_decisions(
         "what is refused without a closer look is not counted with its key",
         "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/shed",
-        "    table_->count_refused(table_->entry(by->places[at]), rule_grants_[by->rule()].weight);\n",
-        "    static_cast<void>(0);\n",
+        "counts_refused(plane_.terms[by->rule()], rule_grants_[by->rule()].weight));",
+        "0 * counts_refused(plane_.terms[by->rule()], rule_grants_[by->rule()].weight));",
     ),
     plain_decisions(
         "what several rules refuse without a closer look is demand under the first of them",

@@ -57,9 +57,10 @@ struct Plane {
                        .action = rule.action,
                        .dense = rule.key.empty(),
                        .block = {rule.cooldown, rule.dephase},
-                       .span = rule.interval / rule.spans,
+                       .interval = rule.interval,
                        .spans = rule.spans,
                        .chunk = chunk,
+                       .too_heavy_counts = rule.algorithm == Algorithm::cooldown ? rule.limit + 1 : 0,
                        .logs = logs.back().get(),
                        .bucket = {rule.limit, rule.interval, rule.burst != 0 ? rule.burst : rule.limit}});
       // As the engine has it for keys of which nothing is known.
@@ -201,6 +202,25 @@ TEST(AnyAlgorithm, ARequestThatIsHeavierThanAllThereCanBeNeverMayPass) {
   }
 }
 
+TEST(AnyAlgorithm, WhatIsTooHeavyEverToBeAdmittedIsNoDemandAndExceedsALimitThatBlocks) {
+  constexpr std::uint32_t heaviest = std::numeric_limits<std::uint32_t>::max();
+  for (const Algorithm algorithm : {Algorithm::cooldown, Algorithm::fixed_window, Algorithm::sliding_window,
+                                    Algorithm::shed, Algorithm::token_bucket, Algorithm::strict}) {
+    SCOPED_TRACE(static_cast<int>(algorithm));
+    Rule rule = rule_with(algorithm, heaviest);
+    rule.weight = heaviest;
+    Plane plane({rule});
+    EXPECT_FALSE(plane.admits(start, "ann", 0, 0, heaviest));
+    EXPECT_FALSE(plane.admits(start, "ann", 0, 0, heaviest));
+    Key key = plane.cores[0]->key(0, "ann");
+    key.weight = heaviest;
+    std::array<Verdict, 2> verdicts;
+    plane.cores[0]->admit_keys(std::array{key, key}, start, verdicts, {});
+    const std::uint64_t counted = algorithm == Algorithm::cooldown ? std::uint64_t{heaviest} + 1 : 0;
+    EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 4 * counted);
+  }
+}
+
 // Fixed window.
 
 TEST(FixedWindowWorker, AdmitsTheLimitAndThenNothingUntilTheWindowEnds) {
@@ -246,6 +266,15 @@ TEST(SlidingWindowWorker, RetriesWhenItsOldestSpanLeavesIfThatIsEnough) {
   EXPECT_EQ(plane.decide(start, "ann", 0, 0, 2).retry_after, Duration(300ms));
   // For three it takes longer; how long is not known, but no longer than until all spans have left.
   EXPECT_EQ(plane.decide(start, "ann", 0, 0, 3).retry_after, Duration(1s + 9 * 100ms));
+}
+
+TEST(SlidingWindowWorker, WhoComesBackWhenHeWasToldComesNoNanosecondTooEarly) {
+  Rule rule = rule_with(Algorithm::sliding_window, 1);
+  rule.spans = 3;
+  Plane plane({rule});
+  // Until the span's end, and two thirds of a second from there on.
+  EXPECT_EQ(plane.decide(start).reset_after, Duration(1s + 666'666'667ns));
+  EXPECT_EQ(plane.decide(start).retry_after, Duration(1s + 666'666'667ns));
 }
 
 TEST(SlidingWindowWorker, ResetsWhenTheRunningSpanHasLeft) {

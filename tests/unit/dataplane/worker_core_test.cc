@@ -57,9 +57,10 @@ struct Plane {
                        .action = rule.action,
                        .dense = rule.key.empty(),
                        .block = {rule.cooldown, rule.dephase},
-                       .span = rule.interval / rule.spans,
+                       .interval = rule.interval,
                        .spans = rule.spans,
                        .chunk = 0,
+                       .too_heavy_counts = rule.limit + 1,
                        .logs = nullptr,
                        .bucket = {}});
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());

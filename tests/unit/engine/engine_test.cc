@@ -194,19 +194,19 @@ TEST(Step3, WhileTheStoreStaysAwayEachSpanIsJudgedByTheLocalRule) {
 }
 
 TEST(Step3, OpenBlocksOnlyOnProof) {
-  Rule rule = rule_of(100);
+  Rule rule = rule_of(2000);  // so large that a node's part of it would tell
   rule.on_store_failure = OnStoreFailure::open;
   rule.local_rule = LocalRule::per_span;
   EngineNode node(rule);
-  Counters counters{{{"login|a", first_ordinal}, 30}};
-  node.count(0ms, 10);
+  Counters counters{{{"login|a", first_ordinal}, 600}};
+  node.count(0ms, 200);
   node.step(100ms);
   node.sync(counters, 105ms);
   node.engine.sync_result(false, EngineNode::at(150ms));
-  node.count(100ms, 50);
+  node.count(100ms, 1000);
   node.step(200ms);
   EXPECT_FALSE(node.blocked(200ms));
-  EXPECT_EQ(node.state(200ms).allowance, 70U);  // what others had counted is still proof
+  EXPECT_EQ(node.state(200ms).allowance, 1400U);  // what others had counted is still proof
 }
 
 TEST(Step3, ClosedAdmitsNothingWhileTheStoreIsAwayAndAllAgainWhenItIsBack) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -1084,6 +1085,17 @@ TEST(SpanTableMemory, WhereTheKernelHasNoneNewKeysTakeClosedPlacesOrNoneUntilItH
 // What an entry has no room for.
 
 constexpr std::uint64_t four_gib = std::uint64_t{1} << 32;
+
+TEST(EntryRest, WhatIsRefusedBeyondAllNumbersStaysTheLargest) {
+  constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+  SpanTable table(64, 1);
+  const SpanTable::Place place = meet(table, 42);
+  table.count_refused(table.entry(place), most - 5);
+  EXPECT_EQ(table.find(42)->offered, most - 5);
+  for (int i = 0; i < 3; ++i) table.count_refused(table.entry(place), most);
+  table.count_refused(table.entry(place), 1);
+  EXPECT_EQ(table.find(42)->offered, most);
+}
 
 TEST(EntryRest, WhatIsTooMuchFor32BitsIsCountedExactly) {
   SpanTable table(64, 1);
