@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/prefetch.h"
+#include "engine/heartbeat.h"
 #include "limit/bucket_rule.h"
 
 namespace weir {
@@ -92,7 +93,9 @@ Controller::Controller(ControllerParts parts)
 }
 
 WallTime Controller::next_flip_after(WallTime now) const noexcept {
-  WallTime next = now + longest_between_flips;
+  // Where spans last longer, with each heartbeat: who is always a little late would leave one out in the end.
+  static_assert(heartbeat.interval() == longest_between_flips);
+  WallTime next = shortest_span_ > longest_between_flips ? heartbeat.next_begin(now) : WallTime::max();
   for (std::size_t i = 0; i < parts_.rules.size(); ++i)
     next = std::min(next, parts_.engine.clock(static_cast<RuleIndex>(i)).next_begin(now));
   return next;

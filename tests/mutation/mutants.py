@@ -401,6 +401,13 @@ MUTANTS = [
         "before + std::min(weight, most - before);",
         "before + weight;",
     ),
+    whole(
+        "who is always a little late leaves out a heartbeat in the end",
+        "Heartbeat.IsNeverLeftOutByWhoIsAlwaysALittleLateHoweverLongSpansLast",
+        "WallTime next = shortest_span_ > longest_between_flips ? heartbeat.next_begin(now) : WallTime::max();",
+        "WallTime next = now + longest_between_flips;",
+        file="lib/control/controller.cc",
+    ),
     # What is kept back, and what a node learns of the time before.
     engine(
         "keys near their limit are kept back too",

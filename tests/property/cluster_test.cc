@@ -103,6 +103,18 @@ TEST(SharedLimit, AnHonestClientIsNeverRefusedWhileTheStoreIsThere) {
   }
 }
 
+TEST(Heartbeat, IsNeverLeftOutByWhoIsAlwaysALittleLateHoweverLongSpansLast) {
+  Rule rule = user_rule(100, Algorithm::fixed_window);
+  rule.interval = 10h;
+  Cluster cluster(rule, 1, 1, seed());
+  while (cluster.now.wall < WallTime(1100s)) {
+    const Instant due = cluster.nodes[0]->advance(cluster.now);
+    cluster.now = cluster.now + (due.monotonic - cluster.now.monotonic) + 20ms;
+  }
+  for (Ordinal second = 1000; second < 1099; ++second)
+    EXPECT_EQ((cluster.counters[{"~nodes", second}]), 1U) << second;
+}
+
 TEST(Recovery, AKeyComesBackAfterItsCooldownOnEveryNode) {
   Cluster cluster(rule_of(10), 3, 2, seed());
   for (unsigned node = 0; node < 3; ++node)
