@@ -293,29 +293,45 @@ std::uint32_t WorkerCore::draw_as_usual(EntryLook& look, MonotonicTime now) noex
   return drawn;
 }
 
-// Counts a request as refused by the first of its rules that does not admit it; as decide_closely() has it.
-// One request after the other, since what a rule sheds depends on what it has shed.
-// @return by which one; nullptr: it is not known to be refused, and nothing has been done
+// Counts a request as refused by those of its rules of which it exceeds something, as decide_closely() has
+// it. One request after the other, since what a rule sheds depends on what it has shed.
+// @return by which one it is refused; nullptr: it is not known to be, and nothing has been done
 WorkerCore::EntryLook* WorkerCore::refused_by(std::span<EntryLook> looks, std::size_t at,
                                               MonotonicTime now) noexcept {
+  const auto count = [&](const EntryLook& look) {
+    table_->count_refused(table_->entry(look.places[at]),
+                          counts_refused(plane_.terms[look.rule()], rule_grants_[look.rule()].weight));
+  };
+  const auto is_settled = [&](const EntryLook& look) { return (look.settled >> at & 1) != 0; };
+  if (looks.size() == 1) [[likely]] {
+    EntryLook& look = looks.front();
+    if (!is_settled(look) || look.observes || !refuses(look.planned(at), now)) return nullptr;
+    count(look);
+    return &look;
+  }
   EntryLook* by = nullptr;
-  bool refused_by_others = false;
-  for (EntryLook& look : looks) {
+  std::uint16_t closest = 0;
+  std::uint32_t exceeded = 0;  // bit i: what looks[i] is of
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    EntryLook& look = looks[i];
     if ((look.requests >> at & 1) == 0) continue;
+    const RuleTerms& terms = plane_.terms[look.rule()];
+    if (by != nullptr && terms.closeness < closest && !counts_refusals(terms)) continue;
     const PlannedKey planned = look.planned(at);
-    const bool is_settled = (look.settled >> at & 1) != 0;
-    if (by != nullptr && look.observes) continue;
-    if (is_settled && !look.observes && refuses(planned, now)) {
-      refused_by_others = by != nullptr;
+    if (is_settled(look) && (by != nullptr || !look.observes) && refuses(planned, now)) {
+      exceeded |= std::uint32_t{1} << i;
+      if (look.observes) continue;
       if (by == nullptr) by = &look;
-      if (refused_by_others || counts_whoever_else_refuses(plane_.terms[by->rule()])) break;
-    } else if (looks.size() == 1 || !has_enough(planned)) {
+      closest = std::max(closest, terms.closeness);
+      if (settles_it(plane_.terms[by->rule()])) break;
+    } else if (!has_enough(planned)) {
       return nullptr;
     }
   }
-  if (by != nullptr && !refused_by_others)
-    table_->count_refused(table_->entry(by->places[at]),
-                          counts_refused(plane_.terms[by->rule()], rule_grants_[by->rule()].weight));
+  for_each(exceeded, [&](std::size_t i) {
+    const RuleTerms& terms = plane_.terms[looks[i].rule()];
+    if (terms.closeness >= closest || counts_refusals(terms)) count(looks[i]);
+  });
   return by;
 }
 

@@ -26,9 +26,12 @@ struct RuleTerms {
   Duration interval{};
   std::uint32_t spans = 2;
   std::uint16_t section = 0;  ///< buckets: of the pools' sketches
-  std::uint64_t chunk = 0;    ///< buckets: tokens drawn beyond need, when several workers share one
+  /// How closely its keys are about who sends requests, among all rules: a number of its own for each degree,
+  /// from 1 on. What several rules refuse is demand under the closest of them.
+  std::uint16_t closeness = 1;
+  std::uint64_t chunk = 0;  ///< buckets: tokens drawn beyond need, when several workers share one
   /// What a refused request counts that is too heavy ever to be admitted: no demand to be shared, but where
-  /// refusals count by themselves the limit is exceeded.
+  /// refusals count by themselves (counts_refusals()) the limit is exceeded.
   std::uint64_t too_heavy_counts = 0;
   LogPool* logs = nullptr;  ///< sliding log: the keys' logs
   BucketTerms bucket;       ///< token and leaky bucket
@@ -49,6 +52,9 @@ inline std::uint64_t heaviest_of(const RuleTerms& terms) noexcept {
 inline std::uint64_t counts_refused(const RuleTerms& terms, std::uint64_t weight) noexcept {
   return weight > heaviest_of(terms) ? terms.too_heavy_counts : weight;
 }
+
+/// Whether what is refused counts of itself: it exceeds the limit, or is counted like what is admitted.
+inline bool counts_refusals(const RuleTerms& terms) noexcept { return terms.too_heavy_counts > 0; }
 
 inline bool may_refuse(const RuleTerms& terms) noexcept { return terms.action != Action::observe; }
 

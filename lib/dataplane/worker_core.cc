@@ -990,9 +990,8 @@ void WorkerCore::decide_each(std::span<const Request> requests, std::uint32_t le
   });
 }
 
-// The exceeding begins a block, whoever else refuses. What is refused for what others have asked for, too,
-// says something of them only as far as it might have been admitted.
-bool WorkerCore::counts_whoever_else_refuses(const RuleTerms& terms) noexcept {
+// Whether of other rules nothing need be known where this one refuses: whom it blocks asks for nothing.
+bool WorkerCore::settles_it(const RuleTerms& terms) noexcept {
   return terms.algorithm == Algorithm::cooldown;
 }
 
@@ -1027,8 +1026,9 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
   Touched* const touched = places.all;
   std::size_t deciding = 0;
   std::array<bool, most> charged{};
+  std::array<bool, most> exceeds{};
   bool refused = false;
-  bool refused_by_others = false;
+  std::uint16_t closest = 0;  // of the rules that refuse
   bool any_log = false;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const PlannedKey& planned = keys[i];
@@ -1037,13 +1037,14 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     counters_[planned.rule].offered.add(1);
     if (refused) {
       Touched& here = *std::construct_at(&touched[i]);
-      if (refused_by_others || terms.action == Action::observe ||
-          counts_whoever_else_refuses(plane_.terms[keys[deciding].rule]))
+      if ((terms.closeness < closest && !counts_refusals(terms)) ||
+          settles_it(plane_.terms[keys[deciding].rule]))
         continue;
       if (PlannedKey other = planned; find_grant(other, weight)) continue;
       here = touch_entry(planned, name_of, now);
-      refused_by_others = remaining(here, planned, now) < weight ||
-                          (terms.algorithm == Algorithm::shed && sheds(here, planned, weight));
+      exceeds[i] = remaining(here, planned, now) < weight ||
+                   (terms.algorithm == Algorithm::shed && sheds(here, planned, weight));
+      if (exceeds[i] && may_refuse(terms)) closest = std::max(closest, terms.closeness);
       continue;
     }
     Touched& here = *std::construct_at(&touched[i], touch(planned, weight, name_of, now));
@@ -1052,9 +1053,11 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     any_log = any_log || asks_log;
     charged[i] =
         asks_log ? log_has_room(here, weight, terms, now) : may_admit(here, planned, weight, terms, now);
-    if (charged[i]) continue;
-    refused = !observes_refusal(here, planned.rule, decision);
-    deciding = refused ? i : deciding;
+    exceeds[i] = !charged[i];
+    if (charged[i] || observes_refusal(here, planned.rule, decision)) continue;
+    refused = true;
+    deciding = i;
+    closest = terms.closeness;
   }
   if (any_log && !refused)
     for (std::size_t i = 0; i < keys.size() && !refused; ++i) {
@@ -1062,13 +1065,16 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
       if (terms.algorithm != Algorithm::sliding_log || !charged[i]) continue;
       // Another worker may have been quicker.
       charged[i] = may_admit(touched[i], keys[i], terms.weight * multiplier, terms, now);
-      if (charged[i]) continue;
-      refused = !observes_refusal(touched[i], keys[i].rule, decision);
-      deciding = refused ? i : deciding;
+      exceeds[i] = !charged[i];
+      if (charged[i] || observes_refusal(touched[i], keys[i].rule, decision)) continue;
+      refused = true;
+      deciding = i;
+      closest = terms.closeness;
     }
 
-  // …then charge all, or none. Who has been refused has asked for nothing of what other rules would admit,
-  // or refuse in any case: it would be taken for demand, and the limits of those be divided by it.
+  // …then charge all, or none. Who has been refused has asked for nothing of what other rules would admit.
+  // Nor, where a rule refuses him whose keys are closer to who he is, of what others want, too: it would be
+  // taken for demand, and whoever hammers against a limit of his own would draw to his node what all share.
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const RuleTerms& terms = plane_.terms[keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
@@ -1079,12 +1085,11 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
       counters_[keys[i].rule].admitted.add(1);
       continue;
     }
-    const bool refused_here =
-        !charged[i] && (!refused || i < deciding || (i == deciding && !refused_by_others));
+    const bool counts = exceeds[i] && (terms.closeness >= closest || counts_refusals(terms));
     if (here.entry == nullptr) {
-      if (refused_here || !refused)
+      if (counts || !refused)
         table_->overflow(keys[i].rule).offered += charged[i] ? weight : counts_refused(terms, weight);
-    } else if (refused_here) {
+    } else if (counts) {
       table_->count_refused(*here.entry, counts_refused(terms, weight));
     }
     if (charged[i]) {

@@ -463,7 +463,7 @@ class alignas(64) WorkerCore {
   bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
   void refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) noexcept;
   void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
-  static bool counts_whoever_else_refuses(const RuleTerms& terms) noexcept;
+  static bool settles_it(const RuleTerms& terms) noexcept;
   bool observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept;
   bool log_has_room(const Touched& touched, std::uint64_t weight, const RuleTerms& terms,
                     MonotonicTime now) const noexcept;

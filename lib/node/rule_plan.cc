@@ -2,6 +2,12 @@
 #include "node/rule_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <set>
+#include <vector>
 
 #include "limit/bucket_rule.h"
 #include "shared/grant_table.h"
@@ -130,11 +136,36 @@ std::vector<std::uint16_t> number_windows(const Config& config, unsigned workers
   return window_of_rule;
 }
 
+/// Of a rule's key: how many of its dimensions are about who sends, how many there are, and how much of
+/// addresses they tell.
+std::array<std::size_t, 3> degree_of(const Rule& rule) {
+  std::array<std::size_t, 3> degree{0, rule.key.size(), 0};
+  for (const Dimension& dimension : rule.key) {
+    const bool is_source = dimension.kind == Dimension::Kind::source_address;
+    degree[0] += is_source || dimension.kind == Dimension::Kind::header;
+    if (is_source || dimension.kind == Dimension::Kind::destination_address)
+      degree[2] += std::size_t{dimension.ipv4_bits} + dimension.ipv6_bits;
+  }
+  return degree;
+}
+
+/// RuleTerms::closeness of each rule.
+std::vector<std::uint16_t> closeness_of(const std::vector<Rule>& rules) {
+  std::set<std::array<std::size_t, 3>> degrees;
+  for (const Rule& rule : rules) degrees.insert(degree_of(rule));
+  std::vector<std::uint16_t> closeness;
+  for (const Rule& rule : rules)
+    closeness.push_back(
+        static_cast<std::uint16_t>(1 + std::distance(degrees.begin(), degrees.find(degree_of(rule)))));
+  return closeness;
+}
+
 std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                                     const std::vector<std::uint16_t>& window_of_rule,
                                     const std::vector<WindowPools>& pools,
                                     const std::vector<BucketTerms>& buckets,
                                     const std::vector<std::unique_ptr<LogPool>>& logs) {
+  const std::vector<std::uint16_t> closeness = closeness_of(config.rules);
   std::vector<RuleTerms> terms;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
     const Rule& rule = config.rules[i];
@@ -149,6 +180,7 @@ std::vector<RuleTerms> number_terms(const Config& config, unsigned workers,
                      .interval = rule.interval,
                      .spans = rule.spans,
                      .section = static_cast<std::uint16_t>(pool.section(buckets[i].pace())),
+                     .closeness = closeness[i],
                      .chunk = is_bucket(rule.algorithm) ? chunk_of(rule, workers) : 0,
                      .too_heavy_counts = counts_refusals(rule) ? rule.limit + 1 : 0,
                      .logs = logs[i].get(),

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -61,9 +62,16 @@ class BurstNode {
       EXPECT_EQ(figures.rules[rule].blocked, others.rules[rule].blocked) << figures.rules[rule].name;
     }
     EXPECT_EQ(counters_, other.counters_);
+    EXPECT_EQ(offered_by_key(), other.offered_by_key());
   }
 
  private:
+  std::map<std::string, std::uint64_t> offered_by_key() const {
+    std::map<std::string, std::uint64_t> offered;
+    for (const KeyFigures& key : node_->top(config_.node.keys)) offered[key.name] = key.offered;
+    return offered;
+  }
+
   unsigned workers_;
   Counters counters_;
   bool cut_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests under two rules on several nodes: what the one refuses has asked for nothing of what the other one
-// has, and so does not change how that is divided between nodes and keys.
+// has, and so does not change how that is divided between nodes and keys. But of what both refuse one of them
+// knows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,6 +126,75 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, BesideAnotherRule,
                          ::testing::Combine(all_but_cooldown(), ::testing::Bool()), name_of);
 INSTANTIATE_TEST_SUITE_P(Algorithms, OverloadBesideAnotherRule,
                          ::testing::Combine(all_but_cooldown(), ::testing::Bool()), name_of);
+
+/// @param limits  of one user, who sends four times the smaller one, evenly to all nodes
+/// @return what is admitted of him, second by second
+std::vector<std::uint64_t> admitted_under(const std::vector<Rule>& limits, std::uint64_t smaller) {
+  Cluster cluster(limits, node_count, 2, seed());
+  std::vector<std::uint64_t> admitted(seconds_to_settle + seconds_counted);
+  std::uint64_t turn = 0;
+  for (std::uint64_t& of_second : admitted)
+    for (int at = 0; at < steps_per_second; ++at) {
+      for (; turn * steps_per_second < 4 * smaller * static_cast<std::uint64_t>(at + 1); ++turn)
+        of_second += cluster.admit(static_cast<unsigned>(turn % node_count),
+                                   static_cast<unsigned>(cluster.random() % cluster.workers), "ann");
+      if (at + 1 == steps_per_second) turn = 0;
+      cluster.advance(step);
+    }
+  return {admitted.begin() + seconds_to_settle, admitted.end()};
+}
+
+class TwoLimitsOfOneKey : public ::testing::TestWithParam<AlgorithmAndOrder> {};
+
+// Both are used up at once, so hardly a request is refused by one of them alone.
+TEST_P(TwoLimitsOfOneKey, AreSharedByWhatIsAskedForOfThem) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  constexpr std::uint64_t limit = 100;
+  Rule second = user_rule(limit, std::get<0>(GetParam()));
+  Rule longer = second;
+  longer.name = "longer";
+  longer.limit = 6 * limit;
+  longer.interval = 6s;
+  longer.spans = 60;
+  for (const std::uint64_t admitted : admitted_under(
+           std::get<1>(GetParam()) ? std::vector{second, longer} : std::vector{longer, second}, limit)) {
+    EXPECT_LE(admitted, limit * 105 / 100);
+    EXPECT_GE(admitted, limit * 95 / 100);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, TwoLimitsOfOneKey,
+                         ::testing::Combine(::testing::Values(Algorithm::fixed_window,
+                                                              Algorithm::sliding_window),
+                                            ::testing::Bool()),
+                         name_of);
+
+class TwoRulesThatShed : public ::testing::TestWithParam<std::tuple<unsigned, bool>> {};
+
+// What each of them sheds depends on what it has shed.
+TEST_P(TwoRulesThatShed, DoNotStopEachOther) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  const auto [users, all_first] = GetParam();
+  const Rule user = user_rule(2 * limit_of_all / users, Algorithm::shed);
+  Rule all = user_rule(limit_of_all, Algorithm::shed);
+  all.name = "all";
+  all.key = {};
+  Cluster cluster(all_first ? std::vector{all, user} : std::vector{user, all}, 1, 1, seed());
+  for (int second = 0; second < seconds_to_settle + seconds_counted; ++second) {
+    std::uint64_t admitted = 0;
+    for (int at = 0; at < steps_per_second; ++at) {
+      for (int i = 0; i < 10'000 / steps_per_second; ++i)
+        admitted += cluster.admit(0, 0, "user-" + std::to_string(static_cast<unsigned>(i) % users));
+      cluster.advance(step);
+    }
+    if (second < seconds_to_settle) continue;
+    EXPECT_LE(admitted, limit_of_all * 105 / 100);
+    EXPECT_GE(admitted, limit_of_all * 95 / 100);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Users, TwoRulesThatShed,
+                         ::testing::Combine(::testing::Values(2, 5, 20), ::testing::Bool()));
 
 // What is given back to a log is the oldest that it holds: who has been refused elsewhere would be in it for
 // as long as if he had been admitted.

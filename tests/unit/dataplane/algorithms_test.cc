@@ -59,6 +59,7 @@ struct Plane {
                        .block = {rule.cooldown, rule.dephase},
                        .interval = rule.interval,
                        .spans = rule.spans,
+                       .closeness = static_cast<std::uint16_t>(1 + rule.key.size()),
                        .chunk = chunk,
                        .too_heavy_counts = rule.algorithm == Algorithm::cooldown ? rule.limit + 1 : 0,
                        .logs = logs.back().get(),

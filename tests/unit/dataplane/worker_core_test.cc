@@ -59,8 +59,9 @@ struct Plane {
                        .block = {rule.cooldown, rule.dephase},
                        .interval = rule.interval,
                        .spans = rule.spans,
+                       .closeness = static_cast<std::uint16_t>(1 + rule.key.size()),
                        .chunk = 0,
-                       .too_heavy_counts = rule.limit + 1,
+                       .too_heavy_counts = rule.algorithm == Algorithm::cooldown ? rule.limit + 1 : 0,
                        .logs = nullptr,
                        .bucket = {}});
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
@@ -516,16 +517,52 @@ TEST(Hierarchy, ARequestRefusedByOneLevelIsChargedToNone) {
   EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->offered, 2U);
 }
 
-TEST(Hierarchy, WhatSeveralRulesRefuseIsDemandUnderNoneOfThem) {
-  std::vector rules{rule_of("parent", 2), rule_of("child", 2, {by_header("user")})};
-  for (Rule& rule : rules) rule.algorithm = Algorithm::fixed_window;
-  Plane plane(rules);
+TEST(Hierarchy, WhatSeveralRulesRefuseIsDemandUnderThoseClosestToWhoSends) {
   const Header user{"user", "alice"};
   Request request = get();
   request.headers = std::span(&user, 1);
-  for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
-  EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->offered, 2U);
-  EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->offered, 2U);
+  for (const bool parent_first : {true, false}) {
+    std::vector rules{rule_of("parent", 2), rule_of("child", 2, {by_header("user")}),
+                      rule_of("other-child", 2, {by_header("user")}),
+                      rule_of("large", 100, {by_header("user")})};
+    if (!parent_first) std::swap(rules[0], rules[1]);
+    for (Rule& rule : rules) rule.algorithm = Algorithm::fixed_window;
+    Plane plane(rules);
+    for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+    const RuleIndex parent = parent_first ? 0 : 1;
+    const RuleIndex child = parent_first ? 1 : 0;
+    EXPECT_EQ(plane.tables[0].find(plane.key(parent, request))->offered, 2U) << parent_first;
+    EXPECT_EQ(plane.tables[0].find(plane.key(child, request))->offered, 5U) << parent_first;
+    EXPECT_EQ(plane.tables[0].find(plane.key(2, request))->offered, 5U) << "as close as the other one";
+    EXPECT_EQ(plane.tables[0].find(plane.key(3, request))->offered, 2U) << "it would have admitted all";
+  }
+}
+
+TEST(Hierarchy, WhatARuleObservesItCountsAsIfItRefused) {
+  const Header user{"user", "alice"};
+  Request request = get();
+  request.headers = std::span(&user, 1);
+  for (const Action action : {Action::drop, Action::observe}) {
+    std::vector rules{rule_of("parent", 2), rule_of("child", 3, {by_header("user")})};
+    for (Rule& rule : rules) rule.algorithm = Algorithm::fixed_window;
+    rules[0].action = action;
+    Plane plane(rules);
+    for (int i = 0; i < 2; ++i) plane.cores[0]->admit(get(), MonotonicTime(1ms));
+    // Of these the child refuses two if it is asked: those are no demand of the parent's.
+    for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+    const std::uint64_t offered = plane.tables[0].find(plane.key(0, request))->offered;
+    EXPECT_EQ(offered, action == Action::observe ? 2U + 3U : 2U + 5U);
+  }
+  // Whom it only observes it keeps from no other rule.
+  for (const Action action : {Action::drop, Action::observe}) {
+    std::vector rules{rule_of("parent", 2), rule_of("child", 2, {by_header("user")})};
+    for (Rule& rule : rules) rule.algorithm = Algorithm::fixed_window;
+    rules[1].action = action;
+    Plane plane(rules);
+    for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
+    EXPECT_EQ(plane.tables[0].find(plane.key(0, request))->offered, action == Action::observe ? 5U : 2U);
+    EXPECT_EQ(plane.tables[0].find(plane.key(1, request))->offered, 5U);
+  }
 }
 
 TEST(Hierarchy, WhatExceedsALimitIsCountedWhoeverElseRefusesIt) {

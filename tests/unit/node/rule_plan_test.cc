@@ -83,6 +83,27 @@ TEST(RulePlan, HasKeysShareCellsOnlyWhereLevelsCountAlike) {
   EXPECT_EQ(sections, (std::vector<unsigned>{0, 0, 1, 2, 1}));
 }
 
+TEST(RulePlan, KeysAreTheCloserToWhoSendsTheMoreTheyTellOfHim) {
+  using Kind = Dimension::Kind;
+  const Dimension user{.kind = Kind::header, .name = "x-user"};
+  const Dimension path{.kind = Kind::path, .name = {}};
+  const Dimension host{.kind = Kind::host, .name = {}};
+  const Dimension network{.kind = Kind::source_address, .ipv4_bits = 24, .ipv6_bits = 56, .name = {}};
+  const Dimension address{.kind = Kind::source_address, .ipv4_bits = 32, .ipv6_bits = 64, .name = {}};
+  const std::vector<std::vector<Dimension>> from_far_to_close{
+      {}, {path}, {path, host}, {user}, {network}, {address}, {address, path}, {address, user}};
+  Config config;
+  for (const std::vector<Dimension>& key : from_far_to_close) {
+    config.rules.push_back(with_bucket(100, 50, 60s).rules[0]);
+    config.rules.back().key = key;
+  }
+  config.rules.push_back(config.rules[1]);
+  config.rules.back().key = {host};
+  const RulePlan plan(config, 1);
+  for (std::size_t i = 0; i < from_far_to_close.size(); ++i) EXPECT_EQ(plan.terms[i].closeness, i + 1);
+  EXPECT_EQ(plan.terms.back().closeness, plan.terms[1].closeness) << "neither tells more than the other";
+}
+
 /// How much is in a bucket that was looked at so long ago, in per mille of what it holds.
 std::uint64_t filled(const BucketTerms& bucket, std::uint64_t missing, MonotonicTime then, Duration age) {
   const std::uint64_t now = bucket.generated(then + age);
