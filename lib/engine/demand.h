@@ -28,6 +28,9 @@ class DemandEstimate {
   static constexpr double surprising = 4;
   static constexpr double forgets = 16;
 
+  /// No share is less, however long all is asked for elsewhere: what is counted here is divided by it.
+  static constexpr double least_share = 1e-9;
+
   /// Nothing is known of the key: its traffic may be spread evenly.
   void begin(std::uint32_t nodes) noexcept {
     *this = DemandEstimate();
@@ -88,7 +91,7 @@ class DemandEstimate {
     // A load that has moved shows at once: then what was believed before is worth little.
     const double surprise = std::abs(own - share * sum);
     if (surprise > surprising * std::sqrt(sum * share * (1 - share) + 1)) prior /= forgets;
-    return (own + prior * share) / (sum + prior);
+    return std::max((own + prior * share) / (sum + prior), least_share);
   }
   void pass(double offered, std::uint32_t elapsed, std::uint32_t spans) noexcept {
     running_ += offered;

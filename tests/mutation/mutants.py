@@ -2963,10 +2963,18 @@ MUTANTS = [
     engine(
         "a few counts are believed at once",
         "DemandShare.AFewCountsMoveItLittleAndManyMoveItAllTheWay",
-        "return (own + prior * share) / (sum + prior);",
-        "return (own + share) / (sum + 1);",
+        "(own + prior * share) / (sum + prior)",
+        "(own + share) / (sum + 1)",
         file="lib/engine/demand.h",
         units=["tests/unit/engine/demand_test.cc"],
+    ),
+    engine(
+        "a node that nothing is asked of comes to have no share at all",
+        "Debt.IsPaidAlsoByANodeThatHasNextToNoShareOfTheKeyAnyMore",
+        "least_share = 1e-9;",
+        "least_share = 0;",
+        file="lib/engine/demand.h",
+        units=ENGINE,
     ),
     engine(
         "a load that has moved away is believed in for long",

@@ -83,7 +83,7 @@ TEST(DemandShare, MoreThatIsHeardOfTheSameTimeIsAsIfItHadBeenHeardWithTheRest) {
 TEST(DemandShare, StaysAboveNothingAndAtMostOne) {
   DemandEstimate demand;
   demand.begin(1024);
-  for (int i = 0; i < 20; ++i) demand.learn(0, 1'000'000, 1, spans, 1024);
+  for (int i = 0; i < 2000; ++i) demand.learn(0, 1'000'000, 1, spans, 1024);
   EXPECT_GT(demand.share(), 0);
   for (int i = 0; i < 200; ++i) demand.learn(1'000'000, 0, 1, spans, 1024);
   EXPECT_LE(demand.share(), 1);

@@ -516,6 +516,25 @@ TEST(Debt, IsPaidAlsoAfterTheClockHasBeenSetBack) {
   EXPECT_EQ(key.debt(), 0U);
 }
 
+// While all of a key is asked for elsewhere, each span leaves less of its share here.
+TEST(Debt, IsPaidAlsoByANodeThatHasNextToNoShareOfTheKeyAnyMore) {
+  Rule rule = rule_with(Algorithm::fixed_window, 1'000'000);
+  rule.spans = 100;
+  rule.debt = true;
+  EngineNode node(rule);
+  Counters counters{{{"~nodes", first_ordinal}, 1}};
+  std::uint64_t most = 0;
+  for (Duration now = 10ms; now <= 30s; now += 10ms) {
+    if (now <= 1s) node.count(now - 10ms, 5'500);
+    if (now <= 4s) counters[{"login|a", first_ordinal + (now - 10ms) / 1s}] += 11'000;
+    node.step(now);
+    node.sync(counters, now + 5ms);
+    node.engine.for_each_key([&](const KeyView& key) { most = std::max(most, key.detail.debt); });
+  }
+  EXPECT_GT(most, 0U);
+  EXPECT_EQ(node.engine.keys(), 0U) << "it owes for ever";
+}
+
 // Sliding window.
 
 TEST(SlidingWindow, ASpansCountStaysTakenOffUntilItIsNSpansOld) {
@@ -703,6 +722,22 @@ TEST(Warmup, ABucketThatIsNotUsedGrowsColdAgain) {
   node.count(2000ms, 1);
   node.step(2100ms);
   EXPECT_GT(node.state(2100ms).factor, 2 * full_price);
+}
+
+TEST(Warmup, ALoadThatComesBackAfterAllOfItWasElsewhereIsAdmittedHere) {
+  Rule rule = rule_with(Algorithm::token_bucket, 1'000'000);
+  rule.spans = 100;
+  rule.warmup = 1s;
+  EngineNode node(rule);
+  Counters counters{{{"~nodes", first_ordinal}, 1}};
+  for (Duration now = 10ms; now <= 6s; now += 10ms) {
+    const bool here = now <= 1s || now > 4s;
+    if (here || now == 4s) node.count(now - 10ms, here ? 5'500 : 1, here ? 5'500 : 0);
+    if (now <= 4s) counters[{"login|a", first_ordinal + (now - 10ms) / 1s}] += 11'000;
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_LT(node.state(6s).factor, 4 * full_price);
 }
 
 // Shed.
