@@ -64,7 +64,7 @@ class Lease {
     const std::uint64_t beyond = lost ? claim : sum > limit ? std::min(claim, sum - limit) : 0;
     granted += claim - beyond;
     owed += beyond;
-    if (lost) missing = granted;
+    if (lost) missing = granted - std::min(granted, restored);
     total = std::max(sum, granted);
     used_up = lost || sum >= limit;
   }
@@ -78,8 +78,12 @@ class Lease {
     if (claim > 0) asked_in = span;
     return claim;
   }
-  /// There will be no answer.
-  void give_up() noexcept { asked = restored = 0; }
+  /// There will be no answer; what was claimed anew is missing still. (If there is one after all, it tells of
+  /// that, and what is claimed once more is new.)
+  void give_up() noexcept {
+    asked = 0;
+    missing += std::exchange(restored, 0);
+  }
 
   /// Gives back all that workers have not drawn. @pre none of them can draw any more
   void close() noexcept { keep(admitted); }

@@ -166,6 +166,32 @@ TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsMissedAgain) {
   EXPECT_EQ(lease.ask(0, 2), 30U);
 }
 
+TEST(Lease, WhatIsOnItsWayToBeClaimedAnewIsNotMissedASecondTime) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.answered(0, 0, 100);
+  ASSERT_EQ(lease.ask(0, 1), 30U);
+  lease.answered(0, 0, 100);  // asked before that, or applied before it
+  lease.answered(30, 30, 100);
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.ask(0, 2), 0U);
+}
+
+TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsNotGrantedASecondTimeByALateAnswer) {
+  Lease lease = lease_of();
+  lease.answered(30, 30, 100);
+  lease.answered(0, 0, 100);
+  ASSERT_EQ(lease.ask(0, 1), 30U);
+  lease.give_up();
+  ASSERT_EQ(lease.ask(0, 4), 30U);
+  lease.answered(30, 90, 100);  // with 60 of others'
+  EXPECT_EQ(lease.granted, 30U);
+  EXPECT_EQ(lease.owed, 0U);
+  lease.answered(30, 120, 100);
+  EXPECT_EQ(lease.granted, 40U) << "what is claimed a second time is new";
+  EXPECT_EQ(lease.owed, 20U);
+}
+
 // Also where the store is wiped again and again, as long as who holds something asks before others have
 // claimed.
 TEST(Lease, ANodeNeverHoldsMoreThanTheLimitWhateverTheStoreForgets) {
