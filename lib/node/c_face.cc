@@ -85,6 +85,10 @@ MonotonicTime time_of(std::int64_t now) noexcept {
   return now == WEIR_NOW ? monotonic_now() : MonotonicTime(Duration(now));
 }
 
+Instant instant_of(std::int64_t wall, std::int64_t monotonic) noexcept {
+  return {WallTime(Duration(wall)), MonotonicTime(Duration(monotonic))};
+}
+
 std::string_view view(const weir_text& text) noexcept { return {text.bytes, text.size}; }
 
 IpAddress address_of(const weir_address& from) noexcept {
@@ -172,10 +176,14 @@ bool weir_stop(weir_throttle* throttle, int64_t patience) {
   return or_error(nullptr, false, [&] { return throttle->throttle->stop(Duration(patience)); });
 }
 
+bool weir_stop_at(weir_throttle* throttle, int64_t wall, int64_t monotonic, int64_t patience) {
+  return or_error(nullptr, false,
+                  [&] { return throttle->throttle->stop(instant_of(wall, monotonic), Duration(patience)); });
+}
+
 bool weir_advance(weir_throttle* throttle, int64_t wall, int64_t monotonic, int64_t* next) {
   return or_error(nullptr, false, [&] {
-    const Instant due =
-        throttle->throttle->advance({WallTime(Duration(wall)), MonotonicTime(Duration(monotonic))});
+    const Instant due = throttle->throttle->advance(instant_of(wall, monotonic));
     if (next != nullptr) *next = due.monotonic.time_since_epoch().count();
     return true;
   });

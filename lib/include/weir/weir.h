@@ -45,7 +45,9 @@ typedef struct weir_error {
   char text[2048];
 } weir_error;
 
-/// In place of a time: the library's own clock, read only if a decision needs it.
+/// In place of a time: the library's own clock. weir_admit_keys() reads it only if a decision needs it,
+/// weir_admit() and weir_admit_key() each time. Not where weir_advance() is called with times of the caller's
+/// own, which have nothing to do with it.
 #define WEIR_NOW INT64_MIN
 /// A wait that does not end.
 #define WEIR_FOREVER INT64_MAX
@@ -163,10 +165,14 @@ WEIR_API void weir_destroy(weir_throttle* throttle);
 /// Starts the controller's thread. One thread at a time calls it and weir_stop().
 /// @return false: `error` says why
 WEIR_API bool weir_start(weir_throttle* throttle, weir_error* error);
-/// Ends the thread and the last span, and synchronises what is pending. Workers must be offline.
+/// Ends the thread and the last span, and synchronises what is pending. Workers must be offline. Not after
+/// weir_advance() with times of the caller's own: then it is weir_stop_at().
 /// @param patience  the time it takes at most; WEIR_FOREVER: as long as need be
 /// @return whether nothing is left pending
 WEIR_API bool weir_stop(weir_throttle* throttle, int64_t patience);
+/// The same at a moment by the clocks of weir_advance(): by others, counts that wait for the store would be
+/// taken for much older, or newer, than they are. `patience` is time that passes.
+WEIR_API bool weir_stop_at(weir_throttle* throttle, int64_t wall, int64_t monotonic, int64_t patience);
 /// Instead of weir_start(): does what is due at a moment of the caller's own time, by Unix time and by a
 /// monotonic clock, which the workers' decisions then go by, too. One thread.
 /// @param next  when to call again, by the monotonic clock
@@ -199,7 +205,7 @@ WEIR_API void weir_offline(weir_worker* worker);
 WEIR_API void weir_quiescent(weir_worker* worker);
 
 /// Decides on one request under all rules that apply.
-/// @param now  weir_now(), the caller's own clock under weir_advance(), or WEIR_NOW
+/// @param now  weir_now(), or WEIR_NOW; under weir_advance() its monotonic clock
 WEIR_API weir_decision weir_admit(weir_worker* worker, const weir_request* request, int64_t now);
 /// Decides for a key of one rule that the caller made, as weir::Worker::admit_key().
 /// @param rule    less than weir_rules(): nobody looks whether it is

@@ -200,6 +200,19 @@ static void figures_are_those_of_the_node(void) {
   end_of("figures are those of the node, of as many rules as there is room for");
 }
 
+static void in_the_callers_time_it_stops_in_that_time_too(void) {
+  const node one = begin();
+  const weir_request request = get();
+  for (int i = 0; i < 5; ++i) weir_admit(one.worker, &request, at_start);
+  weir_offline(one.worker);
+  CHECK(weir_stop_at(one.throttle, 1000 * second + second / 20, 10 * second + second / 20, second));
+  weir_figures figures;
+  CHECK(weir_read_figures(one.throttle, &figures, NULL, 0));
+  CHECK(figures.counts_synced == 3 && figures.counts_pending == 0 && figures.counts_expired == 0);
+  weir_destroy(one.throttle);
+  end_of("in the caller's time it stops in that time, too");
+}
+
 static void with_its_own_thread_it_starts_and_stops(void) {
   weir_error error;
   weir_throttle* const throttle = weir_create(rules, "test", 2, NULL, NULL, &error);
@@ -254,6 +267,7 @@ int main(void) {
   of_many_headers_the_first_ones_are_looked_at();
   keys_share_the_limit_of_their_requests();
   figures_are_those_of_the_node();
+  in_the_callers_time_it_stops_in_that_time_too();
   with_its_own_thread_it_starts_and_stops();
   what_is_worth_a_line_is_told_with_the_callers_context();
   printf("1..%d\n", number);
