@@ -68,7 +68,8 @@ class FixedWindow {
   }
 
   /// A charge is always one of the window that runs, or of those after it.
-  /// @param now  handing back: the time the request came with. What is of a window before frees nothing
+  /// @param now  handing back: the time the request, or the later charge, came with. What is of a window
+  ///             before frees nothing, also not of the debt that it left
   constexpr void correct(State& state, Instant now, std::int64_t by) const noexcept {
     if (by == 0 || (by < 0 && clock_.ordinal(now.wall) < state.ordinal)) return;
     State current = look(state, now);

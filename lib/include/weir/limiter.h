@@ -84,7 +84,10 @@ class WEIR_API Limiter {
   /// charged leaves the limiter unused, not better.
   /// `shed` keeps no account of weights: one more or one less request of about this weight passes.
   /// @param now  handing back: the time the request came with, so that what has left the window since frees
-  ///             nothing that others hold; of a reservation, and charging: the time of this call
+  ///             nothing that others hold; of a reservation, and charging: the time of this call. What was
+  ///             charged later (positive) is handed back with the time of that charge. Under fixed_window
+  ///             nothing that is handed back after its window has ended frees anything, also not of the debt
+  ///             that it left
   /// @param by   in units of weight; 0: changes nothing
   void correct(Instant now, std::int64_t by) noexcept;
 
