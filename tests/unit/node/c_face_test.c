@@ -209,6 +209,7 @@ static void in_the_callers_time_it_stops_in_that_time_too(void) {
   weir_figures figures;
   CHECK(weir_read_figures(one.throttle, &figures, NULL, 0));
   CHECK(figures.counts_synced == 3 && figures.counts_pending == 0 && figures.counts_expired == 0);
+  CHECK(figures.span_overruns == 0);  // the span ends early, and no year late
   weir_destroy(one.throttle);
   end_of("in the caller's time it stops in that time, too");
 }
