@@ -300,20 +300,31 @@ std::string_view take_last_part(std::string_view& line) noexcept {
   return part;
 }
 
-/// The method that a text ends with, of which nobody can tell where it begins: the longest one that is known,
-/// else all of what one may be made of.
-std::string_view last_method(std::string_view text) noexcept {
-  const auto begin = std::find_if_not(text.rbegin(), text.rend(), is_token_character).base();
-  const std::string_view token(begin, text.end());
+constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
+
+/// The longest known method with which a token ends. @return nothing: it ends with none
+/// @param below  of that many bytes, and above, there is none
+std::string_view known_method_at_end(std::string_view token, std::size_t below) noexcept {
   std::size_t longest = 0;
   for (const std::string_view method : known_methods)
-    if (method.size() > longest && token.ends_with(method)) longest = method.size();
-  return longest != 0 ? token.substr(token.size() - longest) : token;
+    if (method.size() > longest && method.size() < below && token.ends_with(method)) longest = method.size();
+  return token.substr(token.size() - longest);
+}
+
+/// The method that a text ends with, of which nobody can tell where it begins: the longest one that is known,
+/// else all of what one may be made of.
+/// @param below  as for known_method_at_end(), and if it is not any_length, there is none but known ones
+std::string_view last_method(std::string_view text, std::size_t below) noexcept {
+  const auto begin = std::find_if_not(text.rbegin(), text.rend(), is_token_character).base();
+  const std::string_view token(begin, text.end());
+  const std::string_view known = known_method_at_end(token, below);
+  return known.empty() && below == any_length ? token : known;
 }
 
 /// The request line with which a line ends, wherever in it that begins: bytes without a line's end may stand
 /// before it.
-std::optional<RequestLine> request_line_at_end(std::string_view line) noexcept {
+/// @param below  as for last_method()
+std::optional<RequestLine> request_line_at_end(std::string_view line, std::size_t below) noexcept {
   std::string_view before = line;
   const std::string_view last = take_last_part(before);
   std::string_view before_target = before;
@@ -321,7 +332,7 @@ std::optional<RequestLine> request_line_at_end(std::string_view line) noexcept {
   // First what tells most lines apart, since looking for the method takes longest.
   const auto with_method = [&](std::string_view text) -> std::optional<RequestLine> {
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-    const std::string_view method = last_method(text);
+    const std::string_view method = last_method(text, below);
     if (method.empty()) return std::nullopt;
     return parse_request_line({method.begin(), line.end()});
   };
@@ -561,6 +572,7 @@ void HttpRequests::get_lost(std::string_view rest) noexcept {
   place_ = Place::lost;
   rest_ = rest.substr(0, rest.rfind('\n') + 1);
   lost_end_ = rest_.data() + rest_.size();
+  lost_below_ = any_length;
   found_lost_ = 0;
   lost_complete_ = false;
 }
@@ -596,25 +608,31 @@ void HttpRequests::note_lost_field(std::string_view line, std::string_view behin
 /// Goes through the lines from the last one to the first, and has of each header field the one that was seen
 /// last. So whatever request line stands among the header fields of another one, of which nobody can tell
 /// whether it is one, both have the fields behind them; and each line is looked at once, however many there
-/// are.
+/// are, or once for each of the few methods that it may be of: a server that goes on in the midst of
+/// `PROPPATCH` answers PATCH.
 bool HttpRequests::find_lost(Request& out, std::span<Header> headers, bool& complete) noexcept {
   while (!rest_.empty()) {
     std::string_view line = rest_.substr(0, rest_.size() - 1);
     const std::string_view behind(line.end() + 1, lost_end_);
-    rest_ = line.substr(0, line.rfind('\n') + 1);
-    line.remove_prefix(rest_.size());
+    const std::string_view before = line.substr(0, line.rfind('\n') + 1);
+    line.remove_prefix(before.size());
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) {
+      rest_ = before;
       found_lost_ = 0;
       lost_complete_ = true;
       continue;
     }
-    const std::optional<RequestLine> request = request_line_at_end(line);
+    const std::optional<RequestLine> request = request_line_at_end(line, lost_below_);
     if (request) {
       set_line(out, *request);
       set_lost_fields(out, headers);
       complete = lost_complete_;
+      lost_below_ = request->method.size();
+      if (!known_method_at_end(request->method, lost_below_).empty()) return true;
     }
+    rest_ = before;
+    lost_below_ = any_length;
     note_lost_field(line, behind);
     if (request) return true;
   }

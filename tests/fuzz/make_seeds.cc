@@ -32,6 +32,7 @@ std::vector<std::string> payloads() {
       "POST / HTTP/1.1\r\nTransfer-Encoding:\r\nContent-Length: 4\r\n\r\na (bGET /2 HTTP/1.1\r\nX: PLAY "
       "/3\r\nHost:\r\n h\r\n\r\n",
       HttpText("CONNECT", "example.com:443", "HTTP/1.0").str(),
+      "GET /\n(\nUNBIND /\nREBIND /\n",
       "\r\nOPTIONS * HTTP/1.1\nHost: h\n folded: x\n\n",
   };
 }

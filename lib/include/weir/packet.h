@@ -239,10 +239,11 @@ struct ParsedRequest {
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
 /// usual server takes for a request is one, HTTP/0.9's too. Where nobody can tell where a request ends, from
 /// there on every line that ends as a request line does is one, wherever in the line it begins, with the
-/// header fields behind it; these requests come in the reverse of their order. So it is where a body's length
-/// is not plainly told, behind CONNECT, and where something else follows. A payload that does not begin with
-/// a request line has none. A request line without its end has none either; cut-off headers still yield the
-/// request, not `complete`.
+/// header fields behind it; these requests come in the reverse of their order. Where its method ends with
+/// known ones (PROPPATCH with PATCH), it is one of each, the longest first; where it ends with none, the
+/// method is all of what one may be made of. So it is where a body's length is not plainly told, behind
+/// CONNECT, and where something else follows. A payload that does not begin with a request line has none. A
+/// request line without its end has none either; cut-off headers still yield the request, not `complete`.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
@@ -293,6 +294,7 @@ class WEIR_API HttpRequests {
   const HeaderSelection* selection_;
   Place place_ = Place::first;
   // Of what follows nothing means anything before place_ is lost.
+  std::size_t lost_below_;                                     // methods sought in its last line are shorter
   bool lost_complete_;                                         // an empty line stands behind rest_
   std::uint32_t found_lost_;                                   // bit i: lost_fields_[i] does before that
   const char* lost_end_;                                       // of the last line

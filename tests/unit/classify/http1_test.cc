@@ -421,10 +421,49 @@ TEST(Pipelining, FindsRequestsInMidLineWhereNobodyCanTellWhereABodyEnds) {
       EXPECT_EQ(found[2].host, "h");
       EXPECT_TRUE(found[2].complete);
     }
-  EXPECT_EQ(requests_in(first + "abcdeUNLOCK /2\n")[1].method, "UNLOCK") << "the longest that is known";
-  EXPECT_EQ(requests_in(first + "ab(deX-Y /2 HTTP/1.1\n")[1].method, "deX-Y") << "or all that may be one";
+  EXPECT_EQ(requests_in(first + "ab(deX-Y /2 HTTP/1.1\n")[1].method, "deX-Y") << "all that may be a method";
   for (const std::string line : {"GET /2 HTTP/1.1", "GET HTTP/1.2.3\n", "(/2\n", "X-Y /2\n", "GET 2\n"})
     EXPECT_EQ(targets_in(first + "ab de" + line), Targets{"/1"}) << line;
+}
+
+// Node.js goes on behind `PROP`, and answers PATCH; another server may answer PROPPATCH.
+TEST(Pipelining, FindsARequestOfEveryKnownMethodWithWhichAMethodEndsWhereNobodyCanTellWhereItBegins) {
+  const std::string first = "POST /1 HTTP/1.1\r\nTransfer-Encoding:\r\nContent-Length: 4\r\n\r\n";
+  const auto methods_in = [&](const std::string& text) {
+    std::vector<std::string> methods;
+    for (const Found& found : requests_in(first + text)) methods.push_back(found.method);
+    return methods;
+  };
+  using Methods = std::vector<std::string>;
+  for (const auto& [longer, shorter] :
+       {std::pair("PROPPATCH", "PATCH"), std::pair("UNLOCK", "LOCK"), std::pair("UNLINK", "LINK"),
+        std::pair("UNBIND", "BIND"), std::pair("REBIND", "BIND"), std::pair("UNSUBSCRIBE", "SUBSCRIBE"),
+        std::pair("M-SEARCH", "SEARCH")})
+    for (const std::string before : {"", "ab", "a ", "\r\n", "PATCH /3 "})
+      for (const std::string line : {" /2 HTTP/1.1\r\n", " \t* HTTP/1.0 \n", " /2\n", " http://a\n"})
+        EXPECT_EQ(methods_in(before + longer + line), (Methods{"POST", longer, shorter})) << before << line;
+  EXPECT_EQ(methods_in("UNLOCK /2\nREBIND /3\n"), (Methods{"POST", "REBIND", "BIND", "UNLOCK", "LOCK"}));
+  EXPECT_EQ(methods_in("UNLOCK LOCK /2\n"), (Methods{"POST", "LOCK"}));
+  EXPECT_EQ(methods_in("abFOO /2 HTTP/1.1\n"), (Methods{"POST", "abFOO"})) << "no known one";
+}
+
+// They differ in nothing else, and the lines before theirs have what it says once.
+TEST(Pipelining, HasOfEveryMethodWithWhichAMethodEndsTheSameRequest) {
+  const auto found = requests_in(
+      "CONNECT c:1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nX: UNLOCK /3 HTTP/1.0\r\nHost: h\r\nY: 4\r\n\r\n",
+      selection({"x", "y"}));
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  ASSERT_EQ(found.size(), 4u);
+  for (const std::size_t i : {1, 2}) {
+    EXPECT_EQ(found[i].method, i == 1 ? "UNLOCK" : "LOCK");
+    EXPECT_EQ(found[i].target, "/3");
+    EXPECT_EQ(found[i].protocol, "http/1.0");
+    EXPECT_EQ(found[i].host, "h");
+    EXPECT_EQ(found[i].headers, (Headers{{"Y", "4"}}));
+    EXPECT_TRUE(found[i].complete);
+  }
+  EXPECT_EQ(found[3].method, "GET");
+  EXPECT_EQ(found[3].headers, (Headers{{"X", "UNLOCK /3 HTTP/1.0"}, {"Y", "4"}}));
 }
 
 // What looks like a request line may be a part of a request's header, and the other way round.
