@@ -175,6 +175,8 @@ std::string TableReader::unknown(const toml::key& key, const toml::node& node) c
   const std::string below = what + ": what stands below its line belongs to it";
   if (title_ == '[' + name + ']' || title_ == "[[" + name + "]]")
     return below + " already; leave \"" + name + ".\" out";
+  // An element of an array cannot be given by dotted keys.
+  if (name == "rule") return below + "; the keys of [[rule]] have their own place";
   return below + "; the keys of [" + name + "] have their own place, or stand above all tables";
 }
 

@@ -373,6 +373,10 @@ TEST(ConfigErrors, ADottedKeyBelowAnotherTablesHeaderIsToldWhereItBelongs) {
       errors_of("[node]\nstore.url = \"memory://\"\n"),
       ElementsAre("c.toml:2:1: unknown key \"store\" in [node]: what stands below its line belongs to "
                   "it; the keys of [store] have their own place, or stand above all tables"));
+  EXPECT_THAT(
+      errors_of("[ports]\nrule.name = \"a\"\n"),
+      ElementsAre("c.toml:2:1: unknown key \"rule\" in [ports]: what stands below its line belongs to "
+                  "it; the keys of [[rule]] have their own place"));
   EXPECT_THAT(rule_errors("node.name = \"b\""),
               ElementsAre(HasSubstr("unknown key \"node\" in [[rule]]: what stands below its line")));
   EXPECT_THAT(rule_errors("rule.weight = 1"), ElementsAre(HasSubstr("already; leave \"rule.\" out")));
