@@ -29,6 +29,13 @@ std::string_view to_string(Link link) noexcept {
   return "unknown";
 }
 
+void count_since(PortState& base, PortState& now) noexcept {
+  for (const auto count : {&PortState::missed, &PortState::no_buffer, &PortState::errors}) {
+    if (now.*count < base.*count) base.*count = 0;
+    now.*count -= base.*count;
+  }
+}
+
 std::string port_text(std::uint16_t port, const std::string& name) {
   return "port " + std::to_string(port) + " (" + name + ")";
 }

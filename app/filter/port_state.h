@@ -32,6 +32,12 @@ struct PortState {
   std::uint64_t lost() const noexcept { return missed + no_buffer + errors; }
 };
 
+/// Leaves of the frames that a device has counted those since the start.
+/// @param base  what it had counted by then. Where somebody sets a count back meanwhile (a telemetry client),
+///              it begins anew: its base with it
+/// @param now   what it has counted; afterwards since the start
+void count_since(PortState& base, PortState& now) noexcept;
+
 /// "port 0 (0000:3b:00.0)"
 std::string port_text(std::uint16_t port, const std::string& name);
 

@@ -5,7 +5,6 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -67,7 +66,7 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, s
   return conf;
 }
 
-/// As it is now; frames are counted since the device was started, by us or by whoever had it before.
+/// As it is now, but for what it has counted.
 PortState state_of(std::uint16_t port) {
   PortState state{.port = port, .name = name_of(port), .mtu = mtu_of(port)};
   rte_eth_link link{};
@@ -76,12 +75,18 @@ PortState state_of(std::uint16_t port) {
     const bool known = state.link == Link::up && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
     state.megabits = known ? link.link_speed : RTE_ETH_SPEED_NUM_NONE;
   }
+  return state;
+}
+
+/// Adds what the device has counted since it was started, by us or by whoever had it before.
+/// @return false: it does not say
+bool add_counts(PortState& state) {
   rte_eth_stats counts{};
-  if (rte_eth_stats_get(port, &counts) != 0) return state;
+  if (rte_eth_stats_get(state.port, &counts) != 0) return false;
   state.missed = counts.imissed;
   state.no_buffer = counts.rx_nombuf;
   state.errors = counts.ierrors;
-  return state;
+  return true;
 }
 
 }  // namespace
@@ -125,7 +130,11 @@ std::unique_ptr<Ports> Ports::start(std::span<const PortPair> pairs, const Queue
       return nullptr;
     ports->compare_mtus(pair);
   }
-  for (const std::uint16_t port : ports->started_) ports->at_start_.push_back(state_of(port));
+  for (const std::uint16_t port : ports->started_) {
+    ports->at_start_.push_back(state_of(port));
+    // What a device that does not say has counted before is taken for nothing.
+    static_cast<void>(add_counts(ports->counted_from_.emplace_back(ports->at_start_.back())));
+  }
   return ports;
 }
 
@@ -234,14 +243,11 @@ void Ports::compare_mtus(const PortPair& pair) {
                       ": longer frames are lost between them; [ports] mtu sets both");
 }
 
-std::vector<PortState> Ports::states() const {
+std::vector<PortState> Ports::states() {
   std::vector<PortState> states;
-  for (const PortState& before : at_start_) {
-    PortState now = state_of(before.port);
-    // Whoever sets the device's counters back meanwhile (a telemetry client) has them begin anew.
-    now.missed -= std::min(now.missed, before.missed);
-    now.no_buffer -= std::min(now.no_buffer, before.no_buffer);
-    now.errors -= std::min(now.errors, before.errors);
+  for (PortState& base : counted_from_) {
+    PortState now = state_of(base.port);
+    if (add_counts(now)) count_since(base, now);
     states.push_back(std::move(now));
   }
   return states;

@@ -41,11 +41,11 @@ class Ports {
   Ports& operator=(const Ports&) = delete;
 
   const Wiring& wiring() const noexcept { return wiring_; }
-  /// What they were like when all had been started, in the order of the pairs.
+  /// What they were like when all had been started, in the order of the pairs; no frames are counted yet.
   const std::vector<PortState>& at_start() const noexcept { return at_start_; }
   /// Asks the devices, in the order of the pairs; some need a while to answer. One thread at a time, while
   /// others poll.
-  std::vector<PortState> states() const;
+  std::vector<PortState> states();
   /// Worth telling, not worth stopping for: e.g. a port that cannot be promiscuous.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
@@ -65,6 +65,7 @@ class Ports {
 
   std::vector<std::uint16_t> started_;
   std::vector<PortState> at_start_;
+  std::vector<PortState> counted_from_;  // of the same ports
   std::vector<std::unique_ptr<rte_mempool, FreePool>> pools_;
   std::vector<std::string> warnings_;
   Wiring wiring_;

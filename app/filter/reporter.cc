@@ -22,7 +22,7 @@ constexpr Duration between_looks_at_ports = std::chrono::seconds{1};
 
 }  // namespace
 
-Reporter::Reporter(const Throttle& throttle, const Ports& ports, std::span<const Counters> counters,
+Reporter::Reporter(const Throttle& throttle, Ports& ports, std::span<const Counters> counters,
                    const Options& options)
     : throttle_(throttle),
       ports_(ports),

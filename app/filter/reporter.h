@@ -20,7 +20,7 @@ namespace weir::filter {
 class Reporter {
  public:
   /// All references must outlive the reporter.
-  Reporter(const Throttle& throttle, const Ports& ports, std::span<const Counters> counters,
+  Reporter(const Throttle& throttle, Ports& ports, std::span<const Counters> counters,
            const Options& options);
 
   /// Prints statistics until a signal to stop or the end of `--duration`. From then on a signal ends the
@@ -36,7 +36,7 @@ class Reporter {
   void print(const Snapshot& now);
 
   const Throttle& throttle_;
-  const Ports& ports_;
+  Ports& ports_;
   std::span<const Counters> counters_;
   bool live_;
   bool terminal_;

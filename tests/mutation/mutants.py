@@ -4727,6 +4727,13 @@ MUTANTS = [
         "link_log",
     ),
     filter_part(
+        "what a port counts is nothing until it is as much as before somebody set it back",
+        "PortCounts.BeginAnewWhenSomebodySetsThemBack",
+        "    if (now.*count < base.*count) base.*count = 0;\n    now.*count -= base.*count;\n",
+        "    now.*count -= now.*count < base.*count ? now.*count : base.*count;\n",
+        "port_state",
+    ),
+    filter_part(
         "what a port has had no buffer for is not lost",
         "StatisticsLine.IsKeyValuePairs",
         "    all.no_buffer += port.no_buffer;\n",
