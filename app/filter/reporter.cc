@@ -16,8 +16,8 @@ namespace {
 constexpr Duration reader_patience = std::chrono::milliseconds{100};
 /// The last words are worth waiting for, as long as for the last synchronisation.
 constexpr Duration last_words_patience = std::chrono::seconds{2};
-/// Devices are asked no more often than that: some of them take their time, and all of them something from
-/// the bus that frames come by.
+/// Devices are left alone for that long after each answer: some of them take their time, and all of them
+/// something from the bus that frames come by.
 constexpr Duration between_looks_at_ports = std::chrono::seconds{1};
 
 }  // namespace
@@ -76,11 +76,12 @@ void Reporter::run() {
     if (period_ > Duration::zero()) wait = std::min(wait, next_print - now);
     if (duration_ > Duration::zero()) wait = std::min(wait, start_ + duration_ - now);
     if (wait_for_stop(wait)) break;
-    const MonotonicTime later = monotonic_now();
+    MonotonicTime later = monotonic_now();
     if (duration_ > Duration::zero() && later >= start_ + duration_) break;
     if (later >= next_look) {
       look_at_ports();
-      next_look = std::max(next_look + between_looks_at_ports, later);
+      later = monotonic_now();
+      next_look = later + between_looks_at_ports;
     }
     if (period_ > Duration::zero() && later >= next_print) {
       print(look());
