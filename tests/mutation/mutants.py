@@ -2902,12 +2902,6 @@ MUTANTS = [
         "",
     ),
     worker(
-        "a log remembers a request that another rule refuses",
-        "Worker/EveryAlgorithm.AParentIsNotChargedForWhatItsChildRefuses/sliding_log",
-        "if (touched.drawn == 0) return;",
-        "if (touched.drawn == 0 || terms.algorithm == Algorithm::sliding_log) return;",
-    ),
-    worker(
         "a log begins anew with each window",
         "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
         "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);",
@@ -3808,7 +3802,7 @@ MUTANTS = [
     ),
     classify(
         "what stands behind the last chunk is the next request, its trailer too",
-        "Pipelining.FindsRequestsBehindChunkedBodies",
+        "Pipelining.FindsNoRequestsInTheTrailerOfAChunkedBody",
         "    if (field->empty()) return rest;\n",
         "    return rest;\n",
         file="lib/classify/http1.cc",
@@ -3822,7 +3816,7 @@ MUTANTS = [
     ),
     classify(
         "of several lengths the last one counts",
-        "Pipelining.GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds",
+        "Pipelining.GoesOnBehindEachOfSeveralLengths",
         "unknown_ = given_ && number != length_;",
         "unknown_ = false;",
         file="lib/classify/http1.cc",

@@ -365,6 +365,8 @@ class Ends(unittest.TestCase):
             [sys.executable, "-B", "-c", DEMONSTRATION, str(SOURCE / "tools/demo"), os.environ["WEIR_BUILD_ROOT"]],
             stdout=subprocess.PIPE,
             text=True,
+            # As under a terminal, however the tests were started: nohup has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         self.addCleanup(self.demonstration.stdout.close)
         self.addCleanup(self.demonstration.wait)

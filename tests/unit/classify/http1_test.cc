@@ -404,6 +404,16 @@ TEST(Pipelining, GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds) {
         << header;
 }
 
+TEST(Pipelining, GoesOnBehindEachOfSeveralLengths) {
+  const std::string behind_the_first = "GET /2 HTTP/1.1\r\n\r\n";
+  for (const auto& [one, other] : {std::pair(5, 24), std::pair(24, 5)})
+    EXPECT_EQ(targets_in_order("POST /1 HTTP/1.1\r\nContent-Length: " + std::to_string(one) +
+                               "\r\nContent-Length: " + std::to_string(other) + "\r\n\r\nabcde" +
+                               behind_the_first + "GET /3 HTTP/1.1\r\n\r\n"),
+              (Targets{"/1", "/2", "/3"}))
+        << one << ", " << other;
+}
+
 // Node.js takes an empty Transfer-Encoding for none: the next request begins where the length says.
 TEST(Pipelining, FindsRequestsInMidLineWhereNobodyCanTellWhereABodyEnds) {
   const std::string first = "POST /1 HTTP/1.1\r\nTransfer-Encoding:\r\nContent-Length: 5\r\n\r\n";
@@ -505,6 +515,14 @@ TEST(Pipelining, FindsRequestsBehindChunkedBodies) {
                 (Targets{"/1", "/2"}))
           << header << "\n"
           << body;
+}
+
+TEST(Pipelining, FindsNoRequestsInTheTrailerOfAChunkedBody) {
+  for (const auto trailer : {"X: GET /d HTTP/1.1\r\n", "A: b\r\nX: GET /d HTTP/1.1\r\n"})
+    EXPECT_EQ(targets_in("POST /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n.\r\n0\r\n"s + trailer +
+                         "\r\nGET /2 HTTP/1.1\r\n\r\n"),
+              (Targets{"/1", "/2"}))
+        << trailer;
 }
 
 TEST(Pipelining, EndsWithChunksThatGoOnInTheNextSegment) {
