@@ -13,8 +13,7 @@ namespace weir::filter {
 
 /// What a hash over several queues goes by.
 /// @param offered  RTE_ETH_RSS_*, as rte_eth_dev_info has them
-/// @return of these, all that spreads IP over the queues; fragments have no ports and go by their addresses
-/// alone
+/// @return of these, all that spreads IP over the queues; fragments have no ports, and go by their addresses
 std::uint64_t hashed_fields(std::uint64_t offered) noexcept;
 
 /// Which frames a port receives, and in what.
@@ -26,9 +25,8 @@ struct FrameSize {
 
 /// @param wanted   `[ports] mtu`; 0: what the port has
 /// @param has      the port's MTU as it is; 0: it does not say
-/// @param chained  whether frames longer than a buffer can be received here, and sent by the port that this
-/// one
-///                 faces
+/// @param chained  whether frames longer than a buffer can be received here, and sent by the port that is
+///                 faced
 FrameSize frame_size(std::uint16_t wanted, std::uint16_t has, const rte_eth_dev_info& info, bool chained);
 
 }  // namespace weir::filter

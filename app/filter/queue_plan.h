@@ -62,9 +62,8 @@ QueuePlan plan_queues(std::span<const PortPair> pairs, std::span<const PortQueue
                       std::uint16_t configured);
 
 /// What a plan comes to, for people, on one line.
-/// @param lcores  those that may poll, in the order of the plan's threads, the I/O lcore first; none: the
-/// main lcore
-///                alone
+/// @param lcores  those that may poll, in the order of the plan's threads, the I/O lcore first; none: it is
+///                the main lcore alone
 /// @param rules   how many there are
 std::string plan_text(std::span<const PortPair> pairs, const QueuePlan& plan,
                       std::span<const unsigned> lcores, std::size_t rules);

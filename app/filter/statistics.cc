@@ -182,8 +182,7 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
   return text(
       "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
       "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s links_down=%u "
-      "malformed=%llu "
-      "generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
+      "malformed=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),

@@ -154,11 +154,17 @@ TEST(Lease, WhatTheStoreHasLostIsClaimedAnewAndNothingMoreIsGranted) {
   EXPECT_EQ(lease.granted, 50U);
 }
 
-TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsMissedAgain) {
+/// Of 30 that the store has lost; they are on their way to it again.
+Lease lease_that_is_claimed_anew() {
   Lease lease = lease_of();
-  lease.answered(30, 100, 100);
+  lease.answered(30, 30, 100);
   lease.answered(0, 0, 100);
-  ASSERT_EQ(lease.ask(0, 1), 30U);
+  EXPECT_EQ(lease.ask(0, 1), 30U);
+  return lease;
+}
+
+TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsMissedAgain) {
+  Lease lease = lease_that_is_claimed_anew();
   lease.give_up();
   EXPECT_EQ(lease.asked, 0U);
   lease.answered(5, 5, 100);
@@ -167,10 +173,7 @@ TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsMissedAgain) {
 }
 
 TEST(Lease, WhatIsOnItsWayToBeClaimedAnewIsNotMissedASecondTime) {
-  Lease lease = lease_of();
-  lease.answered(30, 30, 100);
-  lease.answered(0, 0, 100);
-  ASSERT_EQ(lease.ask(0, 1), 30U);
+  Lease lease = lease_that_is_claimed_anew();
   lease.answered(0, 0, 100);  // asked before that, or applied before it
   lease.answered(30, 30, 100);
   EXPECT_EQ(lease.granted, 30U);
@@ -178,10 +181,7 @@ TEST(Lease, WhatIsOnItsWayToBeClaimedAnewIsNotMissedASecondTime) {
 }
 
 TEST(Lease, WhatWasToBeClaimedAnewAndWasGivenUpIsNotGrantedASecondTimeByALateAnswer) {
-  Lease lease = lease_of();
-  lease.answered(30, 30, 100);
-  lease.answered(0, 0, 100);
-  ASSERT_EQ(lease.ask(0, 1), 30U);
+  Lease lease = lease_that_is_claimed_anew();
   lease.give_up();
   ASSERT_EQ(lease.ask(0, 4), 30U);
   lease.answered(30, 90, 100);  // with 60 of others'
