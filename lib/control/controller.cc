@@ -66,6 +66,7 @@ Controller::Controller(ControllerParts parts)
       new_keys_(parts_.engine.capacity(), parts_.quiescence.workers()),
       wary_(parts_.pools.size()),
       heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
+      corrections_({parts_.rules, parts_.window_of_rule, parts_.bucket_of_rule, parts_.pools, parts_.engine}),
       workers_(parts_.quiescence.workers()),
       grants_(parts_.rules.size()),
       heavy_(parts_.pools.size()),
@@ -141,6 +142,8 @@ Instant Controller::advance(Instant own) {
   const Instant now = clock_.at(own);
   watch_store(now);
   drain_passed();
+  // Before his table is another span's.
+  if (!awaiting_drain_) take_corrections(now);
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -361,6 +364,23 @@ void Controller::give_back(const CountedKey& key) {
   }
 }
 
+// After all that the span has counted: what is handed back was charged in it, or before.
+void Controller::take_corrections(Instant now) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    CorrectionLog& log = parts_.corrections[drained_index(i)];
+    if (workers_[i].draining || log.empty()) continue;
+    corrections_.take(log, drained_table(i).began, {quotas_at_, now.monotonic});
+    // Who only looks whether anything is left, and is charged afterwards, never uses up a grant.
+    for (const auto& [key, rule] : corrections_.drained()) {
+      if (grants_[rule].greatest == 0) continue;
+      const std::uint16_t window = parts_.window_of_rule[rule];
+      want_all_of(key, rule, heavy_[window]);
+      want_all_of(key, rule, heavy_next_[window]);
+    }
+  }
+  corrections_.settle({quotas_at_, now.monotonic}, !draining());
+}
+
 // A power of two. By all workers, however many of them are drained together.
 unsigned Controller::turns_to_tell() noexcept {
   std::size_t left_open = 0;
@@ -371,7 +391,11 @@ unsigned Controller::turns_to_tell() noexcept {
 }
 
 SpanTable& Controller::drained_table(std::size_t index) noexcept {
-  return parts_.tables[index * tables_per_worker + (workers_[index].table ^ 1)];
+  return parts_.tables[drained_index(index)];
+}
+
+std::size_t Controller::drained_index(std::size_t index) const noexcept {
+  return index * tables_per_worker + (workers_[index].table ^ 1);
 }
 
 // What workers admitted out of their grants in the windows that their spans lay in. What they have admitted
@@ -518,12 +542,13 @@ void Controller::note_heavy(const CountedKey& counted) {
       counted.cell->left_of(limit) > limit / 2)
     return;
   const std::uint16_t window = parts_.window_of_rule[counted.rule];
-  const auto add_to = [&](Keys& keys) {
-    if (keys.size() < most_heavy) keys.emplace(counted.key, counted.rule);
-  };
-  add_to(heavy_next_[window]);
+  want_all_of(counted.key, counted.rule, heavy_next_[window]);
   // Of the window before, whose last span this was.
-  if (!runs_[window]) add_to(heavy_[window]);
+  if (!runs_[window]) want_all_of(counted.key, counted.rule, heavy_[window]);
+}
+
+void Controller::want_all_of(std::uint64_t key, RuleIndex rule, Keys& keys) {
+  if (keys.size() < most_heavy) keys.emplace(key, rule);
 }
 
 // What all workers' grants of a key come to at most.
@@ -583,6 +608,7 @@ bool Controller::settle_pools() {
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
+  take_corrections(now);
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);

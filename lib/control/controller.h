@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/corrections.h"
 #include "control/engine_writes.h"
 #include "control/grant_terms.h"
 #include "control/keys_before.h"
@@ -29,6 +30,7 @@
 #include "control/sync_watch.h"
 #include "control/window_pools.h"
 #include "engine/engine.h"
+#include "shared/correction_log.h"
 #include "shared/grant_sums.h"
 #include "shared/grant_table.h"
 #include "shared/heaviness.h"
@@ -59,6 +61,7 @@ struct ControllerParts {
   std::span<const std::uint16_t> window_of_rule;  ///< index into `pools`, by rule
   std::span<const BucketTerms> bucket_of_rule;    ///< by rule; of other algorithms without meaning
   std::span<SpanTable> tables;                    ///< tables_per_worker of each worker, one after the other
+  std::span<CorrectionLog> corrections;           ///< one with each table
   std::span<const std::unique_ptr<GrantTable>> grants;  ///< one of each worker, all for as many keys
   Quiescence& quiescence;
   PublicationSlot& publication;
@@ -136,9 +139,11 @@ class Controller {
   void drain_passed();
   void drain_entries(std::size_t worker, unsigned turns);
   SpanTable& drained_table(std::size_t worker) noexcept;
+  std::size_t drained_index(std::size_t worker) const noexcept;
   unsigned turns_to_tell() noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
+  void take_corrections(Instant now);
   void harvest_passed();
   void harvest(std::span<const std::size_t> workers);
   template <typename Visitor>
@@ -149,6 +154,7 @@ class Controller {
   bool grow_a_spare_table();
   std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
+  static void want_all_of(std::uint64_t key, RuleIndex rule, Keys& keys);
   std::uint64_t greatest_grants(const Rule& rule) const;
   void renew_grants(std::size_t window, MonotonicTime now);
   void find_intervals(const Publication& next);
@@ -178,6 +184,7 @@ class Controller {
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
+  Corrections corrections_;
   std::vector<WorkerState> workers_;
   std::vector<std::size_t> passed_;  // workers whose spans are being drained
   unsigned most_turns_ = 1;          // in which their refusals are told

@@ -170,15 +170,17 @@ class WindowPools {
   }
 
   /// Takes tokens from a bucket and scales what is left; see BucketCharge in engine/engine.h.
-  void charge(std::uint64_t key, std::uint64_t tokens, double scale, const BucketTerms& terms,
-              MonotonicTime now) noexcept {
+  /// @return what it lacks then to be full, in tokens of the full price
+  std::uint64_t charge(std::uint64_t key, std::uint64_t tokens, double scale, const BucketTerms& terms,
+                       MonotonicTime now, TokenPrice price = full_price) noexcept {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
-    if (!place.own) return;  // shared with other keys: theirs too would be taken
+    if (!place.own) return 0;  // shared with other keys: theirs too would be taken
     BucketCell bucket(*place.cell);
     bucket.take_over(pools_[1]->claim(key, AllowancePool::controller, section(terms.pace())).cell, terms,
                      now);
-    if (tokens > 0) bucket.charge(tokens, terms, now);
+    if (tokens > 0) bucket.charge(tokens, terms, now, price);
     if (scale != 1) bucket.scale(scale, terms, now);
+    return terms.tokens(bucket.missing(terms, now));
   }
 
   /// Puts tokens back into a bucket, wherever it is.
@@ -193,6 +195,46 @@ class WindowPools {
     AllowanceCell* cell = pools_[0]->find(key);
     if (cell == nullptr || !BucketCell(*cell).begun()) cell = pools_[1]->find(key);
     if (cell != nullptr) BucketCell(*cell).give_back(tokens, price, terms);
+  }
+  /// The same where nobody knows which cell they were drawn from; no more than the bucket lacks.
+  /// @return how many
+  std::uint64_t give_back(std::uint64_t key, std::uint64_t tokens, TokenPrice price, const BucketTerms& terms,
+                          MonotonicTime now) noexcept {
+    for (const auto pool : {pools_[0].get(), pools_[1].get()})
+      if (AllowanceCell* cell = pool->find(key); cell != nullptr && BucketCell(*cell).is_here())
+        return BucketCell(*cell).fill_up(tokens, price, terms, now);
+    return 0;
+  }
+
+  /// For who is about to correct many keys, in no order.
+  void prefetch(std::uint64_t key) const noexcept { pools_[0]->prefetch(key); }
+
+  /// Charges a key, in the window that runs, what it has been admitted without being charged. (Where it
+  /// shares its cell with other keys, nothing.)
+  void charge(std::uint64_t key, std::uint64_t weight) noexcept {
+    const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
+    if (place.own) place.cell->charge(weight);
+  }
+  /// Puts back what was charged too much. (Likewise.)
+  /// @pre it has been charged in this window
+  void give_back(std::uint64_t key, std::uint64_t weight) noexcept {
+    const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
+    if (place.own) place.cell->give_back(weight);
+  }
+
+  /// The same of both in a sliding log. (Where it shares its log, likewise.)
+  /// @param by  below 0: to be put back
+  /// @param at  when that was charged; else now
+  void correct_log(std::uint64_t key, std::int64_t by, MonotonicTime at) noexcept {
+    const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
+    if (!place.own) return;
+    terms_.logs->take_over(*place.cell, pools_[1]->claim(key, AllowancePool::controller).cell, spare_log_);
+    if (terms_.logs->is_shared(*place.cell)) return;
+    LogPool::Log log = terms_.logs->log(*place.cell);
+    if (by > 0)
+      log.charge(at, static_cast<std::uint64_t>(by));
+    else
+      log.give_back(at, static_cast<std::uint64_t>(-by));
   }
 
   /// What was counted in the window before has been decided upon.
@@ -264,6 +306,7 @@ class WindowPools {
   static constexpr std::uint64_t no_flip = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t running_since_ = no_flip;  // the flip
   std::uint64_t ended_since_ = 0;
+  std::uint32_t spare_log_ = 0;  // taken, and then a worker's was agreed on
   MonotonicTime turned_at_{};
   bool started_ = false;
   bool settled_ = true;

@@ -16,6 +16,7 @@ void WorkerCore::online() noexcept {
   // Before the controller may hand a table over or take one: until now they are as new.
   if (!std::exchange(pages_touched_, true)) {
     for (SpanTable& table : tables_) table.touch_pages();
+    for (CorrectionLog& log : corrections_) log.touch_pages();
     grants_.touch_pages();
   }
   plane_.quiescence.online(index_);

@@ -34,12 +34,13 @@ bool ends_with_window(Algorithm algorithm) noexcept {
 }  // namespace
 
 WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
-                       GrantTable& grants)
+                       std::span<CorrectionLog> corrections, GrantTable& grants)
     : plane_(plane),
       shortest_span_(longest_between_flips),
       index_(index),
       tables_(tables),
       table_(&tables[0]),
+      corrections_(corrections),
       grants_(grants),
       key_hash_(plane.hash_key),
       columns_(plane.terms.size(), no_column),

@@ -30,6 +30,7 @@
 #include "classify/plain_classifier.h"
 #include "dataplane/rule_terms.h"
 #include "shared/bucket_cell.h"
+#include "shared/correction_log.h"
 #include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
@@ -78,8 +79,10 @@ class BurstTime {
 class alignas(64) WorkerCore {
  public:
   /// @param tables  this worker's own, tables_per_worker of them
+  /// @param corrections  likewise, one with each table
   /// @param grants  this worker's own
-  WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables, GrantTable& grants);
+  WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
+             std::span<CorrectionLog> corrections, GrantTable& grants);
 
   void online() noexcept;
   void offline() noexcept;
@@ -109,6 +112,9 @@ class alignas(64) WorkerCore {
                   const std::span<const Key>& next = {}) noexcept;
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
+  Instant span_began() const noexcept { return table_->began; }
+  bool correct(const Key& key, std::int64_t by, Instant charged_in) noexcept;
+  bool correct(const Request& request, std::int64_t by, Instant charged_in) noexcept;
 
   std::span<const RuleCounters> rule_counters() const noexcept { return counters_; }
   /// First touches that found no entry, or no cell of their own. Any thread.
@@ -469,6 +475,9 @@ class alignas(64) WorkerCore {
                     MonotonicTime now) const noexcept;
 
   Decision peek(const PlannedKey& planned, std::span<const std::byte> name, MonotonicTime now) noexcept;
+  bool correct(Correction correction) noexcept;
+  /// Of the table that it counts in.
+  CorrectionLog& correction_log() noexcept;
   void name_rule(Decision& decision, RuleIndex rule, std::uint64_t weight) const noexcept;
   void tell(Decision& decision, const PlannedKey& planned, const Touched& touched, std::uint64_t weight,
             MonotonicTime now) const noexcept;
@@ -491,6 +500,7 @@ class alignas(64) WorkerCore {
   unsigned index_;
   std::span<SpanTable> tables_;
   SpanTable* table_;
+  std::span<CorrectionLog> corrections_;
   GrantTable& grants_;
   const Publication* publication_ = nullptr;
   std::uint64_t taken_up_ = 0;    // the generation of publication_

@@ -253,7 +253,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
     if (leased || rule.judges_spans()) slot.span_counting += leased ? count.offered : units;
     slot.idle = false;
     if (rule.started && span == rule.span) slot.counted_lately = true;
-    if (!leased) slot.unwritten += units;
+    if (!leased) slot.unwritten += refunds_ ? without_refunded(slot, units) : units;
     if (rule.tells_refused() && count.offered != count.admitted)
       own_detail(slot).refused_unwritten += count.offered - count.admitted;
     if (rule.warmup > Duration{}) own_detail(slot).span_admitted += count.admitted;
@@ -319,6 +319,8 @@ void Engine::roll(RuleState& rule, KeySlot& slot, Ordinal to) {
   if (rule.judges_spans()) slot.span_counting = 0;
   KeyDetail* const detail = ledger_.detail_if_any(slot);
   if (detail != nullptr && detail->refused_unwritten > 0) write_refused(rule, slot, slot.current.ordinal);
+  if (detail != nullptr) detail->overdrawn = false;
+  if (detail != nullptr && !rule.is_bucket()) detail->refunded = 0;
   age_held(rule, slot, to - slot.current.ordinal);
 
   KeyPast& past = ledger_.past(slot);
@@ -864,7 +866,9 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
   const bool refused = detail.refused[0].total > 0 || detail.refused[1].total > 0 ||
                        detail.refused[0].acknowledged > 0 || detail.refused[1].acknowledged > 0 ||
                        detail.refused_unwritten > 0 || detail.refused_at != never;
-  return !lately && !asked && !others && !refused && detail.price == 0 && !detail.owes &&
+  const bool corrected =
+      (detail.refunded > 0 || detail.overdrawn) && slot.current.ordinal >= rule.span.ordinal;
+  return !lately && !asked && !others && !refused && !corrected && detail.price == 0 && !detail.owes &&
          !detail.block.active(now) && !rule.needs_detail() && rule.hears() && !slot.idle && !slot.watched &&
          !slot.heard && !slot.refusal_due && !slot.read_due && !slot.fresh_due &&
          window_says_nothing(rule, slot, detail, next);

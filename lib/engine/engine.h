@@ -61,6 +61,13 @@ enum class CounterUse : std::uint8_t {
   blocked,  ///< no sum but the latest end of the key's blocks, in milliseconds of Unix time
 };
 
+/// Requests of a key that cost less in the end than was counted of them.
+struct Refund {
+  std::uint64_t key = 0;
+  std::uint64_t amount = 0;  ///< weight
+  WallTime charged{};        ///< when the span began that they were counted in
+};
+
 /// "Tell the store." What the controller hands on as a CounterWrite. delta and returned 0: only read.
 struct EngineWrite {
   std::uint64_t key = 0;
@@ -128,6 +135,24 @@ class Engine {
   /// Adds counts whose keys found no room in a worker's table: they are written under the rule's own
   /// "rule|~", so that none is lost, and block nothing.
   void count_overflow(RuleIndex rule, WallTime began, std::uint64_t offered, std::uint64_t admitted);
+
+  /// Adds what has been admitted and turns out only now to have cost so much (or so much more) than it was
+  /// counted for. `offered` is `admitted`.
+  /// @return what has been added: no interval's sum becomes larger than 2^61
+  std::uint64_t charge(SpanCount count);
+  /// Takes back what was counted too much, as far as it was counted here, in an interval (of a sliding window:
+  /// in a span) that still bears on what may be admitted. Of a bucket all of it, which must have been missing
+  /// there. Of keys that are not known, nothing.
+  /// @return how much was: so much more may be drawn in the window that it was counted in
+  std::uint64_t refund(const Refund& refund);
+  /// For who is about to do either, or count, with many keys in no order: has what is found first brought
+  /// near; and then the rest.
+  void prefetch(std::uint64_t key) const noexcept { ledger_.prefetch(key); }
+  void prefetch_known(std::uint64_t key) const noexcept {
+    if (const SlotIndex slot = ledger_.prefetch_slot(key); slot != Ledger::none) ledger_.prefetch_past(slot);
+  }
+  /// What a token costs this node, of a rule that is a bucket.
+  TokenPrice price_of(RuleIndex rule, std::uint64_t key, Instant now) const noexcept;
 
   /// Judges refusals; for each rule whose span has ended by `now`, writes counts, applies the local rules,
   /// asks for the sum of an interval one span after its end. `end_all` ends all spans, for a clean stop.
@@ -349,6 +374,11 @@ class Engine {
   void write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease);
   void write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,
                    std::uint64_t delta);
+  void refund_to_bucket(const RuleState& rule, KeySlot& slot, std::uint64_t amount);
+  void set_against_next(KeySlot& slot, std::uint64_t amount);
+  std::uint64_t without_refunded(const KeySlot& slot, std::uint64_t units) noexcept;
+  std::uint64_t take_from_window(const RuleState& rule, KeySlot& slot, SpanId span,
+                                 std::uint64_t amount) noexcept;
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
   void pay_debts(RuleState& rule, Ordinal next);
@@ -466,6 +496,7 @@ class Engine {
   std::vector<SlotIndex> blocks_;  // begun, and the store does not know
   std::vector<std::uint64_t> pardoned_;
   std::uint64_t strays_ = 0;
+  bool refunds_ = false;  // there have been some: of a key without, nobody need look for it
   bool counts_members_ = false;
   Duration heartbeat_lives_{};
   Instant last_step_{};

@@ -145,6 +145,7 @@ struct KeyDetail {
   bool settling : 1 = false;       ///< the sum of `reading_ordinal` has been asked for
   bool heard_ended : 1 = false;    ///< what is to be learned is of intervals that were over then, …
   bool heard_running : 1 = false;  ///< …of the one that ran, or of both
+  bool overdrawn = false;  ///< in the running interval: by what it was charged without having drawn it
   bool looked_back = false;        ///< the answer to KeyPast::looks_back is a part of it
   bool owes = false;  ///< in the rule's list of keys with a debt, which is not forgotten until it leaves it
   bool was_full = false;  ///< before the first interval others had used up the limit
@@ -155,6 +156,9 @@ struct KeyDetail {
   Block block;
   NodesRatio nodes;  ///< cooldown: the seeds' ratio
 
+  /// Told to the store, or about to be, and given back since: not told of what is counted next, in the same
+  /// interval; of a bucket in any.
+  std::uint64_t refunded = 0;
   std::uint64_t refused_unwritten = 0;  ///< refused in the running interval, not yet given to the store
   /// Sliding window: one for each span, by number modulo their number. And as the last what was counted
   /// before they were told apart, or by the clock before it was set: in `number` at the latest.
@@ -185,9 +189,11 @@ struct KeyView {
   double share() const noexcept {
     return slot.detail != no_index ? detail.demand.share() : 1.0 / past.first_nodes;
   }
-  /// Own counts of `current` that the store has applied.
+  /// Own counts of `current` that the store has applied, without what has been given back of them.
   std::uint64_t acknowledged() const noexcept {
-    return slot.detail != no_index ? detail.counted[0].acknowledged : past.alone[0];
+    if (slot.detail == no_index) return past.alone[0];
+    const std::uint64_t applied = detail.counted[0].acknowledged;
+    return applied - std::min(applied, detail.refunded);
   }
 };
 

@@ -72,6 +72,17 @@ std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const 
   return sound;
 }
 
+/// Whether a key has been charged more than it might have drawn in the interval that runs. Of buckets, logs
+/// and windows that slide others know.
+bool is_overdrawn(const RuleState& rule, const KeyView& key, const RuleMoment& at,
+                  std::uint64_t allowance) noexcept {
+  const bool by_interval = rule.algorithm == Algorithm::cooldown ||
+                           rule.algorithm == Algorithm::fixed_window || rule.algorithm == Algorithm::shed ||
+                           rule.algorithm == Algorithm::strict;
+  return key.detail.overdrawn && by_interval && key.slot.current.ordinal == at.span.ordinal &&
+         key.slot.current.admitted >= allowance;
+}
+
 void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& cluster, const RuleMoment& at,
                    KeyOverride& quota) noexcept {
   const std::int64_t number = rule.number(at.span);
@@ -252,6 +263,7 @@ KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& c
       strict_quota(rule, key, at, quota);
       break;
   }
+  if (is_overdrawn(rule, key, at, quota.allowance)) quota.allowance = 0;
   return quota;
 }
 

@@ -152,14 +152,18 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     return;
   }
 
-  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet.
+  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet; and with what
+  // has been given back since the store was told, for others' parts have that, too.
   if (detail.reading && detail.reading_ordinal == reply.ordinal) {
-    if (const std::uint64_t own = rule.counted(running ? slot.current : previous(slot)); own > 0)
+    const std::uint64_t own_counts = rule.counted(running ? slot.current : previous(slot));
+    if (const std::uint64_t own = std::max(own_counts, counted.acknowledged); own > 0)
       detail.nodes = NodesRatio(own, counted.others());
     settle_interval(rule, slot, running);
   }
   // Step 2. Of an interval that is over only what this node has added to it counts.
-  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) && reply.total > rule.limit_of(detail))
+  const std::uint64_t refunded = running ? std::min(detail.refunded, reply.total) : 0;
+  if ((reply.delta > 0 || reply.ordinal == rule.span.ordinal) &&
+      reply.total - refunded > rule.limit_of(detail))
     begin_block(rule, slot, now.monotonic);
 }
 

@@ -62,6 +62,12 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                                             first_entries(config_, options.workers));
                      return tables_;
                    }(),
+                   .corrections = [&]() -> std::span<CorrectionLog> {
+                     corrections_.reserve(options.workers * tables_per_worker);
+                     for (unsigned i = 0; i < options.workers * tables_per_worker; ++i)
+                       corrections_.emplace_back(options.corrections);
+                     return corrections_;
+                   }(),
                    .grants = [&]() -> std::span<const std::unique_ptr<GrantTable>> {
                      const std::uint32_t keys = granted_keys(config_, options.workers);
                      for (unsigned i = 0; i < options.workers; ++i)
@@ -80,7 +86,8 @@ NodeCore::NodeCore(Config config, const ThrottleOptions& options, std::unique_pt
                         make_hash_key(options.hash_seed)};
   for (unsigned i = 0; i < options.workers; ++i) {
     cores_.push_back(std::make_unique<WorkerCore>(
-        plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker), *grants_[i]));
+        plane, i, std::span(tables_).subspan(i * tables_per_worker, tables_per_worker),
+        std::span(corrections_).subspan(i * tables_per_worker, tables_per_worker), *grants_[i]));
     workers_.push_back(Worker(*cores_.back()));
   }
 }
@@ -162,7 +169,8 @@ bool NodeCore::finish(Instant now, Duration patience) {
   const bool flushed = store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun));
   controller_.collect_replies(now);
   const bool drained =
-      std::all_of(tables_.begin(), tables_.end(), [](const SpanTable& table) { return table.empty(); });
+      std::ranges::all_of(tables_, [](const SpanTable& table) { return table.empty(); }) &&
+      std::ranges::all_of(corrections_, [](const CorrectionLog& log) { return log.empty(); });
   return flushed && drained;
 }
 
@@ -263,6 +271,7 @@ std::size_t NodeCore::memory() const {
   const std::lock_guard lock(control_mutex_);
   std::size_t bytes = engine_.memory();
   for (const SpanTable& table : tables_) bytes += table.memory();
+  for (const CorrectionLog& log : corrections_) bytes += log.memory();
   for (const auto& grants : grants_) bytes += grants->memory();
   for (const WindowPools& pools : plan_.pools) bytes += pools.memory();
   for (const auto& logs : plan_.logs)

@@ -65,6 +65,7 @@ class NodeCore {
   Quiescence quiescence_;
   PublicationSlot publication_;
   std::vector<SpanTable> tables_;
+  std::vector<CorrectionLog> corrections_;
   std::vector<std::unique_ptr<GrantTable>> grants_;
   Engine engine_;
   std::unique_ptr<Store> store_;

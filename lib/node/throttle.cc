@@ -35,6 +35,13 @@ void Worker::admit_burst(std::span<const Request> requests, MonotonicTime now, s
                          Detail detail) noexcept {
   core_->admit_burst(requests, now, decisions, detail);
 }
+Instant Worker::span_began() const noexcept { return core_->span_began(); }
+bool Worker::correct(const Key& key, std::int64_t by, Instant charged_in) noexcept {
+  return core_->correct(key, by, charged_in);
+}
+bool Worker::correct(const Request& request, std::int64_t by, Instant charged_in) noexcept {
+  return core_->correct(request, by, charged_in);
+}
 Key Worker::key(RuleIndex rule, std::string_view value) const noexcept { return core_->key(rule, value); }
 Key Worker::key(RuleIndex rule, const Request& request, KeyRoom& room) const noexcept {
   return core_->key(rule, request, room);

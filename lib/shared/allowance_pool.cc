@@ -22,6 +22,19 @@ std::uint64_t AllowanceCell::draw(std::uint64_t need, std::uint64_t allowance, u
   }
 }
 
+void AllowanceCell::charge(std::uint64_t weight) noexcept {
+  // So much that sums of it and of what is drawn remain far from what the number holds.
+  constexpr std::int64_t most = std::int64_t{1} << 62;
+  std::uint64_t already = drawn.load(std::memory_order_relaxed);
+  const auto charged = [&] {
+    const auto before = static_cast<std::int64_t>(already);
+    return before >= most ? already : already + std::min(weight, static_cast<std::uint64_t>(most - before));
+  };
+  while (!drawn.compare_exchange_weak(already, charged(), std::memory_order_relaxed,
+                                      std::memory_order_relaxed)) {
+  }
+}
+
 AllowancePool::AllowancePool(std::uint32_t keys, unsigned workers, unsigned sections)
     : homes_(std::max<std::size_t>(keys, probe_length) * 2),
       keys_(keys),

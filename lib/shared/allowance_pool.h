@@ -80,6 +80,10 @@ struct alignas(32) AllowanceCell {
     return left(allowance, already);
   }
 
+  /// Takes so much whether or not it is there: of what is owed beyond an allowance nothing is left to be
+  /// drawn.
+  void charge(std::uint64_t weight) noexcept;
+
   /// Puts back what was drawn and not used.
   void give_back(std::uint64_t unused) noexcept {
     // Relaxed: see drawn. Only what was drawn or granted comes back, and to the window it came from.

@@ -99,15 +99,34 @@ class BucketCell {
     return change([&](std::uint64_t level) { return level - priced(terms.cost(tokens), price); });
   }
 
-  /// Takes tokens whether they are there or not, down to one whole bucket of debt: what others have admitted.
-  void charge(std::uint64_t tokens, const BucketTerms& terms, MonotonicTime now) noexcept {
+  /// The same, as far as the bucket lacks them. @return how many it has taken back
+  std::uint64_t fill_up(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms,
+                        MonotonicTime now) noexcept {
+    const std::uint64_t generated = terms.generated(now);
+    const std::uint64_t whole = priced(terms.cost(tokens), price);
+    std::uint64_t units = 0;
+    const bool here = change([&](std::uint64_t level) {
+      level = terms.caught_up(level, generated);
+      units = std::min(whole, terms.missing(level, generated));
+      return level - units;
+    });
+    if (!here || units == 0) return 0;
+    if (units == whole) return tokens;
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(terms.tokens(units)) * full_price /
+                                      price);
+  }
+
+  /// Takes tokens whether they are there or not, down to one whole bucket of debt: what others have admitted,
+  /// or what a request has cost beyond its weight.
+  void charge(std::uint64_t tokens, const BucketTerms& terms, MonotonicTime now,
+              TokenPrice price = full_price) noexcept {
     const std::uint64_t generated = terms.generated(now);
     change([&](std::uint64_t level) {
       level = terms.caught_up(level, generated);
       // To the deepest debt. A worker whose clock is ahead may have drawn what is not there yet.
       const auto room = static_cast<std::int64_t>(generated + terms.capacity() - level);
-      return level +
-             std::min(terms.cost(tokens), static_cast<std::uint64_t>(std::max(room, std::int64_t{0})));
+      return level + std::min(priced(terms.cost(tokens), price),
+                              static_cast<std::uint64_t>(std::max(room, std::int64_t{0})));
     });
   }
 

@@ -58,6 +58,10 @@ class LogPool {
     void give_back(MonotonicTime now, std::uint64_t weight) noexcept {
       terms_.correct(head_, slots_, {WallTime{}, now}, -static_cast<std::int64_t>(weight));
     }
+    /// Admits what has been, whatever the window holds.
+    void charge(MonotonicTime now, std::uint64_t weight) noexcept {
+      terms_.correct(head_, slots_, {WallTime{}, now}, static_cast<std::int64_t>(weight));
+    }
     /// What may be admitted at `now`, how long until it is `weight`, and until it is all.
     Acquisition look(MonotonicTime now) const noexcept {
       return terms_.peek(head_, slots_, {WallTime{}, now});
@@ -79,6 +83,11 @@ class LogPool {
     const std::uint32_t index = (named == 0 ? logs_ : named) - 1;
     return {
         terms_, heads_[index], {&slots_[index * terms_.limit()], static_cast<std::size_t>(terms_.limit())}};
+  }
+
+  /// Whether the cell's key shares its log with others. @pre take_over(cell) has been called
+  bool is_shared(const AllowanceCell& cell) const noexcept {
+    return cell.log.load(std::memory_order_relaxed) == logs_;
   }
 
   /// Gives the cell its key's log: the one the ended pool's cell has, or a free one. Any worker.

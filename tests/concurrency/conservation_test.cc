@@ -80,6 +80,60 @@ TEST(Conservation, HoldsWhileWorkersGoOfflineAndComeBack) {
   EXPECT_EQ(outcome.in_store, outcome.admitted);
 }
 
+// Half of all requests turn out to have cost more, and half less, a span or some later.
+TEST(Conservation, HoldsOfCostsThatAreKnownLater) {
+  Config config = fast_config(1'000'000'000'000, std::chrono::hours{1});
+  config.rules[0].algorithm = Algorithm::fixed_window;
+  config.rules[0].interval = std::chrono::hours{1};
+  config.rules[0].spans = 1'000'000;  // of 3.6 ms
+  auto store = std::make_unique<RecordingStore>();
+  RecordingStore& recorded = *store;
+  NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
+  constexpr std::size_t users = 4;
+  std::array<std::atomic<std::int64_t>, users> cost{};
+  std::atomic<std::uint64_t> refused{0};
+  node.start();
+  run_workers(node, workers, [&](Worker& worker, unsigned index) {
+    std::mt19937_64 random(index + 1);
+    std::array<Key, users> keys;
+    std::array<std::string, users> names;
+    for (std::size_t i = 0; i < users; ++i) keys[i] = worker.key(0, names[i] = "u" + std::to_string(i));
+    std::array<std::int64_t, users> mine{};
+    const std::uint64_t spans = node.figures().spans;
+    for (int round = 0; round < 20'000 || node.figures().spans < spans + 20; ++round) {
+      const std::size_t user = random() % users;
+      const Instant charged = worker.span_began();
+      if (worker.admit_key(0, names[user], 100, monotonic_now()).verdict == Verdict::admit) {
+        mine[user] += 100;
+        if (round % 16 == 0) {
+          worker.quiescent();
+          std::this_thread::yield();
+        }
+        const std::int64_t by = random() % 2 == 0 ? 50 : -90;
+        if (worker.correct(keys[user], by, charged))
+          mine[user] += by;
+        else
+          ++refused;
+      }
+      if (random() % 512 == 0) {
+        worker.offline();
+        std::this_thread::yield();
+        worker.online();
+      }
+    }
+    for (std::size_t i = 0; i < users; ++i) cost[i] += mine[i];
+  });
+  EXPECT_TRUE(node.stop(1s));
+  std::int64_t sum = 0;
+  for (const KeyFigures& key : node.top(users)) {
+    EXPECT_EQ(static_cast<std::int64_t>(key.admitted), cost[key.name.back() - '0'].load()) << key.name;
+    sum += static_cast<std::int64_t>(key.admitted);
+  }
+  EXPECT_GT(sum, 0);
+  // What has been told is told for good: never less than was used.
+  EXPECT_GE(static_cast<std::int64_t>(recorded.sum_of_keys()), sum);
+}
+
 // Of many keys more than their grants is asked, by workers that ask for decisions while they are away, too:
 // tables grow under them.
 TEST(Conservation, HoldsWhileTablesGrow) {

@@ -73,6 +73,11 @@ def node(name, test, old, new, file="lib/control/controller.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "node", "test": test, **more}
 
 
+corrections = functools.partial(node, file="lib/control/corrections.cc")
+engine_corrections = functools.partial(node, file="lib/engine/corrections.cc")
+correcting = functools.partial(node, file="lib/dataplane/correcting.cc")
+
+
 def store(name, test, old, new, file="lib/store/outbox.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "store", "test": test, **more}
 
@@ -216,6 +221,140 @@ MUTANTS = [
         "if (rule.passed(rule.span) - lease.asked_in",
         file="lib/engine/leases.cc",
     ),
+    corrections(
+        "what has turned out to cost more is still to be had",
+        "EachAlgorithm/Correction.WhatARequestHasCostBeyondItsWeightIsTakenOffTheLimit/fixedwindow",
+        "    pools.charge(correction.key, counted);\n",
+        "    static_cast<void>(counted);\n",
+    ),
+    corrections(
+        "what was charged too much in a window can never be drawn again in it",
+        "EachAlgorithm/Correction.WhatItHasCostLessMayBeAdmittedAgain/fixedwindow",
+        "    pools.give_back(refunded.key, amount);\n",
+        "    static_cast<void>(pools);\n",
+    ),
+    corrections(
+        "more is handed back than has been charged",
+        "EachAlgorithm/Correction.MoreThanHasBeenChargedLeavesTheLimitUnusedAndNotBetter/fixedwindow",
+        "    pools.give_back(refunded.key, amount);\n",
+        "    pools.give_back(refunded.key, refunded.amount);\n",
+    ),
+    corrections(
+        "what was drawn in a window that is over is handed back in the next one",
+        "CorrectionOfAWindow.WhatIsHandedBackInItsLastSpanIsNoneOfTheNextOnes",
+        "      pools.runs_at(refunded.charged_in))\n",
+        "      true)\n",
+    ),
+    corrections(
+        "what a log is charged is forgotten where as much is handed back",
+        "CorrectionOfALog.WhatIsChargedIsHeldAgainstWhatIsHandedBack",
+        "  if (charged > 0) pools.correct_log(key, charged, now);\n",
+        "",
+    ),
+    corrections(
+        "what another worker has charged is handed back before it is known",
+        "EachAlgorithm/Correction.MayBeMadeByAnotherWorkerThanTheOneThatCharged/fixedwindow",
+        "  take_corrections(now);\n  // The span that runs",
+        "  // The span that runs",
+        file="lib/control/controller.cc",
+    ),
+    whole(
+        "who is charged afterwards alone always has a grant of a bucket left",
+        "Nodes/CostsKnownLater.OfRequestsThatAreChargedAfterwardsOnlyThoseUnderWayAreTooMany/4",
+        "      drained_.push_back({correction.key, index});\n",
+        "      static_cast<void>(index);\n",
+        file="lib/control/corrections.cc",
+    ),
+    engine_corrections(
+        "who is charged afterwards alone always has a grant of a window left",
+        "EachAlgorithm/Correction.WhoOnlyLooksIsRefusedByAWorkerThatHasAGrantOfHisToo/fixedwindow",
+        "    own_detail(slot).overdrawn = true;\n",
+        "",
+    ),
+    engine_corrections(
+        "very large charges come to a small one",
+        "EachAlgorithm/Correction.SoLargeOnesDoNotWrapHoweverManyThereAre/fixedwindow",
+        "std::min(charged.admitted, most_charged - std::min(before, most_charged));",
+        "charged.admitted + 0 * before;",
+    ),
+    engine_corrections(
+        "what was charged in an interval that is over is taken off the debt that it left",
+        "CorrectionOfAWindow.OfOneThatHasEndedNothingIsTakenOffTheDebtThatItLeft",
+        "  if (!slides && span.ordinal < rule.span.ordinal) return 0;\n",
+        "",
+    ),
+    engine_corrections(
+        "a refund of a sliding window is of whatever is held from before, too",
+        "CorrectionOfASlidingWindow.IsOfTheSpanThatItWasChargedIn",
+        "if (SpanCounts& own = detail->spans[rule.place_of(number)]; own.number == number) take_from(own);",
+        "if (SpanCounts& own = detail->spans[rule.place_of(rule.number(rule.span))]; true) take_from(own);",
+    ),
+    engine_corrections(
+        "the store is told what has been given back before it was told",
+        "ARefundAndTheStore.WhatHasNotBeenToldYetIsNotTold",
+        "  slot.unwritten -= untold;\n",
+        "",
+    ),
+    engine_corrections(
+        "the store is told of what comes after a refund as if there had been none",
+        "ARefundAndTheStore.WhatHasBeenToldIsNotToldOfWhatComesNext",
+        "  return units - refunded;\n",
+        "  return units;\n",
+    ),
+    engine_corrections(
+        "a refund is set against more than it is",
+        "ARefundAndTheStore.WhatHasBeenToldIsNotToldOfWhatComesNext",
+        "  detail->refunded -= refunded;\n",
+        "",
+    ),
+    node(
+        "a refund of an interval is set against what comes in the next one",
+        "ARefundAndTheStore.WhatWasToldInAnIntervalThatIsOverIsSetAgainstNothing",
+        "  if (detail != nullptr && !rule.is_bucket()) detail->refunded = 0;\n",
+        "",
+        file="lib/engine/engine.cc",
+    ),
+    node(
+        "a refund of a bucket is forgotten with the interval",
+        "ARefundAndTheStore.OfABucketItIsSetAgainstWhatComesInTheNextIntervalToo",
+        "  if (detail != nullptr && !rule.is_bucket()) detail->refunded = 0;\n",
+        "  if (detail != nullptr) detail->refunded = 0;\n",
+        file="lib/engine/engine.cc",
+    ),
+    node(
+        "what is put back into a full bucket is not told of what comes next",
+        "ARefundAndTheStore.OfABucketThatHasFilledUpSinceNothingIsLeftOut",
+        "      units = std::min(whole, terms.missing(level, generated));\n",
+        "      units = whole;\n",
+        file="lib/shared/bucket_cell.h",
+        units=["lib/control/corrections.cc"],
+    ),
+    whole(
+        "who was cheaper than he told takes others for more than they are",
+        "CooldownCostsKnownLater.NobodyTakesOthersForMoreThanTheyAreBecauseHisOwnRequestsWereCheaper",
+        "std::max(own_counts, counted.acknowledged); own > 0)",
+        "own_counts; own > 0)",
+        file="lib/engine/replies.cc",
+    ),
+    whole(
+        "a strict lease does not know of what has been handed back",
+        "StrictCostsKnownLater.WhatOneNodeHandsBackAnotherOneLeases",
+        "      lease->admitted -= std::min(lease->admitted, amount);\n",
+        "      static_cast<void>(lease);\n",
+        file="lib/engine/corrections.cc",
+    ),
+    correcting(
+        "a correction is not weighed by its rule",
+        "CorrectionOfARequest.IsOfAllRulesThatApply",
+        "  correction.by = weighed(correction.by, plane_.terms[correction.rule].weight);\n",
+        "",
+    ),
+    correcting(
+        "who is offline writes what belongs to the controller",
+        "Corrections.AreRefusedToWhoIsOffline",
+        "  if (!online_) return false;\n  correction.by",
+        "  correction.by",
+    ),
     engine(
         "blocks are not asked for again when the store is back",
         "StoredBlock.IsAskedForAgainAfterTheStoreWasAway",
@@ -329,8 +468,8 @@ MUTANTS = [
     engine(
         "reaching the limit counts as exceeding it",
         "Step2.ReachingTheLimitExactlyIsNotExceedingIt",
-        "reply.total > rule.limit_of(detail))\n    begin_block",
-        "reply.total >= rule.limit_of(detail))\n    begin_block",
+        "reply.total - refunded > rule.limit_of(detail))\n    begin_block",
+        "reply.total - refunded >= rule.limit_of(detail))\n    begin_block",
         file="lib/engine/replies.cc",
     ),
     engine(

@@ -125,6 +125,35 @@ class WEIR_API Worker {
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
+  /// When the span began in which it is counted what this worker decides now: to be kept, for correct(). The
+  /// same until quiescent(), unless a decision comes windows after that.
+  /// @pre online() has been called
+  Instant span_began() const noexcept;
+
+  /// Settles a cost that is known only afterwards. What was charged too little (positive) is charged now,
+  /// into debt if need be: of an interval's limit that is owed for the rest of it, of a bucket down to one
+  /// whole bucket. What was charged too much (negative) is handed back, as far as it bears on what may still
+  /// be admitted: of a fixed window, or under cooldown, that is nothing once its interval has ended. A block
+  /// that has begun goes on.
+  ///
+  /// It is taken into account when the span ends; what a worker has at hand of a key by then, a 64th of the
+  /// limit at most, it admits in any case. Other nodes learn of it with what this node counts of the key
+  /// next: as long as that is nothing, they take what has been handed back for used. Under `sliding_log` what
+  /// is handed back makes room now, and none when what it was handed back for would have left the window;
+  /// `shed` goes by the weights that requests come with; `strict` admits beyond what nodes have leased what
+  /// is charged afterwards. Of a key that found no cell of its own (Figures::overflowed) nothing but the
+  /// counts changes.
+  /// @param key         as for admit_keys(); its weight does not matter
+  /// @param by          in units of the request's weight: the rule's multiplies it. Beyond ±2^50, so
+  /// multiplied, it is cut
+  /// @param charged_in  what span_began() was, of the worker that decided on the request, when it did
+  /// @return false: there have been more in this span than there is room for (ThrottleOptions::corrections),
+  /// or the worker is offline. Nothing has been done
+  [[nodiscard]] bool correct(const Key& key, std::int64_t by, Instant charged_in) noexcept;
+  /// The same for all rules that apply to a request, for who has decided on it by admit(): it must say what
+  /// it said then.
+  [[nodiscard]] bool correct(const Request& request, std::int64_t by, Instant charged_in) noexcept;
+
   /// Makes a key for admit_keys(). Hashes the value: keep the key with what it stands for.
   /// @param value  as for admit_key(); must outlive the key. The key that all requests of a rule without key
   /// share costs no search
@@ -216,6 +245,9 @@ struct ThrottleOptions {
   unsigned workers = 1;  ///< handles to make, 1 … 255
   /// Seed of the keyed hash; unset: random. Set it only where a run must replay.
   std::optional<std::uint64_t> hash_seed;
+  /// Corrections (Worker::correct()) that each worker may make in one span. Two logs of some hundred bytes
+  /// for each take addresses at first, and memory as they are used. 0: none
+  std::uint32_t corrections = 4096;
   /// Told of changes worth a log line ("store lost: …"), by the controller's thread, and in start(), stop()
   /// and advance() by their callers. Must not block, throw, or call the Throttle, whose lock is held. May be
   /// empty.

@@ -75,7 +75,7 @@ struct Plane {
     for (unsigned i = 0; i < workers; ++i)
       cores.push_back(std::make_unique<WorkerCore>(
           DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
-          std::span(tables).subspan(i * tables_per_worker, tables_per_worker), no_grants));
+          std::span(tables).subspan(i * tables_per_worker, tables_per_worker), no_corrections, no_grants));
     table_of_worker.assign(workers, 0);
     publish();
     for (auto& core : cores) core->online();
@@ -184,6 +184,7 @@ struct Plane {
   std::vector<std::uint8_t> table_of_worker;
   GrantTable no_grants{0};
   std::vector<SpanTable> tables;
+  std::vector<CorrectionLog> no_corrections;
   std::vector<std::unique_ptr<WorkerCore>> cores;
   std::vector<std::unique_ptr<Publication>> published;
 };

@@ -67,9 +67,10 @@ struct Plane {
     for (unsigned i = 0; i < workers * tables_per_worker; ++i) tables.emplace_back(keys, rules.size());
     for (unsigned i = 0; i < workers; ++i) {
       grants.push_back(std::make_unique<GrantTable>(keys));
-      cores.push_back(std::make_unique<WorkerCore>(
-          DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
-          std::span(tables).subspan(i * tables_per_worker, tables_per_worker), *grants.back()));
+      cores.push_back(
+          std::make_unique<WorkerCore>(DataPlane{classifier, terms, slot, quiescence, HashKey{1, 2}}, i,
+                                       std::span(tables).subspan(i * tables_per_worker, tables_per_worker),
+                                       no_corrections, *grants.back()));
     }
     publish(0);
     for (auto& core : cores) core->online();
@@ -159,6 +160,7 @@ struct Plane {
   AllowancePool ended;
   AllowancePool later;  // of the next interval
   std::vector<SpanTable> tables;
+  std::vector<CorrectionLog> no_corrections;
   std::vector<std::unique_ptr<GrantTable>> grants;
   std::vector<std::unique_ptr<WorkerCore>> cores;
   std::vector<std::unique_ptr<Publication>> published;

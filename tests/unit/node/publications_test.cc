@@ -63,6 +63,7 @@ class Node {
                      .window_of_rule = plan_.window_of_rule,
                      .bucket_of_rule = plan_.buckets,
                      .tables = tables_,
+                     .corrections = corrections_,
                      .grants = grants_,
                      .quiescence = quiescence_,
                      .publication = slot_,
@@ -71,7 +72,8 @@ class Node {
                      .store = *store_,
                      .store_timeout = config_.store.timeout,
                      .log = {}}),
-        core_({classifier_, plan_.terms, slot_, quiescence_, HashKey{1, 2}}, 0, tables_, *grants_[0]) {
+        core_({classifier_, plan_.terms, slot_, quiescence_, HashKey{1, 2}}, 0, tables_, corrections_,
+              *grants_[0]) {
     advance();
     core_.online();
     pass(50ms);
@@ -151,6 +153,11 @@ class Node {
   Quiescence quiescence_{1};
   PublicationSlot slot_{1};
   std::vector<SpanTable> tables_;
+  std::vector<CorrectionLog> corrections_ = [] {
+    std::vector<CorrectionLog> logs;
+    for (unsigned i = 0; i < tables_per_worker; ++i) logs.emplace_back(0);
+    return logs;
+  }();
   std::vector<std::unique_ptr<GrantTable>> grants_ = [] {
     std::vector<std::unique_ptr<GrantTable>> grants;
     grants.push_back(std::make_unique<GrantTable>(1000));

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "control/corrections.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "limit/bucket_rule.h"
+
+namespace weir {
+namespace {
+
+/// Keys come in no order, so all that they touch is fetched for many at once.
+constexpr std::size_t corrected_together = 64;
+/// Of a key in a sliding log, at once: more than any log holds, and little enough for sums.
+constexpr std::int64_t most_logged = std::int64_t{1} << 30;
+static_assert(most_logged > max_sliding_log_limit);
+
+}  // namespace
+
+void Corrections::take(CorrectionLog& log, Instant began, Instant now) {
+  drained_.clear();
+  std::array<Correction, corrected_together> some;
+  std::size_t count = 0;
+  log.for_each([&](const Correction& correction) {
+    some[count++] = correction;
+    if (count < some.size()) return;
+    take(some, began, now);
+    count = 0;
+  });
+  take(std::span(some).first(count), began, now);
+  log.clear();
+}
+
+void Corrections::take(std::span<const Correction> some, Instant began, Instant now) {
+  for (const Correction& correction : some) parts_.engine.prefetch(correction.key);
+  for (const Correction& correction : some) {
+    parts_.engine.prefetch_known(correction.key);
+    pools_of(correction.rule).prefetch(correction.key);
+  }
+  for (const Correction& correction : some) {
+    if (parts_.rules[correction.rule].algorithm == Algorithm::sliding_log)
+      logged_.push_back({correction.key, correction.charged_in,
+                         std::clamp(correction.by, -most_logged, most_logged), correction.rule});
+    if (correction.by > 0)
+      charge(correction, began, now);
+    else
+      refunds_.push_back({correction.key, static_cast<std::uint64_t>(-correction.by), correction.charged_in,
+                          correction.rule});
+  }
+}
+
+// What has been admitted without being charged counts when that is known: in the span that was drained.
+void Corrections::charge(const Correction& correction, Instant began, Instant now) {
+  const RuleIndex index = correction.rule;
+  const Algorithm algorithm = parts_.rules[index].algorithm;
+  const auto weight = static_cast<std::uint64_t>(correction.by);
+  const std::uint64_t counted = parts_.engine.charge({.rule = index,
+                                                      .key = correction.key,
+                                                      .key_bytes = correction.name,
+                                                      .began = began.wall,
+                                                      .offered = weight,
+                                                      .admitted = weight});
+  WindowPools& pools = pools_of(index);
+  if (is_bucket(algorithm)) {
+    const BucketTerms& bucket = parts_.bucket_of_rule[index];
+    const TokenPrice price = parts_.engine.price_of(index, correction.key, now);
+    if (pools.charge(correction.key, weight, 1, bucket, now.monotonic, price) > bucket.burst() / 2)
+      drained_.push_back({correction.key, index});
+  } else if (algorithm != Algorithm::sliding_log && pools.runs_at(began)) {
+    // (Nothing is drawn any more from another window.)
+    pools.charge(correction.key, counted);
+  }
+}
+
+void Corrections::settle(Instant now, bool all_drained) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < refunds_.size(); ++i) {
+    if (i + corrected_together < refunds_.size())
+      parts_.engine.prefetch(refunds_[i + corrected_together].key);
+    if (i + corrected_together / 2 < refunds_.size()) {
+      const Refunded& soon = refunds_[i + corrected_together / 2];
+      parts_.engine.prefetch_known(soon.key);
+      pools_of(soon.rule).prefetch(soon.key);
+    }
+    Refunded rest = refunds_[i];
+    rest.amount -= refund(rest, now);
+    if (rest.amount > 0 && !all_drained) refunds_[kept++] = rest;
+  }
+  refunds_.resize(kept);
+  correct_logs(now.monotonic);
+}
+
+std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {
+  const RuleIndex index = refunded.rule;
+  WindowPools& pools = pools_of(index);
+  std::uint64_t amount = refunded.amount;
+  if (is_bucket(parts_.rules[index].algorithm)) {
+    // What the bucket has been filled up with since is not there to be told of again.
+    amount = pools.give_back(refunded.key, amount, parts_.engine.price_of(index, refunded.key, now),
+                             parts_.bucket_of_rule[index], now.monotonic);
+    parts_.engine.refund({.key = refunded.key, .amount = amount, .charged = refunded.charged_in.wall});
+    return amount;
+  }
+  amount = parts_.engine.refund({.key = refunded.key, .amount = amount, .charged = refunded.charged_in.wall});
+  if (amount > 0 && parts_.rules[index].algorithm != Algorithm::sliding_log &&
+      pools.runs_at(refunded.charged_in))
+    pools.give_back(refunded.key, amount);
+  return amount;
+}
+
+void Corrections::correct_logs(MonotonicTime now) {
+  std::ranges::sort(
+      logged_, {}, [](const Logged& one) { return std::tuple(one.rule, one.key, one.charged_in.monotonic); });
+  for (auto first = logged_.begin(); first != logged_.end();) {
+    const auto last = std::find_if(first, logged_.end(), [&](const Logged& one) {
+      return one.rule != first->rule || one.key != first->key;
+    });
+    correct_log({first, last}, now);
+    first = last;
+  }
+  logged_.clear();
+}
+
+// What is handed back comes first: a log that is full forgets what it is charged beyond that.
+// @param of_key  in the order in which they were charged
+void Corrections::correct_log(std::span<const Logged> of_key, MonotonicTime now) {
+  const std::uint64_t key = of_key.front().key;
+  WindowPools& pools = pools_of(of_key.front().rule);
+  std::int64_t charged = 0;
+  for (std::size_t i = 0; i < of_key.size();) {
+    const MonotonicTime charged_in = of_key[i].charged_in.monotonic;
+    std::int64_t back = 0;
+    for (; i < of_key.size() && of_key[i].charged_in.monotonic == charged_in; ++i)
+      (of_key[i].by < 0 ? back : charged) += of_key[i].by;
+    if (back < 0) pools.correct_log(key, back, charged_in);
+  }
+  if (charged > 0) pools.correct_log(key, charged, now);
+}
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What requests turned out to cost more, or less, than they were charged (shared/correction_log.h), on its
+/// way into the engine's counts and the workers' cells.
+///
+/// What is to be charged needs nobody but the key. What is to be handed back may have been charged by another
+/// worker, whose table has yet to be drained: so that waits until all are, or have had their time; what still
+/// has not been counted then is tried once more when they have been. And a sliding log is read from its
+/// oldest admission on to hand anything back: so what a key's log is to be corrected by in a span comes to it
+/// as one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "control/window_pools.h"
+#include "engine/engine.h"
+#include "limit/bucket.h"
+#include "shared/correction_log.h"
+#include "weir/rule.h"
+#include "weir/time.h"
+
+namespace weir {
+
+/// The controller's alone. What it is made of outlives it.
+class Corrections {
+ public:
+  struct Parts {
+    std::span<const Rule> rules;
+    std::span<const std::uint16_t> window_of_rule;
+    std::span<const BucketTerms> bucket_of_rule;
+    std::span<WindowPools> pools;
+    Engine& engine;
+  };
+  /// A key of which more than half is missing in its bucket, by what it was charged.
+  struct Drained {
+    std::uint64_t key = 0;
+    RuleIndex rule = no_rule;
+  };
+
+  explicit Corrections(const Parts& parts) noexcept : parts_(parts) {}
+
+  /// Takes in what a worker has written down while it counted in a table that has been drained; empties the
+  /// log.
+  /// @param began  when the worker began to count there
+  void take(CorrectionLog& log, Instant began, Instant now);
+  /// Hands back what is to be, after the logs of all workers that have been drained.
+  /// @param all_drained  there are no others
+  void settle(Instant now, bool all_drained);
+  /// By what was taken in last.
+  std::span<const Drained> drained() const noexcept { return drained_; }
+
+ private:
+  struct Refunded {
+    std::uint64_t key;
+    std::uint64_t amount;
+    Instant charged_in;
+    RuleIndex rule;
+  };
+  struct Logged {
+    std::uint64_t key;
+    Instant charged_in;
+    std::int64_t by;
+    RuleIndex rule;
+  };
+
+  WindowPools& pools_of(RuleIndex rule) const noexcept { return parts_.pools[parts_.window_of_rule[rule]]; }
+  void take(std::span<const Correction> some, Instant began, Instant now);
+  void charge(const Correction& correction, Instant began, Instant now);
+  std::uint64_t refund(const Refunded& refunded, Instant now);
+  void correct_logs(MonotonicTime now);
+  void correct_log(std::span<const Logged> of_key, MonotonicTime now);
+
+  Parts parts_;
+  std::vector<Refunded> refunds_;
+  std::vector<Logged> logged_;  // under sliding logs
+  std::vector<Drained> drained_;
+};
+
+}  // namespace weir

@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Costs that are known only after a request has been admitted.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "timed_node.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string rule_of(std::string_view algorithm, std::string_view more = {}) {
+  return "[[rule]]\nname = \"tokens\"\nkey = [\"header:x-user\"]\nlimit = 1000\ninterval = \"1s\"\n"
+         "spans = 10\nalgorithm = \"" +
+         std::string(algorithm) + "\"\n" + std::string(more);
+}
+
+class CorrectedNode : public testing::TimedNode {
+ public:
+  using TimedNode::TimedNode;
+
+  bool admits(std::uint32_t weight, std::string_view user = "ada") {
+    return worker().admit_key(0, user, weight, now().monotonic).verdict == Verdict::admit;
+  }
+  Instant charged() { return worker().span_began(); }
+  void correct(std::int64_t by, Instant charged_in, std::string_view user = "ada") {
+    ASSERT_TRUE(worker().correct(worker().key(0, user), by, charged_in));
+  }
+  /// All that is admitted now.
+  std::uint32_t rest(std::string_view user = "ada") { return admit(0, user, 3000); }
+};
+
+// A worker may have as much at hand of a key, whatever the others do; and where windows slide as much is kept
+// for it.
+constexpr std::uint32_t at_hand = 1000 / 64;
+
+Request request_with(const Header& header, std::uint32_t weight) {
+  Request request;
+  request.method = "GET";
+  request.target = "/";
+  request.headers = {&header, 1};
+  request.weight = weight;
+  return request;
+}
+
+class Correction : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void expect_rest(CorrectedNode& node, std::uint32_t expected) {
+    const std::uint32_t rest = node.rest();
+    EXPECT_LE(rest, expected);
+    const bool slides = GetParam() == std::string_view("sliding-window");
+    EXPECT_GE(rest + (slides ? at_hand : 0), expected);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(EachAlgorithm, Correction,
+                         ::testing::Values("fixed-window", "sliding-window", "sliding-log", "cooldown",
+                                           "token-bucket", "leaky-bucket"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           name.erase(name.find('-') == std::string::npos ? name.size() : name.find('-'), 1);
+                           return name;
+                         });
+
+// What a bucket has gained since.
+std::uint32_t gained_in(std::string_view algorithm, int spans) {
+  return algorithm.ends_with("bucket") ? static_cast<std::uint32_t>(spans) * 100 : 0;
+}
+
+TEST_P(Correction, WhatARequestHasCostBeyondItsWeightIsTakenOffTheLimit) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(400));
+  node.correct(500, node.charged());
+  node.end_span();
+  expect_rest(node, 100 + gained_in(GetParam(), 1));
+}
+
+TEST_P(Correction, WhatItHasCostLessMayBeAdmittedAgain) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.end_span();
+  node.correct(-700, charged);
+  node.end_span();
+  expect_rest(node, 800 + gained_in(GetParam(), 2));
+}
+
+TEST_P(Correction, MoreThanHasBeenChargedLeavesTheLimitUnusedAndNotBetter) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(900));
+  node.correct(std::numeric_limits<std::int64_t>::min(), node.charged());
+  node.end_span();
+  expect_rest(node, 1000);
+}
+
+TEST_P(Correction, OneKeysCostsAreNoOthers) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(1, "eve"));
+  node.correct(1000, node.charged(), "eve");
+  node.end_span();
+  expect_rest(node, 1000);
+}
+
+TEST_P(Correction, AKeyOfWhichNothingHasBeenChargedIsChargedWhatItCost) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(0));
+  node.correct(600, node.charged());
+  node.end_span();
+  expect_rest(node, 400);
+}
+
+TEST_P(Correction, MoreThanTheLimitMayBeOwed) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(1));
+  node.correct(std::numeric_limits<std::int64_t>::max(), node.charged());
+  node.correct(std::numeric_limits<std::int64_t>::max(), node.charged());
+  node.end_span();
+  EXPECT_LE(node.rest(), at_hand);
+  node.end_spans(3);
+  EXPECT_EQ(node.rest(), 0);
+}
+
+TEST_P(Correction, WhoOnlyLooksAndIsChargedAfterwardsIsRefusedAsSoonAsNothingIsLeft) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(0));
+  node.correct(1900, node.charged());
+  node.end_span();
+  EXPECT_FALSE(node.admits(0));
+  node.end_span();
+  EXPECT_FALSE(node.admits(0));
+}
+
+// Each worker has a grant of its own, that it need not ask anybody for.
+TEST_P(Correction, WhoOnlyLooksIsRefusedByAWorkerThatHasAGrantOfHisToo) {
+  NodeCore core(parse_config(rule_of(GetParam()), "test").config, {.workers = 2, .hash_seed = 1, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  for (unsigned i = 0; i < 2; ++i) core.worker(i).online();
+  for (unsigned i = 0; i < 2; ++i) core.worker(i).admit_key(0, "ada", 1, now.monotonic);
+  EXPECT_TRUE(core.worker(1).correct(core.worker(1).key(0, "ada"), 1900, core.worker(1).span_began()));
+  now = now + 100ms;
+  for (int round = 0; round < 2; ++round) {
+    core.advance(now);
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).quiescent();
+  }
+  for (unsigned i = 0; i < 2; ++i)
+    EXPECT_EQ(core.worker(i).admit_key(0, "ada", 0, now.monotonic).verdict, Verdict::block) << i;
+  for (unsigned i = 0; i < 2; ++i) core.worker(i).offline();
+}
+
+TEST_P(Correction, SeveralInASpanAddUp) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.end_span();
+  node.correct(-400, charged);
+  node.correct(100, charged);
+  node.correct(-200, charged);
+  node.end_span();
+  expect_rest(node, 600 + gained_in(GetParam(), 2));
+  node.end_span();
+  expect_rest(node, gained_in(GetParam(), 1));
+}
+
+/// Workers that pass in the order in which a test has them pass.
+TEST_P(Correction, MayBeMadeByAnotherWorkerThanTheOneThatCharged) {
+  for (const unsigned first : {0U, 1U}) {
+    NodeCore core(parse_config(rule_of(GetParam()), "test").config, {.workers = 2, .hash_seed = 1, .log = {}},
+                  make_memory_store(std::make_shared<MemoryCounters>()));
+    Instant now{WallTime(1000s), MonotonicTime(10s)};
+    core.advance(now);
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).online();
+    const Instant charged = core.worker(0).span_began();
+    ASSERT_EQ(core.worker(0).admit_key(0, "ada", 900, now.monotonic).verdict, Verdict::admit);
+    ASSERT_TRUE(core.worker(1).correct(core.worker(1).key(0, "ada"), -700, charged));
+    now = now + 100ms;
+    core.advance(now);
+    for (const unsigned worker : {first, 1 - first}) {
+      core.worker(worker).quiescent();
+      now = now + 1ms;
+      core.advance(now);
+    }
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).quiescent();
+    EXPECT_EQ(core.top(1).at(0).admitted, 200U) << first;
+    std::uint32_t rest = 0;
+    while (rest < 2000 && core.worker(0).admit_key(0, "ada", 1, now.monotonic).verdict == Verdict::admit)
+      ++rest;
+    EXPECT_NEAR(rest, 800 + gained_in(GetParam(), 1), 2 * at_hand) << first;
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).offline();
+  }
+}
+
+TEST_P(Correction, SoLargeOnesDoNotWrapHoweverManyThereAre) {
+  const ThrottleOptions options{.workers = 1, .hash_seed = 1, .corrections = 20'000, .log = {}};
+  NodeCore core(parse_config(rule_of(GetParam()), "test").config, options,
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  const Key key = worker.key(0, "ada");
+  const Instant charged = worker.span_began();
+  const auto end_span = [&] {
+    now = now + 100ms;
+    for (int round = 0; round < 2; ++round) {
+      core.advance(now);
+      worker.quiescent();
+    }
+  };
+  for (int i = 0; i < 17'000; ++i)
+    ASSERT_TRUE(worker.correct(key, std::numeric_limits<std::int64_t>::max(), charged));
+  end_span();
+  EXPECT_EQ(core.top(1).at(0).admitted, std::uint64_t{1} << 61);
+  const bool forgets =
+      std::string_view(GetParam()).ends_with("bucket") || GetParam() == std::string("sliding-log");
+  for (int i = 0; i < (forgets ? 0 : 1000); ++i)
+    ASSERT_TRUE(worker.correct(key, -(std::int64_t{1} << 50), charged));
+  end_span();
+  EXPECT_EQ(worker.admit_key(0, "ada", 1, now.monotonic).verdict, Verdict::block);
+  EXPECT_EQ(worker.admit_key(0, "ada", 0, now.monotonic).remaining, 0U);
+  worker.offline();
+}
+
+TEST(CorrectionOfALog, WhatIsChargedIsHeldAgainstWhatIsHandedBack) {
+  CorrectedNode node(rule_of("sliding-log"));
+  node.end_span();
+  ASSERT_TRUE(node.admits(1000));
+  node.correct(500, node.charged());
+  node.correct(-500, node.charged());
+  node.end_span();
+  EXPECT_EQ(node.rest(), 0U);
+}
+
+TEST(CorrectionOfAWindow, OfOneThatHasEndedNothingIsHandedBack) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.end_spans(10);
+  ASSERT_TRUE(node.admits(500));
+  node.correct(-800, charged);
+  node.end_span();
+  EXPECT_EQ(node.rest(), 500);
+}
+
+TEST(CorrectionOfAWindow, WhatIsChargedLaterCountsInTheWindowThatRunsThen) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.end_spans(10);
+  node.correct(300, charged);
+  node.end_span();
+  EXPECT_EQ(node.rest(), 700);
+}
+
+TEST(CorrectionOfAWindow, WhatIsChargedInItsLastSpanIsNoneOfTheNextOnes) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_spans(9);
+  ASSERT_TRUE(node.admits(900));
+  node.correct(300, node.charged());
+  node.end_span();
+  EXPECT_EQ(node.rest(), 1000);
+}
+
+TEST(CorrectionOfAWindow, OfOneThatHasEndedNothingIsTakenOffTheDebtThatItLeft) {
+  CorrectedNode node(rule_of("fixed-window", "debt = true\n"));
+  node.end_spans(2);
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.correct(500, charged);
+  node.end_spans(8);
+  node.correct(-800, charged);
+  node.end_spans(3);
+  EXPECT_EQ(node.rest(), 600);
+}
+
+TEST(CorrectionOfAWindow, WhatIsHandedBackInItsLastSpanIsNoneOfTheNextOnes) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_spans(9);
+  ASSERT_TRUE(node.admits(900));
+  node.correct(-800, node.charged());
+  node.end_span();
+  EXPECT_EQ(node.rest(), 1000);
+}
+
+TEST(CorrectionOfASlidingWindow, IsOfTheSpanThatItWasChargedIn) {
+  CorrectedNode node(rule_of("sliding-window"));
+  node.end_span();
+  const Instant first = node.charged();
+  ASSERT_TRUE(node.admits(500));
+  node.end_spans(5);
+  ASSERT_TRUE(node.admits(450));
+  node.correct(-300, first);
+  node.end_span();
+  EXPECT_NEAR(node.rest(), 350, at_hand);
+  // The first span leaves with what is left of it: 200.
+  node.end_spans(4);
+  EXPECT_NEAR(node.rest(), 200, at_hand);
+  node.end_spans(5);
+  EXPECT_NEAR(node.rest(), 450, at_hand);
+}
+
+TEST(CorrectionOfASlidingWindow, OfALightKeyToo) {
+  CorrectedNode node(rule_of("sliding-window"));
+  node.end_spans(8);
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(10));
+  node.end_spans(4);  // into the next interval
+  node.correct(-8, charged);
+  node.end_span();
+  EXPECT_NEAR(node.rest(), 998, at_hand);
+}
+
+TEST(CorrectionUnderCooldown, BlocksWhoHasCostMoreThanTheLimit) {
+  CorrectedNode node(rule_of("cooldown", "cooldown = \"2s\"\n"));
+  node.end_span();
+  ASSERT_TRUE(node.admits(1));
+  node.correct(999, node.charged());
+  node.end_span();
+  ASSERT_TRUE(node.core().top(1).at(0).admitted == 1000);
+  EXPECT_FALSE(node.core().top(1).at(0).blocked);  // reaching the limit is not exceeding it
+  node.correct(1, node.charged());
+  node.end_span();
+  EXPECT_TRUE(node.core().top(1).at(0).blocked);
+  EXPECT_EQ(node.rest(), 0);
+  node.end_spans(21);
+  EXPECT_EQ(node.rest(), 1000);
+}
+
+TEST(CorrectionOfABucket, GoesDownToOneWholeBucketOfDebt) {
+  CorrectedNode node(rule_of("token-bucket", "burst = 200\n"));
+  node.end_span();
+  ASSERT_TRUE(node.admits(200));
+  node.correct(100'000, node.charged());
+  node.end_spans(2);  // 100 of 200 tokens are paid back, or 200: it was charged when the first had ended
+  EXPECT_EQ(node.rest(), 0);
+  node.end_span();
+  node.end_span();
+  EXPECT_GT(node.rest(), 0);
+}
+
+TEST(CorrectionOfABucket, IsHandedBackHoweverLongAgoItWasCharged) {
+  CorrectedNode node(rule_of("token-bucket", "burst = 100000\n"));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(90'000));
+  node.end_spans(50);
+  node.correct(-80'000, charged);
+  node.end_span();
+  EXPECT_NEAR(static_cast<double>(node.worker().admit_key(0, "ada", 0, node.now().monotonic).remaining),
+              10'000 + 80'000 + 5'100, 100);
+}
+
+TEST(CorrectionOfAStrictLimit, WhatIsHandedBackIsLeasedAgain) {
+  CorrectedNode node(rule_of("strict"));
+  node.end_spans(10);
+  ASSERT_EQ(node.rest(), 0);  // nothing is leased yet
+  node.end_spans(2);
+  std::uint32_t admitted = 0;
+  const Instant charged = node.charged();
+  admitted += node.rest();
+  ASSERT_GT(admitted, 100U);
+  node.correct(-100, charged);
+  node.end_span();
+  for (int span = 0; span < 6; ++span) {
+    admitted += node.rest();
+    node.end_span();
+  }
+  EXPECT_GT(admitted, 1000U);
+  EXPECT_LE(admitted, 1100U);
+}
+
+TEST(CorrectionOfAStrictLimit, WhatIsChargedLaterIsLeasedToo) {
+  CorrectedNode node(rule_of("strict"));
+  node.end_spans(10);
+  node.rest();
+  node.end_span();
+  std::uint32_t admitted = node.admit(0, "ada", 100);
+  ASSERT_EQ(admitted, 100U);
+  node.correct(600, node.charged());
+  node.end_span();
+  for (int span = 0; span < 7; ++span) {
+    admitted += node.rest();
+    node.end_span();
+  }
+  EXPECT_LE(admitted, 400U);
+  EXPECT_GE(admitted, 300U);
+}
+
+TEST(CorrectionOfARequest, IsOfAllRulesThatApply) {
+  CorrectedNode node(R"(
+[[rule]]
+name = "user"
+key = ["header:x-user"]
+limit = 100
+interval = "1s"
+algorithm = "fixed-window"
+[[rule]]
+name = "all"
+limit = 1000
+interval = "1s"
+weight = 3
+algorithm = "fixed-window"
+[[rule]]
+name = "elsewhere"
+match = { path = "/elsewhere" }
+limit = 1000
+interval = "1s"
+algorithm = "fixed-window"
+)");
+  node.end_span();
+  const Header header{"x-user", "ada"};
+  const Request request = request_with(header, 10);
+  const Instant charged = node.charged();
+  ASSERT_EQ(node.worker().admit(request, node.now().monotonic).verdict, Verdict::admit);
+  ASSERT_TRUE(node.worker().correct(request, 50, charged));
+  node.end_span();
+  const auto left = [&](RuleIndex rule, std::string_view value) {
+    return node.worker().admit_key(rule, value, 0, node.now().monotonic).remaining;
+  };
+  EXPECT_EQ(left(0, "ada"), 40U);
+  EXPECT_EQ(left(1, ""), 1000U - 3 * 60U);
+  EXPECT_EQ(left(2, ""), 1000U);
+  ASSERT_TRUE(node.worker().correct(request, -55, charged));
+  node.end_span();
+  EXPECT_EQ(left(0, "ada"), 95U);
+  EXPECT_EQ(left(1, ""), 1000U - 3 * 5U);
+}
+
+TEST(CorrectionsOfAKey, OfOneMadeOfARequestToo) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_span();
+  const Header header{"x-user", "ada"};
+  const Request request = request_with(header, 1);
+  KeyRoom room;
+  const Key key = node.worker().key(0, request, room);
+  ASSERT_TRUE(node.worker().correct(key, 600, node.charged()));
+  node.end_span();
+  EXPECT_EQ(node.rest(), 400);
+  EXPECT_EQ(node.core().top(1).at(0).name, "tokens|ada");
+}
+
+class FewCorrections : public ::testing::Test {
+ protected:
+  static Config config() { return parse_config(rule_of("fixed-window"), "test").config; }
+};
+
+TEST_F(FewCorrections, WhoHasMadeTooManyInASpanIsTold) {
+  NodeCore core(config(), {.workers = 1, .hash_seed = 1, .corrections = 4, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  int taken = 0;
+  while (worker.correct(worker.key(0, "ada"), 1, worker.span_began())) ++taken;
+  EXPECT_GE(taken, 4);
+  EXPECT_LE(taken, 8);
+  const auto end_span = [&] {
+    now = now + 100ms;
+    core.advance(now);
+    worker.quiescent();
+    core.advance(now);
+  };
+  end_span();
+  EXPECT_EQ(core.top(1).at(0).admitted, static_cast<std::uint64_t>(taken));
+  EXPECT_TRUE(worker.correct(worker.key(0, "ada"), 1, worker.span_began()));
+  end_span();
+  EXPECT_EQ(core.top(1).at(0).admitted, static_cast<std::uint64_t>(taken) + 1);
+  worker.offline();
+}
+
+TEST_F(FewCorrections, WhereNoneAreProvidedForAllAreRefused) {
+  NodeCore core(config(), {.workers = 1, .hash_seed = 1, .corrections = 0, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  core.advance({WallTime(1000s), MonotonicTime(10s)});
+  core.worker(0).online();
+  EXPECT_FALSE(core.worker(0).correct(core.worker(0).key(0, "ada"), 1, core.worker(0).span_began()));
+  EXPECT_TRUE(core.worker(0).correct(core.worker(0).key(0, "ada"), 0, core.worker(0).span_began()));
+  core.worker(0).offline();
+}
+
+/// A node, and the store that it tells.
+class ToldNode {
+ public:
+  explicit ToldNode(const std::string& rules)
+      : core_(parse_config(rules, "test").config, {.workers = 1, .hash_seed = 1, .log = {}},
+              make_memory_store(std::make_shared<MemoryCounters>())) {
+    core_.advance(now_);
+    worker().online();
+  }
+  ~ToldNode() { worker().offline(); }
+
+  Worker& worker() { return core_.worker(0); }
+  void admit(std::uint32_t weight) {
+    EXPECT_EQ(worker().admit_key(0, "ada", weight, now_.monotonic).verdict, Verdict::admit);
+  }
+  void correct(std::int64_t by, Instant charged_in) {
+    EXPECT_TRUE(worker().correct(worker().key(0, "ada"), by, charged_in));
+  }
+  void end_span() {
+    now_ = now_ + 100ms;
+    for (int round = 0; round < 2; ++round) {
+      core_.advance(now_);
+      worker().quiescent();
+    }
+  }
+  /// What the store has been told in all.
+  std::uint64_t told() const { return core_.figures().counts_synced; }
+  KeyFigures key() const { return core_.top(1).at(0); }
+
+ private:
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  NodeCore core_;
+};
+
+constexpr std::string_view tells_all = "hold_back = 0.0\n";
+
+TEST(ARefundAndTheStore, WhatHasNotBeenToldYetIsNotTold) {
+  ToldNode node(rule_of("fixed-window", tells_all));
+  node.admit(500);
+  node.correct(-300, node.worker().span_began());
+  node.end_span();
+  EXPECT_EQ(node.told(), 200U);
+}
+
+TEST(ARefundAndTheStore, WhatHasBeenToldIsNotToldOfWhatComesNext) {
+  ToldNode node(rule_of("fixed-window", tells_all));
+  const Instant charged = node.worker().span_began();
+  node.admit(500);
+  node.end_span();
+  ASSERT_EQ(node.told(), 500U);
+  node.correct(-300, charged);
+  node.end_span();
+  node.admit(100);
+  node.end_span();
+  EXPECT_EQ(node.told(), 500U);
+  EXPECT_EQ(node.key().admitted, 300U);
+  node.admit(250);
+  node.end_span();
+  EXPECT_EQ(node.told(), 550U);
+  EXPECT_EQ(node.key().admitted, 550U);
+}
+
+TEST(ARefundAndTheStore, WhatWasToldInAnIntervalThatIsOverIsSetAgainstNothing) {
+  ToldNode node(rule_of("fixed-window", tells_all));
+  const Instant charged = node.worker().span_began();
+  node.admit(500);
+  node.end_span();
+  node.correct(-300, charged);
+  for (int span = 1; span < 10; ++span) node.end_span();
+  node.admit(200);
+  node.end_span();
+  EXPECT_EQ(node.told(), 700U);
+}
+
+TEST(ARefundAndTheStore, OfABucketItIsSetAgainstWhatComesInTheNextIntervalToo) {
+  ToldNode node(rule_of("token-bucket", tells_all));
+  const Instant charged = node.worker().span_began();
+  node.admit(500);
+  node.end_span();
+  node.correct(-300, charged);
+  for (int span = 1; span < 10; ++span) node.end_span();
+  node.admit(200);
+  node.end_span();
+  EXPECT_EQ(node.told(), 500U);
+}
+
+TEST(ARefundAndTheStore, OfABucketThatHasFilledUpSinceNothingIsLeftOut) {
+  ToldNode node(rule_of("token-bucket", tells_all));
+  const Instant charged = node.worker().span_began();
+  node.admit(900);
+  for (int span = 0; span < 15; ++span) node.end_span();
+  ASSERT_EQ(node.told(), 900U);
+  node.correct(-880, charged);
+  node.end_span();
+  node.admit(500);
+  node.end_span();
+  EXPECT_EQ(node.told(), 1400U);
+}
+
+TEST(Corrections, AreRefusedToWhoIsOffline) {
+  CorrectedNode node(rule_of("fixed-window"));
+  const Key key = node.worker().key(0, "ada");
+  const Header header{"x-user", "ada"};
+  node.worker().offline();
+  EXPECT_FALSE(node.worker().correct(key, 1, node.charged()));
+  EXPECT_FALSE(node.worker().correct(request_with(header, 1), 1, node.charged()));
+  node.end_spans(2);
+  EXPECT_EQ(node.core().figures().keys, 0U);
+  node.worker().online();
+  EXPECT_TRUE(node.worker().correct(key, 1, node.charged()));
+}
+
+TEST(Corrections, ThatAreUnderWayWhenTheNodeStopsAreToldToo) {
+  const auto counters = std::make_shared<MemoryCounters>();
+  NodeCore core(parse_config(rule_of("fixed-window"), "test").config,
+                {.workers = 1, .hash_seed = 1, .log = {}}, make_memory_store(counters));
+  const Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  ASSERT_EQ(worker.admit_key(0, "ada", 10, now.monotonic).verdict, Verdict::admit);
+  ASSERT_TRUE(worker.correct(worker.key(0, "ada"), 7, worker.span_began()));
+  worker.offline();
+  ASSERT_TRUE(core.stop(now, 1s));
+  EXPECT_EQ(core.figures().counts_synced, 17U);
+}
+
+}  // namespace
+}  // namespace weir
