@@ -277,3 +277,17 @@ void weir_admit_keys(weir_worker* worker, const weir_key* keys, size_t count, in
   else
     of(worker).admit_keys(keys_of(keys, count), time_of(now), to, keys_of(next, next_count));
 }
+
+weir_instant weir_span_began(const weir_worker* worker) {
+  const Instant began = of(worker).span_began();
+  return {began.wall.time_since_epoch().count(), began.monotonic.time_since_epoch().count()};
+}
+
+bool weir_correct(weir_worker* worker, const weir_key* key, int64_t by, weir_instant charged_in) {
+  return of(worker).correct(keys_of(key, 1).front(), by, instant_of(charged_in.wall, charged_in.monotonic));
+}
+
+bool weir_correct_request(weir_worker* worker, const weir_request* request, int64_t by,
+                          weir_instant charged_in) {
+  return of(worker).correct(LaidOut(*request), by, instant_of(charged_in.wall, charged_in.monotonic));
+}

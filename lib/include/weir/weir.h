@@ -115,6 +115,12 @@ typedef struct weir_key_room {
   char bytes[480];
 } weir_key_room;
 
+/// A moment by both clocks: Unix time and a monotonic one.
+typedef struct weir_instant {
+  int64_t wall;
+  int64_t monotonic;
+} weir_instant;
+
 /// Figures of one node, as weir::Figures.
 typedef struct weir_figures {
   uint64_t publication_generation;
@@ -228,6 +234,18 @@ WEIR_API bool weir_make_key_of_request(const weir_worker* worker, uint16_t rule,
 /// meanwhile. May be NULL
 WEIR_API void weir_admit_keys(weir_worker* worker, const weir_key* keys, size_t count, int64_t now,
                               weir_verdict* verdicts, const weir_key* next, size_t next_count);
+
+/// When the span began in which it is counted what the worker decides now: to be kept for weir_correct().
+WEIR_API weir_instant weir_span_began(const weir_worker* worker);
+/// Settles a cost that is known only afterwards, as weir::Worker::correct(). With each worker there is room
+/// for 4096 in a span, of keys with values of usual lengths.
+/// @param by          what the request has cost beyond its weight; below 0: less than that
+/// @param charged_in  what weir_span_began() was when the request was decided on
+/// @return false: there have been too many in this span, or the worker is offline. Nothing has been done
+WEIR_API bool weir_correct(weir_worker* worker, const weir_key* key, int64_t by, weir_instant charged_in);
+/// The same for all rules that apply to a request that weir_admit() has decided on.
+WEIR_API bool weir_correct_request(weir_worker* worker, const weir_request* request, int64_t by,
+                                   weir_instant charged_in);
 
 #ifdef __cplusplus
 }

@@ -177,6 +177,30 @@ static void keys_share_the_limit_of_their_requests(void) {
   end_of("keys share the limit of their requests, and are decided on in bursts");
 }
 
+static void costs_are_settled_afterwards(void) {
+  const node one = begin();
+  const weir_request request = get();
+  const weir_key key = weir_make_key(one.worker, 1, "ann", 3, 1);
+  const weir_instant charged = weir_span_began(one.worker);
+  CHECK(charged.wall == 1000 * second && charged.monotonic == at_start);
+  CHECK(weir_admit(one.worker, &request, at_start).remaining == 2);
+  CHECK(weir_correct_request(one.worker, &request, 1, charged));
+  CHECK(weir_admit_key(one.worker, 1, "ann", 3, 4, at_start).remaining == 1);
+  CHECK(weir_correct(one.worker, &key, -3, charged));
+  advance(one.throttle, second / 10);
+  weir_quiescent(one.worker);
+  advance(one.throttle, second / 10);
+  weir_quiescent(one.worker);
+  const int64_t now = at_start + second / 10;
+  CHECK(weir_admit(one.worker, &request, now).remaining == 0);
+  CHECK(weir_admit_key(one.worker, 1, "ann", 3, 0, now).remaining == 4);
+  weir_offline(one.worker);
+  CHECK(!weir_correct(one.worker, &key, 1, charged));
+  CHECK(!weir_correct_request(one.worker, &request, 1, charged));
+  weir_destroy(one.throttle);
+  end_of("costs are settled afterwards");
+}
+
 static void figures_are_those_of_the_node(void) {
   const node one = begin();
   const weir_request request = get();
@@ -267,6 +291,7 @@ int main(void) {
   a_request_is_decided_on();
   of_many_headers_the_first_ones_are_looked_at();
   keys_share_the_limit_of_their_requests();
+  costs_are_settled_afterwards();
   figures_are_those_of_the_node();
   in_the_callers_time_it_stops_in_that_time_too();
   with_its_own_thread_it_starts_and_stops();
