@@ -3,12 +3,15 @@
 // measures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "arrivals.h"
+#include "demand_source.h"
 #include "event_queue.h"
 #include "meter.h"
 #include "network.h"
@@ -129,6 +132,58 @@ TEST(SimArrivals, OnOffAndPeriodsAreCutOut) {
   EXPECT_EQ(curve[0].end, 4s);
   EXPECT_EQ(curve[1].begin, 6s);
   EXPECT_EQ(curve[1].end, 7s);
+}
+
+/// A regular stream of ten requests a second, over as many values of each header.
+Scenario in_turn(const std::vector<std::size_t>& sizes) {
+  Scenario scenario;
+  scenario.duration = 1h;
+  for (const std::size_t size : sizes)
+    scenario.keys.push_back({.header = "key", .values = std::vector<std::string>(size), .zipf = 0});
+  Demand demand;
+  demand.arrivals = Demand::Arrivals::regular;
+  demand.rate = 10;
+  scenario.demands.push_back(demand);
+  return scenario;
+}
+
+TEST(SimDemandSource, RegularStreamsTakeTurnsOverAllCombinationsOfKeys) {
+  for (const std::vector<std::size_t>& sizes :
+       {std::vector<std::size_t>{7}, {10, 10}, {10, 15}, {3, 4}, {12, 6}, {2, 6, 4}, {4, 6, 9, 10}}) {
+    const Scenario scenario = in_turn(sizes);
+    DemandSource source(scenario);
+    std::size_t combinations = 1;
+    for (const std::size_t size : sizes) combinations *= size;
+    for (int round = 0; round < 3; ++round) {
+      std::map<std::vector<std::uint32_t>, int> asked;
+      for (std::size_t i = 0; i < combinations; ++i) ++asked[*source.take().values];
+      EXPECT_EQ(asked.size(), combinations) << ::testing::PrintToString(sizes) << ", round " << round;
+    }
+  }
+}
+
+TEST(SimDemandSource, TheValuesOfOneHeaderAreAskedForInTurnWhateverTheOthers) {
+  const std::vector<std::size_t> sizes{10, 4};
+  const Scenario scenario = in_turn(sizes);
+  DemandSource source(scenario);
+  std::vector<std::vector<int>> asked{std::vector<int>(10), std::vector<int>(4)};
+  for (int i = 0; i < 1000; ++i) {
+    const std::vector<std::uint32_t> values = *source.take().values;
+    for (std::size_t space = 0; space < sizes.size(); ++space) {
+      ++asked[space].at(values[space]);
+      // What is passed over once is made up for.
+      const auto [least, most] = std::ranges::minmax(asked[space]);
+      EXPECT_LE(most - least, 2) << "header " << space << ", request " << i;
+    }
+  }
+}
+
+TEST(SimDemandSource, AHeaderOfOneValueAloneKeepsTheOthersInTurn) {
+  Scenario scenario = in_turn({10, 10});
+  scenario.demands[0].key = 3;
+  DemandSource source(scenario);
+  for (std::uint32_t i = 0; i < 30; ++i)
+    EXPECT_EQ(*source.take().values, (std::vector<std::uint32_t>{3, i % 10}));
 }
 
 TEST(SimNodeClock, TurnsTrueTimeIntoLocalTimeAndBack) {

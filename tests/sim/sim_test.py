@@ -280,6 +280,15 @@ class World(Case):
     def test_keys_share_the_demand(self):
         self.assertEqual([40, 40, 40], self.offered(self.regular('[[keys]]\nheader = "user"\ncount = 3\n')))
 
+    def test_every_pair_of_two_headers_is_asked_for_as_often(self):
+        text = SMALL.replace('"header:user"', '"header:user", "header:path"').replace("limit = 50", "limit = 20")
+        text = text.replace("of_limit = 2", 'of_limit = 2\narrivals = "regular"')
+        for header in ("user", "path"):
+            text += f'[[keys]]\nheader = "{header}"\ncount = 10\n'
+        rows = self.simulate(self.file(text))["intervals"]
+        self.assertEqual(100, len({row["key"] for row in rows}))
+        self.assertEqual({40}, {row["offered"] for row in rows})
+
     def test_what_would_come_to_a_node_that_is_away_goes_to_the_others_or_is_lost(self):
         for kind, more in (("crash", ""), ("leave", ""), ("pause", 'for = "2s"\n')):
             for traffic, offered in (("others", [120, 120, 120]), ("lost", [120, 60, 60])):

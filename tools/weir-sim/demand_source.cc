@@ -1,9 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "demand_source.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "streams.h"
 
 namespace weir::sim {
+namespace {
+
+/// No run asks more often: products of numbers of keys need not go further.
+constexpr std::uint64_t most_turns = std::uint64_t{1} << 36;
+
+/// Whose turn it is, in one [[keys]] after the other. All of them step with every request, so that the values
+/// of each come at equal distances; and one steps once more whenever it has come round together with those
+/// before it, until every combination has had its turn.
+class Turn {
+ public:
+  explicit Turn(std::uint64_t number) : number_(number) {}
+
+  std::uint32_t among(std::uint64_t size) noexcept {
+    const std::uint64_t rounds = std::gcd(before_, size);
+    const std::uint64_t round = before_ / rounds * size;
+    before_ = std::min(before_ * size, most_turns);
+    return static_cast<std::uint32_t>((number_ + number_ / round % rounds) % size);
+  }
+
+ private:
+  std::uint64_t number_;
+  std::uint64_t before_ = 1;  // combinations
+};
+
+}  // namespace
 
 DemandSource::DemandSource(const Scenario& scenario)
     : duration_(scenario.duration), values_(scenario.keys.size()) {
@@ -19,8 +47,7 @@ DemandSource::DemandSource(const Scenario& scenario)
          .arrivals = Arrivals(rate_curve(demand, scenario.duration),
                               demand.arrivals == Demand::Arrivals::poisson, Random(scenario.seed, first)),
          .random = Random(scenario.seed, first + 1),
-         .next = {},
-         .turns = std::vector<std::uint32_t>(scenario.keys.size())});
+         .next = {}});
     advance(streams_.back());
   }
   find_next();
@@ -51,12 +78,14 @@ DemandSource::Offer DemandSource::take() {
   Offer offer;
   offer.values = &values_;
   offer.regular = demand.arrivals == Demand::Arrivals::regular;
+  const bool first_is_given = demand.shape == Demand::Shape::recorded || demand.key >= 0;
+  Turn turn(stream.taken++);
   for (std::size_t i = 0; i < values_.size(); ++i) {
     // Regular streams over keys that are all alike take turns; else chance decides.
-    if (offer.regular && uniform_[i])
-      values_[i] = stream.turns[i]++ % static_cast<std::uint32_t>(popularity_[i].size());
-    else
+    if (!offer.regular || !uniform_[i])
       values_[i] = static_cast<std::uint32_t>(popularity_[i].draw(stream.random));
+    else if (i > 0 || !first_is_given)
+      values_[i] = turn.among(popularity_[i].size());
   }
   if (demand.shape == Demand::Shape::recorded) {
     const RecordedRequest& recorded = demand.recording[stream.recorded++];

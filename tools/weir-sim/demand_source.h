@@ -36,8 +36,8 @@ class DemandSource {
     Arrivals arrivals;
     Random random;
     Duration next;
-    std::size_t recorded = 0;          // next line of the recording
-    std::vector<std::uint32_t> turns;  // by [[keys]], for regular streams
+    std::size_t recorded = 0;  // next line of the recording
+    std::uint64_t taken = 0;
   };
   void advance(Stream& stream);
   void find_next() noexcept;
