@@ -320,6 +320,25 @@ class World(Case):
         self.assertEqual((0, 0), (without["lost_counts"], without["duplicated_counts"]))
 
 
+class Account(Case):
+    """What becomes of what workers have counted."""
+
+    def summary(self, text):
+        return self.simulate(self.file(text))["summary"]
+
+    def test_what_dies_with_a_node_is_crashed_and_not_lost_also_beside_a_strict_rule(self):
+        text = SMALL.replace("limit = 50", "limit = 1000").replace("of_limit = 2", "rate = 500")
+        text += '[store]\nrtt = "2ms"\n[[event]]\nkind = "crash"\nat = "1050ms"\nnode = 0\n'
+        strict = '[[rule]]\nname = "all"\nkey = ["header:user"]\nlimit = 100000\ninterval = "1s"\n'
+        strict += 'algorithm = "strict"\n'
+        for where, rules in (("nowhere", ""), ("before it", "[[rule]]"), ("behind it", "[nodes]")):
+            with self.subTest(f"a strict rule {where}"):
+                summary = self.summary(text.replace(rules, strict + rules, 1) if rules else text)
+                # What comes to the node in two spans is about 30.
+                self.assertIn(summary["crashed_counts"], range(1, 100))
+                self.assertEqual((0, 0), (summary["lost_counts"], summary["duplicated_counts"]))
+
+
 class Mistakes(Case):
     def test_each_is_named_with_its_place(self):
         for change, place, message in (

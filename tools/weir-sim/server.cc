@@ -49,7 +49,7 @@ void Server::apply(std::uint64_t sender, const OutboxBatch& batch, Duration now,
       std::int64_t& value = hash.counters[id];
       value = std::max(value + change, static_cast<std::int64_t>(entry.raised_to));
       if (!in_ledger) ledgers_[id][batch.group.ordinal] += change;
-      if (!in_ledger && id < known_) added_by_[sender] += change;
+      if (!in_ledger && id < counted_) added_by_[sender] += change;
     }
     std::int64_t value = 0;
     if (group != groups_.end())

@@ -35,9 +35,9 @@ class Server {
   const OrdinalCounts& ledger(NameId name) const noexcept { return ledgers_[name]; }
   std::size_t names() const noexcept { return ledgers_.size(); }
 
-  /// Added by one sender to the names below `known`, less what it gave back.
+  /// Added by one sender to the first names, as many as set_counted() says, less what it gave back.
   std::int64_t added_by(std::uint64_t sender) const noexcept;
-  void set_known(NameId names) noexcept { known_ = names; }
+  void set_counted(NameId names) noexcept { counted_ = names; }
 
   std::uint64_t operations() const noexcept { return operations_; }
 
@@ -73,7 +73,7 @@ class Server {
   std::unordered_map<OutboxGroupId, std::unordered_map<std::uint64_t, std::uint64_t>, GroupHash> wiped_;
   std::vector<std::int64_t> added_by_;  // by sender
   Duration buried_{};
-  NameId known_ = 0;
+  NameId counted_ = 0;
   std::uint64_t operations_ = 0;
 };
 

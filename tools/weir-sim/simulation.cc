@@ -57,7 +57,7 @@ struct Incarnation {
   Duration paused_until{};
   std::vector<Ordinal> ordinals;      // by rule: of the span that runs
   std::vector<OrdinalCounts> by_key;  // by key of all rules
-  std::int64_t counted = 0;
+  std::int64_t counted = 0;           // under all rules that do not lease
   bool crashed = false;
 };
 
@@ -143,30 +143,36 @@ class Simulation {
     return worst;
   }
 
-  // The store's names of all keys, rule by rule: their numbers are known without looking them up.
+  // The store's names of all keys, rule by rule: their numbers are known without looking them up. Those of
+  // leases come last, because what the server has of them is not what has been counted.
   void name_keys() {
-    KeyBytes bytes;
-    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-      first_key_.push_back(network_.server().names());
-      const std::vector<std::size_t>& spaces = scenario_.spaces_of_rule[rule];
-      for (std::size_t key = 0; key < scenario_.keys_of(rule); ++key) {
-        bytes.clear();
-        std::size_t rest = scenario_.keys_of(rule);
-        std::size_t place = key;
-        for (const std::size_t space : spaces) {
-          const std::vector<std::string>& values = scenario_.keys[space].values;
-          rest /= values.size();
-          bytes.add_text(values[place / rest]);
-          place %= rest;
-        }
-        network_.server().intern(key_name(rules_[rule].name, bytes.bytes()));
-      }
+    first_key_.resize(rules_.size());
+    for (const bool leased : {false, true}) {
+      for (std::size_t rule = 0; rule < rules_.size(); ++rule)
+        if (leases(rule) == leased) name_keys_of(rule);
+      if (!leased) network_.server().set_counted(static_cast<Server::NameId>(network_.server().names()));
     }
-    network_.server().set_known(static_cast<Server::NameId>(network_.server().names()));
     all_keys_ = network_.server().names();
     watch_nodes_ = all_keys_ * scenario_.nodes <= most_node_keys;
     by_name_ = rules_.size() == 1 && scenario_.spaces_of_rule[0].size() == 1;
     for (const KeySpace& space : scenario_.keys) headers_.push_back({space.header, {}});
+  }
+
+  void name_keys_of(std::size_t rule) {
+    first_key_[rule] = network_.server().names();
+    KeyBytes bytes;
+    for (std::size_t key = 0; key < scenario_.keys_of(rule); ++key) {
+      bytes.clear();
+      std::size_t rest = scenario_.keys_of(rule);
+      std::size_t place = key;
+      for (const std::size_t space : scenario_.spaces_of_rule[rule]) {
+        const std::vector<std::string>& values = scenario_.keys[space].values;
+        rest /= values.size();
+        bytes.add_text(values[place / rest]);
+        place %= rest;
+      }
+      network_.server().intern(key_name(rules_[rule].name, bytes.bytes()));
+    }
   }
 
   void make_meters() {
@@ -448,7 +454,7 @@ class Simulation {
       sample.ordinal = incarnation.ordinals[rule];
       meters_[rule].add(sample);
       const auto units = static_cast<std::int64_t>(sample.units);
-      if (admitted || rules_[rule].penalize) incarnation.counted += units;
+      if (!leases(rule) && (admitted || rules_[rule].penalize)) incarnation.counted += units;
       if (admitted && watch_nodes_) {
         std::int64_t& sum = incarnation.by_key[first_key_[rule] + sample.key][sample.ordinal];
         sum += units;
@@ -466,7 +472,6 @@ class Simulation {
   /// The server's ledger of one rule against what the workers counted, counter by counter.
   Balance balance_of(std::size_t rule) const {
     Balance balance;
-    const bool leased = rules_[rule].algorithm == Algorithm::strict;
     for (std::size_t key = 0; key < meters_[rule].keys(); ++key) {
       const OrdinalCounts& counted = meters_[rule].counted(key);
       const OrdinalCounts& stored =
@@ -474,30 +479,25 @@ class Simulation {
       for (const OrdinalCounts::Count& count : counted)
         balance.lost += std::max<std::int64_t>(count.value - stored.of(count.ordinal), 0);
       for (const OrdinalCounts::Count& count : stored)
-        (leased ? balance.stranded : balance.doubled) +=
+        (leases(rule) ? balance.stranded : balance.doubled) +=
             std::max<std::int64_t>(count.value - counted.of(count.ordinal), 0);
     }
     return balance;
   }
 
-  bool leases() const noexcept {
-    return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.algorithm == Algorithm::strict; });
-  }
+  bool leases(std::size_t rule) const noexcept { return rules_[rule].algorithm == Algorithm::strict; }
 
   void settle_accounts(std::vector<Summary>& summaries) const {
     std::int64_t crashed = 0;
-    std::int64_t lost = 0;
+    std::int64_t missing = 0;
     std::int64_t doubled = 0;
-    if (!leases()) {
-      // Node by node, so that what died with one cannot hide what another has lost.
-      std::int64_t missing = 0;
-      for (std::size_t i = 0; i < incarnations_.size(); ++i) {
-        const std::int64_t more = incarnations_[i].counted - network_.server().added_by(i);
-        doubled += std::max<std::int64_t>(-more, 0);
-        (incarnations_[i].crashed ? crashed : missing) += std::max<std::int64_t>(more, 0);
-      }
-      lost = std::max<std::int64_t>(missing - static_cast<std::int64_t>(expired_), 0);
+    // Node by node, so that what died with one cannot hide what another has lost.
+    for (std::size_t i = 0; i < incarnations_.size(); ++i) {
+      const std::int64_t more = incarnations_[i].counted - network_.server().added_by(i);
+      doubled += std::max<std::int64_t>(-more, 0);
+      (incarnations_[i].crashed ? crashed : missing) += std::max<std::int64_t>(more, 0);
     }
+    std::int64_t lost = std::max<std::int64_t>(missing - static_cast<std::int64_t>(expired_), 0);
     std::vector<Balance> balances;
     std::int64_t lost_by_counter = 0;
     std::int64_t doubled_by_counter = 0;
@@ -529,7 +529,8 @@ class Simulation {
     const std::uint64_t offered =
         faulty ? std::numeric_limits<std::uint64_t>::max() : meters_[rule].largest_blind_demand();
     const std::uint64_t nodes = scenario_.nodes + arrivals_of_nodes_ + scenario_.clocks.jumps.size();
-    const double bound = static_cast<double>(cooldown_overshoot_bound(rules_[rule].limit, nodes, offered, rules_[rule].hold_back));
+    const double bound = static_cast<double>(
+        cooldown_overshoot_bound(rules_[rule].limit, nodes, offered, rules_[rule].hold_back));
     summary.cooldown_bound_pct = 100 * bound / static_cast<double>(rules_[rule].limit);
     // The bound speaks of the intervals that the nodes' clocks make; those of true time are others where
     // clocks are off.
