@@ -339,6 +339,22 @@ class Account(Case):
                 self.assertEqual((0, 0), (summary["lost_counts"], summary["duplicated_counts"]))
 
 
+    def test_what_was_given_up_has_not_died_with_the_node_as_well(self):
+        text = SMALL.replace("limit = 50", "limit = 1000").replace("of_limit = 2", "rate = 500")
+        text = text.replace('"3s"', '"20s"').replace("count = 3", "count = 1")
+        text = text.replace('interval = "1s"', 'interval = "1s"\nalgorithm = "fixed-window"')
+        text += '[store]\noutages = [["2s", "20s"]]\n'
+        for kind in ("leave", "crash"):
+            with self.subTest(kind):
+                summary = self.summary(text + f'[[event]]\nkind = "{kind}"\nat = "15s"\nnode = 0\n')
+                crashed, expired = summary["crashed_counts"], summary["expired_counts"]
+                # Counters live for some seconds; what is older than that has been given up.
+                self.assertIn(expired, range(2500, 6500))
+                self.assertIn(crashed, range(500, 4000))
+                self.assertIn(crashed + expired, range(6000, 7000))
+                self.assertEqual((0, 0), (summary["lost_counts"], summary["duplicated_counts"]))
+
+
 class Mistakes(Case):
     def test_each_is_named_with_its_place(self):
         for change, place, message in (

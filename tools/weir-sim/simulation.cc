@@ -58,6 +58,7 @@ struct Incarnation {
   std::vector<Ordinal> ordinals;      // by rule: of the span that runs
   std::vector<OrdinalCounts> by_key;  // by key of all rules
   std::int64_t counted = 0;           // under all rules that do not lease
+  std::int64_t expired = 0;           // of these, and of what was claimed: given up by its store
   bool crashed = false;
 };
 
@@ -340,7 +341,7 @@ class Simulation {
       case ScenarioEvent::Kind::crash:
         if (!there) return;
         incarnations_[index].crashed = true;
-        incarnations_[index].core.reset();
+        end(incarnations_[index]);
         incarnation_of_node_[node] = none;
         router_.set(node, away);
         return;
@@ -399,7 +400,11 @@ class Simulation {
     // What the store could not take dies with the process.
     if (!incarnation.core->finish(clocks_[incarnation.node].at(network_.now), std::chrono::seconds{1}))
       incarnation.crashed = !network_.healed();
-    expired_ += incarnation.store->figures().expired;
+    end(incarnation);
+  }
+
+  static void end(Incarnation& incarnation) {
+    incarnation.expired = static_cast<std::int64_t>(incarnation.store->figures().expired);
     incarnation.core.reset();
   }
 
@@ -488,16 +493,18 @@ class Simulation {
   bool leases(std::size_t rule) const noexcept { return rules_[rule].algorithm == Algorithm::strict; }
 
   void settle_accounts(std::vector<Summary>& summaries) const {
+    std::int64_t expired = 0;
     std::int64_t crashed = 0;
-    std::int64_t missing = 0;
+    std::int64_t lost = 0;
     std::int64_t doubled = 0;
-    // Node by node, so that what died with one cannot hide what another has lost.
+    // Node by node, so that what died with one, or was given up by it, cannot hide what another has lost.
     for (std::size_t i = 0; i < incarnations_.size(); ++i) {
-      const std::int64_t more = incarnations_[i].counted - network_.server().added_by(i);
+      const Incarnation& node = incarnations_[i];
+      const std::int64_t more = node.counted - network_.server().added_by(i);
+      expired += node.expired;
       doubled += std::max<std::int64_t>(-more, 0);
-      (incarnations_[i].crashed ? crashed : missing) += std::max<std::int64_t>(more, 0);
+      (node.crashed ? crashed : lost) += std::max<std::int64_t>(more - node.expired, 0);
     }
-    std::int64_t lost = std::max<std::int64_t>(missing - static_cast<std::int64_t>(expired_), 0);
     std::vector<Balance> balances;
     std::int64_t lost_by_counter = 0;
     std::int64_t doubled_by_counter = 0;
@@ -506,14 +513,14 @@ class Simulation {
       lost_by_counter += balances.back().lost;
       doubled_by_counter += balances.back().doubled;
     }
-    lost = std::max(lost, lost_by_counter - crashed - static_cast<std::int64_t>(expired_));
+    lost = std::max(lost, lost_by_counter - crashed - expired);
     doubled = std::max(doubled, doubled_by_counter);
     // Batches carry the counts of all rules: what became of them is the same in every rule's summary.
     for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
       summaries[rule].lost_counts = static_cast<double>(lost);
       summaries[rule].duplicated_counts = static_cast<double>(doubled);
       summaries[rule].crashed_counts = static_cast<double>(crashed);
-      summaries[rule].expired_counts = static_cast<double>(expired_);
+      summaries[rule].expired_counts = static_cast<double>(expired);
       summaries[rule].stranded_counts = static_cast<double>(balances[rule].stranded);
     }
   }
@@ -589,7 +596,6 @@ class Simulation {
   std::uint64_t arrivals_of_nodes_ = 0;
   std::uint64_t requests_ = 0;
   std::uint64_t operations_ = 0;
-  std::uint64_t expired_ = 0;
 };
 
 }  // namespace
