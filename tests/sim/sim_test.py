@@ -201,6 +201,30 @@ class Output(Case):
         self.assertEqual(0, run(self.file(SMALL + gates)).returncode)
         self.assertEqual(1, run(self.file(SMALL + gates), "--algorithm", "fixed-window").returncode)
 
+    def test_a_gate_that_the_runs_asked_for_do_not_come_to_is_shown_as_not_applied(self):
+        text = SMALL.replace("limit = 50", 'limit = 50\nalgorithm = "shed"')
+        gates = "[expect]\nlost_counts = [0, 0]\n[expect.shed]\nutilization_pct = [0, 200]\n"
+        scenario = self.file(text + gates)
+        done = run(scenario, "--algorithm", "fixed-window")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertRegex(done.stdout, r"(?m)^lost_counts .* ok$")
+        self.assertRegex(done.stdout, r"(?m)^utilization_pct +user +shed +0 +200 +- +not applied$")
+        report = self.simulate(scenario, "--algorithm", "fixed-window", "--algorithm", "strict")
+        gate = {"metric": "utilization_pct", "rule": "user", "algorithm": "shed", "least": 0, "most": 200}
+        self.assertEqual([gate], report["gates_not_applied"])
+        report = self.simulate(scenario, "--algorithm", "fixed-window", "--algorithm", "shed")
+        self.assertEqual([], report["gates_not_applied"])
+
+    def test_where_no_gate_applies_nobody_says_that_there_is_none(self):
+        text = SMALL + "[expect.cooldown]\ncooldown_margin_pct = [0, inf]\n"
+        for arguments in (("--algorithm", "shed"), ("--set", "rule.algorithm=shed")):
+            with self.subTest(arguments):
+                done = run(self.file(text), *arguments)
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                self.assertNotIn("no gates", done.stdout)
+                self.assertRegex(done.stdout, r"(?m)^cooldown_margin_pct +user +cooldown .* not applied$")
+        self.assertIn("no gates: the scenario has no [expect]", run(self.file(SMALL)).stdout)
+
     def test_the_plot_is_a_drawing_with_a_panel_per_algorithm(self):
         plot = self.folder / "plot.svg"
         self.simulate(self.file(SMALL), "--plot", plot, "--algorithm", "cooldown", "--algorithm", "fixed-window")
@@ -385,6 +409,23 @@ class Mistakes(Case):
                 self.assertEqual("", done.stdout)
                 if place is not None:
                     self.assertIn(f"weir-sim: {path}:{place}: ", done.stderr)
+
+    def test_a_gate_that_no_run_of_the_scenario_comes_to_is_one(self):
+        only_shed = SMALL.replace("limit = 50", 'limit = 50\nalgorithm = "shed"')
+        in_turn = 'algorithms = ["shed", "strict"]\n' + SMALL
+        two = only_shed.replace("[nodes]", '[[rule]]\nname = "all"\nlimit = 9\ninterval = "1s"\n[nodes]')
+        for text, gates, place, runs in (
+            (SMALL, "[expect.shed]\nlost_counts = [0, 0]\n", "12:15", 'rule "user" runs under cooldown'),
+            (in_turn, "[expect.cooldown]\nlost_counts = [0, 0]\n", "13:15", 'rule "user" runs under shed, strict'),
+            (only_shed, "[expect]\ncooldown_margin_pct = [0, inf]\n", "13:23", 'rule "user" runs under shed'),
+            (SMALL, "[expect.shed]\ncooldown_margin_pct = [0, inf]\n", "12:23", 'rule "user" runs under cooldown'),
+            (two, "[expect.rule.all.shed]\nlost_counts = [0, 0]\n", "17:15", 'rule "all" runs under cooldown'),
+        ):
+            with self.subTest(gates, runs=runs):
+                path = self.file(text + gates)
+                done = run(path)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                self.assertIn(f"weir-sim: {path}:{place}: no run comes to this gate: {runs}", done.stderr)
 
     def test_broken_recordings_are_named_with_their_place(self):
         text = SMALL.replace("of_limit = 2", 'shape = "recorded"\nfile = "demand.csv"')

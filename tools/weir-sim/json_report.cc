@@ -60,15 +60,20 @@ void add_intervals(const Scenario& scenario, const RunResult& run, Json& interva
   }
 }
 
+Json gate_of(const Gate& gate, const std::string& algorithm) {
+  return {{"metric", gate.metric},
+          {"rule", gate.rule},
+          {"algorithm", algorithm},
+          {"least", figure(gate.least)},
+          {"most", figure(gate.most)}};
+}
+
 void add_gates(const Report& report, Json& gates) {
-  for (const GateResult& result : report.gates)
-    gates.push_back({{"metric", result.gate.metric},
-                     {"rule", result.gate.rule},
-                     {"algorithm", algorithm_of(report.run)},
-                     {"least", figure(result.gate.least)},
-                     {"most", figure(result.gate.most)},
-                     {"measured", figure(result.value)},
-                     {"good", result.good}});
+  for (const GateResult& result : report.gates) {
+    gates.push_back(gate_of(result.gate, algorithm_of(report.run)));
+    gates.back()["measured"] = figure(result.value);
+    gates.back()["good"] = result.good;
+  }
 }
 
 }  // namespace
@@ -81,6 +86,7 @@ std::string json_report(const Scenario& scenario, const std::vector<Report>& rep
   json["summaries"] = Json::object();
   json["rules"] = Json::array();
   json["gates"] = Json::array();
+  json["gates_not_applied"] = Json::array();
   for (const Report& report : reports) {
     add_intervals(scenario, report.run, json["intervals"]);
     json["summaries"][algorithm_of(report.run)] = summary_of(scenario, report.run, scenario.measured);
@@ -90,6 +96,8 @@ std::string json_report(const Scenario& scenario, const std::vector<Report>& rep
                                {"summary", summary_of(scenario, report.run, rule)}});
     add_gates(report, json["gates"]);
   }
+  for (const Gate& gate : gates_not_applied(scenario, reports))
+    json["gates_not_applied"].push_back(gate_of(gate, gate.algorithm));
   json["good"] = all_good(reports);
   // Headers' values come from scenarios and recordings, which may hold any bytes.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -14,6 +14,8 @@
 #include "config/durations.h"
 #include "config/rule_table.h"
 #include "config/toml_table.h"
+#include "config/words.h"
+#include "gates.h"
 #include "metrics.h"
 #include "recording.h"
 
@@ -152,6 +154,7 @@ class ScenarioDocument {
 
   Scenario read(const Overrides& overrides) {
     scenario_.title = stem(file_);
+    as_it_stands_ = overrides.algorithms.empty() && overrides.settings.empty();
     read_top(overrides);
     read_rules();
     read_nodes();
@@ -619,6 +622,18 @@ class ScenarioDocument {
     std::ranges::stable_sort(scenario_.events, {}, &ScenarioEvent::at);
   }
 
+  /// What the command line has changed may leave a gate out, but a scenario must not.
+  void require_run(const Gate& gate, const std::string& at) {
+    if (scenario_.rules.empty()) return;
+    const Rule& rule = scenario_.rules[rule_of(scenario_, gate)];
+    std::vector<Algorithm> runs = scenario_.algorithms;
+    if (runs.empty()) runs.push_back(rule.algorithm);
+    if (std::ranges::any_of(runs, [&](Algorithm algorithm) { return comes_to(gate, algorithm); })) return;
+    std::vector<std::string_view> words;
+    for (const Algorithm algorithm : runs) words.push_back(weir::to_string(algorithm));
+    add(at, "no run comes to this gate: rule " + in_quotes(rule.name) + " runs under " + listed(words));
+  }
+
   void read_gates(const toml::table& found, const std::string& path, const std::string& title,
                   const std::string& rule, const std::string& algorithm) {
     Reader reader(found, path, title, findings_);
@@ -634,6 +649,7 @@ class ScenarioDocument {
           !reader.number(*pair->get(1), at, metric.name, any, gate.most))
         continue;
       if (gate.least > gate.most) add(at, std::string(metric.name) + " must not begin above its end");
+      if (as_it_stands_) require_run(gate, at);
       scenario_.gates.push_back(std::move(gate));
     }
     if (algorithm.empty()) {
@@ -673,6 +689,7 @@ class ScenarioDocument {
   Scenario scenario_;
   std::vector<double> of_limit_;  // by demand; 0: it has a rate
   bool recorded_ = false;
+  bool as_it_stands_ = true;  // nothing but the seed comes from the command line
 };
 
 /// Puts `value` at the dotted path. @return empty, or what is wrong

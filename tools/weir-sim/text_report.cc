@@ -118,19 +118,21 @@ std::string summaries(const std::vector<Report>& reports) {
   return text;
 }
 
-std::string gates(const std::vector<Report>& reports) {
+std::string gates(const Scenario& scenario, const std::vector<Report>& reports) {
+  if (scenario.gates.empty()) return "no gates: the scenario has no [expect]\n";
   Table table;
-  bool any = false;
   table.add({"gate", "rule", "algorithm", "least", "most", "measured", ""});
   for (const Report& report : reports) {
     for (const GateResult& result : report.gates) {
-      any = true;
       const int decimals = decimals_of(result.gate.metric);
       table.add({result.gate.metric, result.gate.rule, algorithm_of(report.run), bound(result.gate.least),
                  bound(result.gate.most), number(result.value, decimals), result.good ? "ok" : "FAILED"});
     }
   }
-  return any ? table.text() : "no gates: the scenario has no [expect]\n";
+  for (const Gate& gate : gates_not_applied(scenario, reports))
+    table.add(
+        {gate.metric, gate.rule, gate.algorithm, bound(gate.least), bound(gate.most), "-", "not applied"});
+  return table.text();
 }
 
 }  // namespace
@@ -140,9 +142,24 @@ bool all_good(const std::vector<Report>& reports) noexcept {
       reports, [](const Report& report) { return std::ranges::all_of(report.gates, &GateResult::good); });
 }
 
+std::vector<Gate> gates_not_applied(const Scenario& scenario, const std::vector<Report>& reports) {
+  std::vector<Gate> gates;
+  for (const Gate& gate : scenario.gates) {
+    const std::size_t rule = rule_of(scenario, gate);
+    const auto applies = [&](const Report& report) {
+      return comes_to(gate, report.run.rules[rule].algorithm);
+    };
+    if (std::ranges::any_of(reports, applies)) continue;
+    gates.push_back(gate);
+    gates.back().rule = scenario.rules[rule].name;
+    if (gate.algorithm.empty()) gates.back().algorithm = to_string(Algorithm::cooldown);
+  }
+  return gates;
+}
+
 std::string text_report(const Scenario& scenario, const std::vector<Report>& reports, std::size_t rows) {
   return heading(scenario, reports) + "\n" + intervals(scenario, reports, rows) + summaries(reports) +
-         gates(reports);
+         gates(scenario, reports);
 }
 
 }  // namespace weir::sim
