@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // weir-replay: what would weir have done with a capture, or with a list of requests?
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -27,6 +30,15 @@ namespace {
 constexpr std::uint64_t hash_seed = 1;
 
 void complain(const std::string& what) { std::fprintf(stderr, "weir-replay: %s\n", what.c_str()); }
+
+/// Whether a path that is to be written names the very file that is read, which then would be gone.
+bool writes_over(const std::string& read, const std::string& written) {
+  struct stat from {};
+  struct stat to {};
+  const int found = read == "-" ? fstat(STDIN_FILENO, &from) : stat(read.c_str(), &from);
+  return found == 0 && S_ISREG(from.st_mode) && stat(written.c_str(), &to) == 0 && from.st_dev == to.st_dev &&
+         from.st_ino == to.st_ino;
+}
 
 /// The configuration with counters of this process's own; nothing, and complaints, when it is wrong.
 std::optional<Config> read_config(const std::string& path) {
@@ -139,7 +151,15 @@ int run_capture(const Options& options) {
   return status;
 }
 
-int run(const Options& options) { return options.list.empty() ? run_capture(options) : run_list(options); }
+int run(const Options& options) {
+  const bool to_file = !options.requests.empty() && options.requests != "-";
+  for (const std::string& read : {options.config, options.capture, options.list}) {
+    if (!to_file || read.empty() || !writes_over(read, options.requests)) continue;
+    complain("--requests would write over " + (read == "-" ? "the standard input" : read));
+    return exit_usage;
+  }
+  return options.list.empty() ? run_capture(options) : run_list(options);
+}
 
 }  // namespace
 }  // namespace weir::replay

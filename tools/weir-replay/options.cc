@@ -48,6 +48,9 @@ OptionsResult read_options(std::vector<std::string> arguments) {
   try {
     app.parse(arguments);
     if (options.capture.empty() && options.list.empty()) throw CLI::RequiredError("--pcap or --csv");
+    if (options.requests == "-" && options.list.empty())
+      throw CLI::ValidationError("--requests",
+                                 "the standard output has the summary of a capture; name a file");
     if (options.config.empty() && !options.list.empty()) throw CLI::RequiredError("--config");
     if (options.config.empty() && !options.rules_free) throw CLI::RequiredError("--config or --rules-free");
   } catch (const CLI::Success& success) {

@@ -612,6 +612,7 @@ TEST_F(ReplayCommandLine, SaysWhatIsWrong) {
       {"--pcap capture --rules-free --frobnicate", "--frobnicate"},
       {"--pcap capture --rules-free extra", "extra"},
       {"--pcap capture --rules-free --top many", "many"},
+      {"--pcap capture --rules-free --requests -", "the standard output has the summary"},
       {"--pcap capture --config missing.toml", "missing.toml"},
       {"--pcap capture --config bad.toml", "bad.toml:3:"},
   };
@@ -635,6 +636,46 @@ TEST_F(ReplayCommandLine, NoticesThatTheTableCannotBeWritten) {
   const Ran ran = run("--pcap capture --rules-free --requests /dev/full");
   EXPECT_EQ(ran.status, 1);
   EXPECT_NE(ran.errors.find("/dev/full: could not be written"), std::string::npos) << ran.errors;
+}
+
+TEST_F(ReplayCommandLine, WritesNoTableOverWhatItReads) {
+  const std::string capture = PcapFile().packet(start, request("/login")).str();
+  const std::string list = "time_ms,key\n0,a\n";
+  const auto write_all = [&] {
+    write("capture", capture);
+    write("config.toml", login_rule);
+    write("list.csv", list);
+  };
+  write_all();
+  std::filesystem::create_symlink("capture", path("symbolic"));
+  std::filesystem::create_hard_link(path("capture"), path("hard"));
+  const struct {
+    std::string arguments;
+    std::string read;
+  } cases[] = {
+      {"--rules-free --pcap capture --requests capture", "capture"},
+      {"--rules-free --pcap capture --requests ./capture", "capture"},
+      {"--rules-free --pcap capture --requests symbolic", "capture"},
+      {"--rules-free --pcap capture --requests hard", "capture"},
+      {"--rules-free --pcap - --requests capture <capture", "the standard input"},
+      {"--config config.toml --pcap capture --requests config.toml", "config.toml"},
+      {"--config config.toml --csv list.csv --rule login --requests list.csv", "list.csv"},
+      {"--config config.toml --csv - --rule login --requests list.csv <list.csv", "the standard input"},
+  };
+  for (const auto& one : cases) {
+    const Ran ran = run(one.arguments);
+    EXPECT_EQ(ran.status, 2) << one.arguments;
+    EXPECT_EQ(ran.output, "") << one.arguments;
+    EXPECT_NE(ran.errors.find("--requests would write over " + one.read), std::string::npos)
+        << one.arguments << ": " << ran.errors;
+    EXPECT_EQ(test::read_file(path("capture")), capture) << one.arguments;
+    EXPECT_EQ(test::read_file(path("config.toml")), login_rule) << one.arguments;
+    EXPECT_EQ(test::read_file(path("list.csv")), list) << one.arguments;
+    write_all();
+  }
+  // What is no file has nothing that could be lost.
+  EXPECT_EQ(run("--config config.toml --csv - --rule login --requests /dev/null </dev/null").status, 1);
+  EXPECT_EQ(run("--rules-free --pcap capture --requests table.tsv").status, 0);
 }
 
 TEST_F(ReplayCommandLine, ReadsTheStandardInput) {
