@@ -30,7 +30,19 @@ constexpr std::uint16_t descriptors = 512;
 constexpr std::uint16_t burst = 32;
 constexpr unsigned mbufs = 8191;
 
+constexpr int exit_good = 0;
+constexpr int exit_failure = 1;  // something was changed or lost, or has failed
+constexpr int exit_usage = 2;    // the command line is wrong
+
 std::atomic<bool> interrupted{false};
+
+/// Both ends are allowed.
+struct Range {
+  double least;
+  double most;
+};
+constexpr Range seconds_range{0.1, 1e6};
+constexpr Range rate_range{0.001, 1000};
 
 struct Options {
   double seconds = 10;
@@ -189,25 +201,21 @@ int play_on(const Options& options) {
     if (rte_eth_dev_is_valid_port(id) == 0) {
       std::fprintf(stderr, "weir-traffic: there is no port %u; name two, e.g. with --vdev=net_memif0,…\n",
                    id);
-      return 1;
+      return exit_failure;
     }
-  }
-  if (options.clients_port == options.servers_port) {
-    std::fprintf(stderr, "weir-traffic: clients and servers need a port each\n");
-    return 1;
   }
   rte_mempool* pool =
       rte_pktmbuf_pool_create("traffic", mbufs, 128, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
   if (pool == nullptr) {
     std::fprintf(stderr, "weir-traffic: no memory for %u packet buffers; give EAL more, e.g. -m 128\n",
                  mbufs);
-    return 1;
+    return exit_failure;
   }
   Port clients(options.clients_port, pool);
   Port servers(options.servers_port, pool);
   if (!clients.start() || !servers.start()) {
     std::fprintf(stderr, "weir-traffic: a port would not start\n");
-    return 1;
+    return exit_failure;
   }
 
   using Clock = std::chrono::steady_clock;
@@ -216,7 +224,7 @@ int play_on(const Options& options) {
     std::fprintf(stderr,
                  "weir-traffic: nothing comes through from port %u to port %u and back within %lld s\n",
                  options.clients_port, options.servers_port, static_cast<long long>(for_the_wire.count()));
-    return 1;
+    return exit_failure;
   }
 
   Play play(default_cast(), options.rate, options.seed,
@@ -246,10 +254,22 @@ int play_on(const Options& options) {
 
   std::printf("traffic seconds=%g rate=%g seed=%llu\n", options.seconds, options.rate,
               static_cast<unsigned long long>(options.seed));
-  const bool good = report(play, clients.unsent() + servers.unsent());
+  int status = report(play, clients.unsent() + servers.unsent()) ? exit_good : exit_failure;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "weir-traffic: the report could not be written\n");
+    status = exit_failure;
+  }
   clients.stop();
   servers.stop();
-  return good ? 0 : 1;
+  return status;
+}
+
+void require(const char* option, double value, Range range) {
+  // Written so that "nan" fails too.
+  if (value >= range.least && value <= range.most) return;
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "not between %.15g and %.15g", range.least, range.most);
+  throw CLI::ValidationError(option, text.data());
 }
 
 }  // namespace
@@ -260,12 +280,15 @@ int main(int argc, char** argv) {
       "what\n"
       "came through. EAL options come first, then --, then the options below.",
       "weir-traffic");
+  app.footer(
+      "Exit status: 0 all that nobody had a reason to touch came through as it was, 1 it did not, DPDK or a "
+      "port failed,\n"
+      "or the report could not be written, 2 wrong command line.");
   Options options;
-  app.add_option("--seconds", options.seconds, "how long new connections open")
-      ->check(CLI::Range(0.1, 1e6))
+  app.add_option("--seconds", options.seconds, "how long new connections open; 0.1 to 1000000")
       ->capture_default_str();
-  app.add_option("--rate", options.rate, "multiplies every crowd's rate; 1: about 1000 requests a second")
-      ->check(CLI::Range(0.001, 1000.0))
+  app.add_option("--rate", options.rate,
+                 "multiplies every crowd's rate, by 0.001 to 1000; 1: about 1000 requests a second")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the arrivals and the requests")->capture_default_str();
   app.add_option("--clients-port", options.clients_port, "DPDK port of the clients")->capture_default_str();
@@ -279,14 +302,21 @@ int main(int argc, char** argv) {
   std::reverse(own.begin(), own.end());
   try {
     app.parse(own);
+    require("--seconds", options.seconds, seconds_range);
+    require("--rate", options.rate, rate_range);
+    if (options.clients_port == options.servers_port)
+      throw CLI::ValidationError("--clients-port", "clients and servers need a port each");
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    std::fprintf(stderr, "weir-traffic: %s\nRun 'weir-traffic --help' for the options.\n", error.what());
+    return exit_usage;
   }
 
   const int eal_arguments = no_eal_options ? 1 : static_cast<int>(separator - argv);
   if (rte_eal_init(eal_arguments, argv) < 0) {
     std::fprintf(stderr, "weir-traffic: EAL would not start; its message stands above\n");
-    return 1;
+    return exit_failure;
   }
   std::signal(SIGINT, [](int) { interrupted = true; });
   std::signal(SIGTERM, [](int) { interrupted = true; });
