@@ -153,6 +153,11 @@ class Repeats(Case):
         for one, other in zip(self.outputs(SEED), self.outputs(SEED + 1)):
             self.assertNotEqual(one, other)
 
+    def test_every_seed_of_64_bits_is_one(self):
+        done = run(self.file(SMALL), "--seed", 2**64 - 1)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn(f"seed {2**64 - 1}, ", done.stdout)
+
     def test_algorithms_beside_one_another_meet_the_same_demand(self):
         report = self.simulate(self.file(SMALL), "--algorithm", "cooldown", "--algorithm", "fixed-window")
         offered = {
@@ -454,6 +459,15 @@ class Mistakes(Case):
                 done = run(*arguments)
                 self.assertEqual(2, done.returncode)
                 self.assertTrue(done.stderr.startswith("weir-sim: "), done.stderr)
+
+    def test_numbers_that_are_none_or_do_not_fit_end_with_2(self):
+        scenario = self.file(SMALL)
+        for option in ("--seed", "--rows"):
+            for number in ("-1", "18446744073709551616", "", "0x10", "+5", "1.5"):
+                with self.subTest(option, number=number):
+                    done = run(scenario, option, number)
+                    self.assertEqual((2, ""), (done.returncode, done.stdout))
+                    self.assertIn(option, done.stderr)
 
 
 if __name__ == "__main__":

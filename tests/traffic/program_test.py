@@ -43,6 +43,11 @@ class CommandLine(unittest.TestCase):
             (("--seconds",), "--seconds"),
             (("--seconds", "long"), "long"),
             (("--clients-port", "one"), "one"),
+            (("--clients-port", "65536"), "--clients-port: must be a whole number from 0 to 65535"),
+            (("--servers-port=-1",), "--servers-port: must be a whole number from 0 to 65535"),
+            (("--seed=-1",), "--seed: must be a whole number"),
+            (("--seed", str(2**64)), "--seed: must be a whole number"),
+            (("--seed", ""), "--seed: must be a whole number"),
             (("--clients-port", "1"), "clients and servers need a port each"),
             *(
                 ((option, value), f"{option}: not between")

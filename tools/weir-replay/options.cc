@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "command-line/whole_number.h"
+
 namespace weir::replay {
 
 OptionsResult read_options(std::vector<std::string> arguments) {
@@ -37,6 +39,7 @@ OptionsResult read_options(std::vector<std::string> arguments) {
       ->type_name("FILE");
   app.add_option("--top", options.top, "how many keys the summary of a capture shows")
       ->type_name("N")
+      ->transform(command_line::whole_number())
       ->capture_default_str()
       ->excludes(list);
   CLI::Option* const free = app.add_flag("--rules-free", options.rules_free,

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "command-line/whole_number.h"
+
 namespace weir::sim {
 
 OptionsResult read_options(std::vector<std::string> arguments) {
@@ -19,7 +21,9 @@ OptionsResult read_options(std::vector<std::string> arguments) {
       "line\n"
       "or scenario.");
   app.add_option("scenario", options.scenario, "scenario file (TOML)")->type_name("SCENARIO")->required();
-  app.add_option("--seed", options.overrides.seed, "seed, instead of the scenario's")->type_name("N");
+  app.add_option("--seed", options.overrides.seed, "seed, instead of the scenario's")
+      ->type_name("N")
+      ->transform(command_line::whole_number());
   app.add_flag("--json", options.json, "JSON instead of text");
   app.add_option("--plot", options.plot, "draw offered, admitted and limit over time into this SVG file")
       ->type_name("FILE");
@@ -38,6 +42,7 @@ OptionsResult read_options(std::vector<std::string> arguments) {
       ->allow_extra_args(false);
   app.add_option("--rows", options.rows, "how many intervals the text shows")
       ->type_name("N")
+      ->transform(command_line::whole_number())
       ->capture_default_str();
   app.set_version_flag("--version", "weir-sim " WEIR_VERSION);
 

@@ -14,12 +14,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "command-line/whole_number.h"
 #include "play.h"
 
 namespace {
@@ -290,9 +292,16 @@ int main(int argc, char** argv) {
   app.add_option("--rate", options.rate,
                  "multiplies every crowd's rate, by 0.001 to 1000; 1: about 1000 requests a second")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the arrivals and the requests")->capture_default_str();
-  app.add_option("--clients-port", options.clients_port, "DPDK port of the clients")->capture_default_str();
-  app.add_option("--servers-port", options.servers_port, "DPDK port of the servers")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the arrivals and the requests")
+      ->transform(weir::command_line::whole_number())
+      ->capture_default_str();
+  const CLI::Validator port = weir::command_line::whole_number(std::numeric_limits<std::uint16_t>::max());
+  app.add_option("--clients-port", options.clients_port, "DPDK port of the clients")
+      ->transform(port)
+      ->capture_default_str();
+  app.add_option("--servers-port", options.servers_port, "DPDK port of the servers")
+      ->transform(port)
+      ->capture_default_str();
 
   // EAL takes its own arguments up to "--"; asking for help must not need a working EAL.
   char** separator =
