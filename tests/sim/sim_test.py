@@ -273,7 +273,7 @@ class Settings(Case):
                 self.assertIn(message, done.stderr)
 
     def test_recorded_demand_is_played_as_it_stands(self):
-        self.file("time_ms,key,weight,node\n0,a,1,0\n10.5,b,2,1\n999,a,3,2\n1500,b,1,0\n", "demand.csv")
+        self.file("\ntime_ms,key,weight,node\n0,a,1,0\n10.5,b,2,1\n999,a,3,2\n1500,b,1,0\n", "demand.csv")
         text = SMALL.replace("of_limit = 2", 'shape = "recorded"\nfile = "demand.csv"')
         rows = self.simulate(self.file(text))["intervals"]
         self.assertEqual(
@@ -439,13 +439,38 @@ class Mistakes(Case):
             ("time_ms,key\n5,a\n4,a\n", "demand.csv:3:1: "),
             ("time_ms,key\n5\n", "demand.csv:2:2: "),
             ("time_ms,key,weight\n5,a,0\n", "demand.csv:2:5: "),
+            ("time_ms,key,weight,node\n5,a,1,2\n6,a,1,3\n", "demand.csv:3:7: there is no node 3"),
+            ("\ntime,key\n5,a\n", "demand.csv:2:1: the first line must read"),
+            ("\n\n5,a\n6,b\n", "demand.csv:3:1: the first line must read"),
             ("time_ms,key\n", "demand.csv: the recording has no requests"),
+            ("\n", "demand.csv: the recording has no requests"),
         ):
             with self.subTest(recording):
                 self.file(recording, "demand.csv")
                 done = run(self.file(text))
                 self.assertEqual(2, done.returncode)
                 self.assertIn(place, done.stderr)
+
+    def test_what_a_recording_has_of_its_own_is_not_said_beside_it(self):
+        self.file("time_ms,key\n5,a\n", "demand.csv")
+        for line in (
+            "rate = 10",
+            "of_limit = 2",
+            'from = "1s"',
+            'until = "2s"',
+            'on = "1s"',
+            'off = "1s"',
+            "weight = 5",
+            "weight = [1, 2]",
+            "key = 0",
+        ):
+            with self.subTest(line):
+                path = self.file(SMALL.replace("of_limit = 2", f'shape = "recorded"\nfile = "demand.csv"\n{line}'))
+                done = run(path)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                name = line.split(" ")[0]
+                self.assertRegex(done.stderr, rf"^weir-sim: {path}:12:\d+: {name} does not go with the shape \"recorded\"")
+                self.assertEqual(1, done.stderr.count("\n"), done.stderr)
 
     def test_what_an_algorithm_cannot_bear_is_told(self):
         done = run(self.file(SMALL.replace("limit = 50", "limit = 50\nspans = 900")), "--algorithm", "sliding-window")

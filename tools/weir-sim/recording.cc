@@ -50,11 +50,12 @@ bool parse(std::string_view text, Number& out) {
 
 }  // namespace
 
-std::string parse_recording(std::string_view text, const std::string& file, KeySpace& space,
-                            std::vector<RecordedRequest>& requests) {
+std::string parse_recording(std::string_view text, const std::string& file, std::uint32_t nodes,
+                            KeySpace& space, std::vector<RecordedRequest>& requests) {
   std::unordered_map<std::string, std::uint32_t> known;
   std::vector<std::string> added = std::move(space.values);
   std::size_t number = 0;
+  bool under_header = false;
   Duration before{};
   const auto wrong = [&](std::size_t column, std::string_view what) {
     return file + ':' + std::to_string(number) + ':' + std::to_string(column) + ": " + std::string(what);
@@ -67,10 +68,11 @@ std::string parse_recording(std::string_view text, const std::string& file, KeyS
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
-    if (number == 1) {
+    if (!under_header) {
       if (line != "time_ms,key" && line != "time_ms,key,weight" && line != "time_ms,key,weight,node")
         return wrong(1,
                      "the first line must read time_ms,key or time_ms,key,weight or time_ms,key,weight,node");
+      under_header = true;
       continue;
     }
     Fields fields(line);
@@ -93,6 +95,9 @@ std::string parse_recording(std::string_view text, const std::string& file, KeyS
       return wrong(fields.column(), "weight must be a whole number of at least 1");
     if (fields.next(field) && (!parse(field, request.node) || request.node < 0))
       return wrong(fields.column(), "node must be a whole number of at least 0");
+    if (request.node >= 0 && static_cast<std::uint32_t>(request.node) >= nodes)
+      return wrong(fields.column(), "there is no node " + std::to_string(request.node) + ": of " +
+                                        std::to_string(nodes) + " the first one is 0");
     if (fields.next(field))
       return wrong(fields.column(), "there are more fields than time_ms,key,weight,node");
     requests.push_back(request);

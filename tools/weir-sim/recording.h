@@ -3,6 +3,7 @@
 /// Recorded demand: a table of requests.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +13,12 @@
 namespace weir::sim {
 
 /// Reads lines "time_ms,key[,weight[,node]]" under a header of these words. Times ascend; keys new to `space`
-/// are added to it.
-/// @param file  what to call the text in messages
+/// are added to it. Empty lines are passed over.
+/// @param file   what to call the text in messages
+/// @param nodes  how many there are
 /// @return empty, or the first mistake ("FILE:LINE:COLUMN: …")
-std::string parse_recording(std::string_view text, const std::string& file, KeySpace& space,
-                            std::vector<RecordedRequest>& requests);
+std::string parse_recording(std::string_view text, const std::string& file, std::uint32_t nodes,
+                            KeySpace& space, std::vector<RecordedRequest>& requests);
 
 /// The whole of a file. @return empty, or why it cannot be read ("FILE: …")
 std::string read_whole_file(const std::string& path, std::string& text);

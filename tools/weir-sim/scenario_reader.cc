@@ -377,9 +377,17 @@ class ScenarioDocument {
     KeySpace& space = scenario_.keys[0];
     // The recording brings its own keys, unless the scenario has asked for a choice.
     if (!root_.has("keys")) space.values.clear();
-    if (wrong.empty()) wrong = parse_recording(text, path.string(), space, demand.recording);
+    if (wrong.empty()) wrong = parse_recording(text, path.string(), scenario_.nodes, space, demand.recording);
     if (space.values.empty()) space.values.emplace_back("k0");
     if (!wrong.empty()) reader.add("file", wrong);
+  }
+
+  void refuse_beside_recording(Reader& reader) {
+    for (const std::string_view key : {"rate", "of_limit", "on", "off", "from", "until", "weight", "key"})
+      if (reader.has(key))
+        reader.add(key, std::string(key) +
+                            " does not go with the shape \"recorded\": the recording has its own times, keys "
+                            "and weights");
   }
 
   void read_demands() {
@@ -412,6 +420,7 @@ class ScenarioDocument {
       read_weight(reader, demand);
       read_recording(reader, demand);
       reader.integer("key", {0, static_cast<std::int64_t>(scenario_.keys[0].values.size()) - 1}, demand.key);
+      if (recorded) refuse_beside_recording(reader);
       of_limit_.push_back(of_limit);
       scenario_.demands.push_back(std::move(demand));
     });

@@ -412,8 +412,8 @@ class Simulation {
     const DemandSource::Offer offer = demand_.take();
     const std::vector<std::uint32_t>& values = *offer.values;
     const std::size_t measured = key_of(scenario_.measured, values);
-    const std::uint32_t node = offer.node >= 0 ? static_cast<std::uint32_t>(offer.node) % scenario_.nodes
-                                               : router_.route(measured, at, offer.regular);
+    const std::uint32_t node =
+        offer.node >= 0 ? static_cast<std::uint32_t>(offer.node) : router_.route(measured, at, offer.regular);
     if (node == Router::nowhere || incarnation_of_node_[node] == none) return;
     Incarnation& incarnation = incarnations_[incarnation_of_node_[node]];
     if (at < incarnation.paused_until) return;
