@@ -242,25 +242,36 @@ class Programs(unittest.TestCase):
                 self.assertRegex(wrong.stderr + wrong.stdout, "no-such-option|is required")
         for script in ("tools/quickstart", "tools/test", "tools/algorithms", "tools/bench"):
             with self.subTest(script):
-                helped = subprocess.run(
-                    [SOURCE / script, "--help"],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    stdin=subprocess.DEVNULL,
-                    check=False,
-                )
+                helped = self.start(script, "--help")
                 self.assertEqual(0, helped.returncode)
                 self.assertIn("usage:", helped.stdout)
-                wrong = subprocess.run(
-                    [SOURCE / script, "--no-such-option"],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    stdin=subprocess.DEVNULL,
-                    check=False,
-                )
+                wrong = self.start(script, "--no-such-option")
                 self.assertEqual(2, wrong.returncode)
+
+    def test_a_demonstration_that_is_too_short_to_show_what_it_claims_is_refused(self):
+        for least, arguments in (
+            (3, ("--seconds", "1")),
+            (3, ("--seconds", "2")),
+            (5, ("--seconds", "4", "--live")),
+            (5, ("--live", "--seconds", "1")),
+        ):
+            with self.subTest(arguments):
+                done = self.start("tools/quickstart", *arguments)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                self.assertRegex(done.stderr, rf"^quickstart: --seconds .* at least {least}\b")
+
+    def start(self, script, *arguments):
+        # Where nothing could be built, should it come to that.
+        environment = dict(os.environ, WEIR_BUILD="/dev/null")
+        return subprocess.run(
+            [SOURCE / script, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            check=False,
+        )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The demonstration for real: two weir-filter nodes in front of nginx, one Redis, wrk and curl as clients.
 
-Usage: live.py BUILD SECONDS
+Usage: live.py BUILD SECONDS (5 or more)
 """
 
 import collections
@@ -168,7 +168,7 @@ def show_refusal_and_recovery(net, claims):
 
 
 def main():
-    build, seconds = pathlib.Path(sys.argv[1]).resolve(), max(5, int(float(sys.argv[2])))
+    build, seconds = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2])
     content = os.urandom(512 * 1024)
     claims = []
     with Topology(build) as net:

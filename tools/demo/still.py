@@ -3,7 +3,7 @@
 """The demonstration that needs nothing: weir-filter between weir-traffic's clients and servers, over two shared-memory
 ports (DPDK's memif). No NIC, no kernel interface, no Redis, no hugepages, no privileges.
 
-Usage: still.py BUILD SECONDS
+Usage: still.py BUILD SECONDS (3 or more: limits are counted by the clock's whole seconds)
 """
 
 import os
