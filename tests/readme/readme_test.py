@@ -240,13 +240,26 @@ class Programs(unittest.TestCase):
                 )
                 self.assertNotEqual(0, wrong.returncode)
                 self.assertRegex(wrong.stderr + wrong.stdout, "no-such-option|is required")
-        for script in ("tools/quickstart", "tools/test", "tools/algorithms", "tools/bench"):
+        for script in (
+            "tools/quickstart",
+            "tools/install-packages",
+            "tools/test",
+            "tools/algorithms",
+            "tools/bench",
+        ):
             with self.subTest(script):
                 helped = self.start(script, "--help")
                 self.assertEqual(0, helped.returncode)
                 self.assertIn("usage:", helped.stdout)
                 wrong = self.start(script, "--no-such-option")
                 self.assertEqual(2, wrong.returncode)
+
+    def test_groups_of_packages_that_there_are_not_are_refused(self):
+        for groups in (("nosuch",), ("build", "nosuch"), ("",), ("build test",), ("b.ild",), ("g++",)):
+            with self.subTest(groups):
+                done = self.start("tools/install-packages", *groups)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                self.assertIn(f"there is no group '{groups[-1]}'", done.stderr)
 
     def test_a_demonstration_that_is_too_short_to_show_what_it_claims_is_refused(self):
         for least, arguments in (
