@@ -325,6 +325,17 @@ class World(Case):
                     event = f'[[event]]\nkind = "{kind}"\nat = "1s"\nnode = 1\ntraffic = "{traffic}"\n{more}'
                     self.assertEqual(offered, self.offered(self.regular(event)))
 
+    def test_a_pause_within_a_pause_does_not_end_it(self):
+        pause = '[[event]]\nkind = "pause"\nat = "{}"\nfor = "{}"\nnode = 1\ntraffic = "lost"\n'
+        for first, second, offered in (
+            (("500ms", "2s"), ("1s", "500ms"), [90, 60, 90]),
+            (("500ms", "1s"), ("1s", "1500ms"), [90, 60, 90]),
+            (("500ms", "500ms"), ("1500ms", "500ms"), [90, 90, 120]),
+        ):
+            with self.subTest(f"{first} and {second}"):
+                events = pause.format(*first) + pause.format(*second)
+                self.assertEqual(offered, self.offered(self.regular(events)))
+
     def test_a_node_that_restarts_gets_its_part_again(self):
         event = '[[event]]\nkind = "{}"\nat = "{}"\nnode = 1\ntraffic = "lost"\n'
         events = event.format("crash", "500ms") + event.format("restart", "1500ms")

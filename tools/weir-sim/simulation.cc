@@ -327,10 +327,15 @@ class Simulation {
           begin(scenario_.events[scheduled.event], node);
         return;
       case Step::resume:
-        for (const std::uint32_t node : scenario_.events[scheduled.event].nodes)
-          if (incarnation_of_node_[node] != none) router_.set(node, Router::State::open);
+        for (const std::uint32_t node : scenario_.events[scheduled.event].nodes) resume(node);
         return;
     }
+  }
+
+  void resume(std::uint32_t node) {
+    const std::uint32_t index = incarnation_of_node_[node];
+    if (index == none || network_.now < incarnations_[index].paused_until) return;
+    router_.set(node, Router::State::open);
   }
 
   void begin(const ScenarioEvent& event, std::uint32_t node) {
@@ -360,7 +365,8 @@ class Simulation {
         return;
       case ScenarioEvent::Kind::pause:
         if (!there) return;
-        incarnations_[index].paused_until = network_.now + event.length;
+        incarnations_[index].paused_until =
+            std::max(incarnations_[index].paused_until, network_.now + event.length);
         router_.set(node, away);
         return;
       case ScenarioEvent::Kind::cut:
