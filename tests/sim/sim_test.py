@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -36,9 +37,14 @@ of_limit = 2
 """
 
 
-def run(*arguments):
+def run(*arguments, limits=None):
     return subprocess.run(
-        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=250
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=250,
+        preexec_fn=limits,
     )
 
 
@@ -494,6 +500,14 @@ class Mistakes(Case):
                 done = run(*arguments)
                 self.assertEqual(2, done.returncode)
                 self.assertTrue(done.stderr.startswith("weir-sim: "), done.stderr)
+
+    def test_a_scenario_that_there_is_no_memory_for_ends_with_2(self):
+        # Ten million intervals of one key.
+        path = self.file(SMALL.replace('"3s"', '"116d"'))
+        done = run(path, limits=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28)))
+        self.assertEqual((2, ""), (done.returncode, done.stdout))
+        message = "weir-sim: there is not enough memory for the nodes, keys and intervals of this scenario\n"
+        self.assertEqual(message, done.stderr)
 
     def test_numbers_that_are_none_or_do_not_fit_end_with_2(self):
         scenario = self.file(SMALL)

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,10 @@ int main(int argc, char** argv) try {
   std::fputs(read.output.c_str(), stdout);
   std::fputs(read.error.c_str(), stderr);
   return read.exit ? *read.exit : run(read.options);
+} catch (const std::bad_alloc&) {
+  std::fputs("weir-sim: there is not enough memory for the nodes, keys and intervals of this scenario\n",
+             stderr);
+  return weir::sim::exit_usage;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "weir-sim: %s\n", error.what());
   return weir::sim::exit_failure;

@@ -19,7 +19,7 @@ OptionsResult read_options(std::vector<std::string> arguments) {
   app.footer(
       "Exit status: 0 good, 1 a gate of the scenario failed or a file could not be written, 2 wrong command "
       "line\n"
-      "or scenario.");
+      "or scenario, or no memory for it.");
   app.add_option("scenario", options.scenario, "scenario file (TOML)")->type_name("SCENARIO")->required();
   app.add_option("--seed", options.overrides.seed, "seed, instead of the scenario's")
       ->type_name("N")

@@ -15,7 +15,7 @@ namespace weir::sim {
 /// Exit statuses of the program.
 inline constexpr int exit_good = 0;
 inline constexpr int exit_failure = 1;  ///< a gate failed, or something could not be written
-inline constexpr int exit_usage = 2;    ///< the command line or the scenario is wrong
+inline constexpr int exit_usage = 2;    ///< the command line or the scenario is wrong, or too large
 
 struct Options {
   std::string scenario;   ///< path
