@@ -16,6 +16,7 @@
 namespace weir {
 namespace {
 
+/// In an interval: what workers count beside it makes no sum of 64 bits wrap.
 constexpr std::uint64_t most_charged = std::uint64_t{1} << 61;
 
 }  // namespace
