@@ -143,7 +143,7 @@ Instant Controller::advance(Instant own) {
   watch_store(now);
   drain_passed();
   // Before his table is another span's.
-  if (!awaiting_drain_) take_corrections(now);
+  if (!awaiting_drain_) take_corrections(now, flipped_.monotonic);
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -365,7 +365,8 @@ void Controller::give_back(const CountedKey& key) {
 }
 
 // After all that the span has counted: what is handed back was charged in it, or before.
-void Controller::take_corrections(Instant now) {
+// @param running  when the span began of which nothing has been counted yet
+void Controller::take_corrections(Instant now, MonotonicTime running) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     CorrectionLog& log = parts_.corrections[drained_index(i)];
     if (workers_[i].draining || log.empty()) continue;
@@ -378,7 +379,7 @@ void Controller::take_corrections(Instant now) {
       want_all_of(key, rule, heavy_next_[window]);
     }
   }
-  corrections_.settle({quotas_at_, now.monotonic}, !draining());
+  corrections_.settle({quotas_at_, now.monotonic}, !draining(), running);
 }
 
 // A power of two. By all workers, however many of them are drained together.
@@ -608,7 +609,7 @@ bool Controller::settle_pools() {
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
-  take_corrections(now);
+  take_corrections(now, end_all ? MonotonicTime::max() : flipped_.monotonic);
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);

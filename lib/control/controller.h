@@ -143,7 +143,7 @@ class Controller {
   unsigned turns_to_tell() noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
-  void take_corrections(Instant now);
+  void take_corrections(Instant now, MonotonicTime running);
   void harvest_passed();
   void harvest(std::span<const std::size_t> workers);
   template <typename Visitor>

@@ -73,7 +73,7 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
   }
 }
 
-void Corrections::settle(Instant now, bool all_drained) {
+void Corrections::settle(Instant now, bool all_drained, MonotonicTime running) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < refunds_.size(); ++i) {
     if (i + corrected_together < refunds_.size())
@@ -85,7 +85,8 @@ void Corrections::settle(Instant now, bool all_drained) {
     }
     Refunded rest = refunds_[i];
     rest.amount -= refund(rest, now);
-    if (rest.amount > 0 && !all_drained) refunds_[kept++] = rest;
+    const bool may_be_counted_yet = !all_drained || rest.charged_in.monotonic >= running;
+    if (rest.amount > 0 && may_be_counted_yet) refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
   correct_logs(now.monotonic);

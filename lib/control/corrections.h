@@ -4,8 +4,9 @@
 /// way into the engine's counts and the workers' cells.
 ///
 /// What is to be charged needs nobody but the key. What is to be handed back may have been charged by another
-/// worker, whose table has yet to be drained: so that waits until all are, or have had their time; what still
-/// has not been counted then is tried once more when they have been. And a sliding log is read from its
+/// worker, whose table has yet to be drained: so that waits until all are, or have had their time; and what
+/// still has not been counted then, until they have been, also where that worker was in the next span
+/// already. And a sliding log is read from its
 /// oldest admission on to hand anything back: so what a key's log is to be corrected by in a span comes to it
 /// as one.
 #pragma once
@@ -47,7 +48,8 @@ class Corrections {
   void take(CorrectionLog& log, Instant began, Instant now);
   /// Hands back what is to be, after the logs of all workers that have been drained.
   /// @param all_drained  there are no others
-  void settle(Instant now, bool all_drained);
+  /// @param running      when the span that runs began: nothing of it has been counted yet
+  void settle(Instant now, bool all_drained, MonotonicTime running);
   /// By what was taken in last.
   std::span<const Drained> drained() const noexcept { return drained_; }
 

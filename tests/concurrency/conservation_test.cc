@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -80,40 +82,62 @@ TEST(Conservation, HoldsWhileWorkersGoOfflineAndComeBack) {
   EXPECT_EQ(outcome.in_store, outcome.admitted);
 }
 
-// Half of all requests turn out to have cost more, and half less, a span or some later.
+/// What one worker has charged and another one is to correct.
+class UnderWay {
+ public:
+  struct Request {
+    std::size_t user = 0;
+    Instant charged_in{};
+  };
+  void put(const Request& request) {
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+  }
+  std::optional<Request> take() {
+    const std::lock_guard lock(mutex_);
+    if (requests_.empty()) return std::nullopt;
+    const Request request = requests_.back();
+    requests_.pop_back();
+    return request;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Request> requests_;
+};
+
+// Of all requests half turn out to have cost more, and half less: in the same span or in later ones, and as
+// another worker says, which may be a span behind, or ahead.
 TEST(Conservation, HoldsOfCostsThatAreKnownLater) {
   Config config = fast_config(1'000'000'000'000, std::chrono::hours{1});
   config.rules[0].algorithm = Algorithm::fixed_window;
-  config.rules[0].interval = std::chrono::hours{1};
   config.rules[0].spans = 1'000'000;  // of 3.6 ms
   auto store = std::make_unique<RecordingStore>();
   RecordingStore& recorded = *store;
   NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));
   constexpr std::size_t users = 4;
   std::array<std::atomic<std::int64_t>, users> cost{};
-  std::atomic<std::uint64_t> refused{0};
+  UnderWay under_way;
   node.start();
   run_workers(node, workers, [&](Worker& worker, unsigned index) {
     std::mt19937_64 random(index + 1);
-    std::array<Key, users> keys;
     std::array<std::string, users> names;
-    for (std::size_t i = 0; i < users; ++i) keys[i] = worker.key(0, names[i] = "u" + std::to_string(i));
     std::array<std::int64_t, users> mine{};
+    for (std::size_t i = 0; i < users; ++i) names[i] = "u" + std::to_string(i);
     const std::uint64_t spans = node.figures().spans;
     for (int round = 0; round < 20'000 || node.figures().spans < spans + 20; ++round) {
       const std::size_t user = random() % users;
-      const Instant charged = worker.span_began();
+      const Instant charged_in = worker.span_began();
       if (worker.admit_key(0, names[user], 100, monotonic_now()).verdict == Verdict::admit) {
         mine[user] += 100;
-        if (round % 16 == 0) {
-          worker.quiescent();
-          std::this_thread::yield();
-        }
+        under_way.put({user, charged_in});
+      }
+      if (random() % 16 == 0) worker.quiescent();
+      if (random() % 16 == 0) std::this_thread::yield();
+      if (const auto answered = under_way.take(); answered) {
         const std::int64_t by = random() % 2 == 0 ? 50 : -90;
-        if (worker.correct(keys[user], by, charged))
-          mine[user] += by;
-        else
-          ++refused;
+        if (worker.correct(worker.key(0, names[answered->user]), by, answered->charged_in))
+          mine[answered->user] += by;
       }
       if (random() % 512 == 0) {
         worker.offline();

@@ -254,9 +254,21 @@ MUTANTS = [
     corrections(
         "what another worker has charged is handed back before it is known",
         "EachAlgorithm/Correction.MayBeMadeByAnotherWorkerThanTheOneThatCharged/fixedwindow",
-        "  take_corrections(now);\n  // The span that runs",
+        "  take_corrections(now, end_all ? MonotonicTime::max() : flipped_.monotonic);\n",
         "  // The span that runs",
         file="lib/control/controller.cc",
+    ),
+    corrections(
+        "what a worker has charged that is in the next span already is not handed back",
+        "EachAlgorithm/Correction.MayBeMadeByAWorkerThatIsStillInTheSpanBefore/fixedwindow",
+        "!all_drained || rest.charged_in.monotonic >= running;",
+        "!all_drained;",
+    ),
+    corrections(
+        "what a worker has charged that is late is not handed back",
+        "EachAlgorithm/Correction.OfWhatAWorkerHasChargedThatIsLateWaitsForIt/fixedwindow",
+        "!all_drained || rest.charged_in.monotonic >= running;",
+        "rest.charged_in.monotonic >= running;",
     ),
     whole(
         "who is charged afterwards alone always has a grant of a bucket left",
