@@ -55,8 +55,8 @@ class MutexAndMap {
   std::uint64_t counted_ = 0;  // windows begin anew
 };
 
-/// rte_hash over 64-bit keys with hashes made beforehand, looked up in bulk; counters beside it. On huge
-/// pages, as ours.
+/// rte_hash over 64-bit keys with hashes made beforehand and a comparison for just their length, looked up in
+/// bulk; counters beside it. On huge pages, as ours.
 class RteHash {
  public:
   explicit RteHash(std::size_t keys) : RteHash(keys, 0) {}

@@ -177,6 +177,7 @@ def report(figures, context, aims):
         "*A key at hand* is one of the default algorithm's, cooldown, far from its limit: a worker may admit a 64th of the limit without asking, and that touches one "
         "line. fixed-window and shed are the same; under sliding-window it is a 192th. Under the other algorithms, and beyond that part, a worker draws from a cell that all workers "
         "share: from a bucket in chunks, in each span anew, or, where its burst is small, for each request. So what they take depends on how often a key comes within a span. "
+        "*rte_hash* is given the keys' hashes, as ours is, and a comparison for their 8 bytes (rte_hash_set_cmp_func), without which it would call memcmp for each. "
         "*Blocked*: all keys have been refused before, as in an attack. *Made up*: known keys, in a node with room for twice as many (at least 65,536), and in "
         "between, not timed, requests of keys never met before, until there is no room and for as long as is measured. All these: up to a million keys.",
     ]

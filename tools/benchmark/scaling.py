@@ -86,7 +86,7 @@ def report(figures, context, aims):
         "workers the controller takes its time from one of them. By processor time: what the workers would have decided with "
         "their processors to themselves, which is what tells on a machine that others use; waiting for a lock that sleeps does not show "
         "in it, so the mutex's figures are those of the wall clock. Of the floor's threads each has lines of its own, as a worker has: "
-        "where two of them get less than twice as much out of one memory, so may workers that wait for it. Ratios are medians over the rounds. Every contender's counters "
+        "where two of them get less than twice as much out of one memory, so may workers that wait for it. rte_hash is given its keys' hashes and a comparison for their 8 bytes. Ratios are medians over the rounds. Every contender's counters "
         "were added up and compared with the decisions (a turn that does not add up, as where a worker lost its processor for so long that it refused, is not in the figures). Late are spans of the timed part whose end took longer than the next one.",
         table(("", "keys", "workers", "million decisions/s, processor time", "wall clock", "× one worker, processor time", "wall clock", "spans that ended late"), rows),
         context.plot("scaling", svg),
