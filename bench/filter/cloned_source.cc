@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cloned_source.h"
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
@@ -32,7 +33,7 @@ ClonedSource::ClonedSource(std::string name, std::uint32_t frames, int processor
   clones_.reset(
       rte_pktmbuf_pool_create((this->name() + "_clones").c_str(), clones_at_once, 0, 0, 0, SOCKET_ID_ANY));
   if (clones_ == nullptr) throw std::runtime_error(std::string("cloned source: ") + rte_strerror(rte_errno));
-  callback_ = rte_eth_add_rx_callback(set().ports.first, 0, count_poll, this);
+  callback_ = rte_eth_add_rx_callback(set().ports.first, 0, note_poll, this);
   if (callback_ == nullptr) throw std::runtime_error("cloned source: polls cannot be counted");
 }
 
@@ -43,11 +44,25 @@ ClonedSource::~ClonedSource() {
   rte_pktmbuf_free_bulk(frames_.data(), static_cast<unsigned>(frames_.size()));
 }
 
-std::uint16_t ClonedSource::count_poll(std::uint16_t, std::uint16_t, rte_mbuf**, std::uint16_t count,
-                                       std::uint16_t, void* source) noexcept {
-  auto& polls = static_cast<ClonedSource*>(source)->polls_;
-  polls.all.add(1);
-  if (count == 0) polls.in_vain.add(1);
+double VainPolls::seconds_each() const {
+  return static_cast<double>(ticks) / static_cast<double>(timed) / static_cast<double>(rte_get_tsc_hz());
+}
+
+std::uint16_t ClonedSource::note_poll(std::uint16_t, std::uint16_t, rte_mbuf**, std::uint16_t count,
+                                      std::uint16_t, void* source) noexcept {
+  auto& own = *static_cast<ClonedSource*>(source);
+  auto& vain = own.vain_;
+  if (count != 0) {
+    vain.last = 0;
+    return count;
+  }
+  const std::uint64_t now = rte_rdtsc();
+  vain.all.add(1);
+  if (vain.last != 0 && now - vain.last < own.longest_poll_) {
+    vain.timed.add(1);
+    vain.ticks.add(now - vain.last);
+  }
+  vain.last = now;
   return count;
 }
 

@@ -10,7 +10,7 @@
 //
 //   cloned: a generator on another core attaches mbufs to prepared frames, without end. The check that the
 //   sources above flatter nobody: here mbufs come from another core. How long the worker asked in vain is
-//   told and taken off: where it is much, the generator was the limit.
+//   measured, told and taken off: where it is much, the generator was the limit.
 //
 //   fresh: the frames themselves written by another core just before, which is what a device's frames are
 //   like that lie in no cache of the worker's. A generator that copies would be the limit; so the time runs
@@ -88,6 +88,11 @@ class Running {
 
 using Result = nlohmann::json;
 
+/// A turn that does not add up. Its figures count for nothing, and the report says so.
+class Worthless : public std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
 /// Sleeps until the worker has forwarded so many frames and worked so long since this moment.
 void wait_for(Running& running, std::uint64_t frames, Duration cpu) {
   const std::uint64_t enough = running.frames() + frames;
@@ -119,29 +124,20 @@ Result measure(FrameSource& source, const ContenderKind& kind, Running& running,
   return timed(running, time);
 }
 
-/// The same, without the time of polls in vain. What one takes is measured before there are frames: counted
-/// and multiplied, it is out of the sum whoever else uses the machine.
+/// The same, without the time of polls in vain. Not all of them are timed, but all are counted, so that those
+/// in which others had the processor are in the sum as what they would have been.
 Result measure(ClonedSource& source, const ContenderKind& kind, Running& running, Duration time) {
-  const auto in_vain = [&] { return source.polls().in_vain; };
-  constexpr std::uint64_t some_polls = 10'000;
-  const auto wait_for_polls = [&] {
-    for (const std::uint64_t enough = in_vain() + some_polls; in_vain() < enough;)
-      std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  };
-  wait_for_polls();  // of a thread's first ones the kernel has its part
-  const std::uint64_t first_polls = in_vain();
-  const Duration first_cpu = running.cpu();
-  wait_for(running, 0, time / 8);
-  wait_for_polls();
-  const double poll_ns =
-      static_cast<double>((running.cpu() - first_cpu).count()) / static_cast<double>(in_vain() - first_polls);
   source.begin();
   warm_up(source, kind, running, time);
-  const std::uint64_t before = in_vain();
+  const VainPolls before = source.vain_polls();
   Result result = timed(running, time);
+  const VainPolls polls = source.vain_polls() - before;
   const auto frames = result["frames"].get<double>();
   const auto all = result["ns_per_frame"].get<double>();
-  const double waited = poll_ns * static_cast<double>(in_vain() - before) / frames;
+  // Where no two came together the worker waited for nothing.
+  const double waited =
+      polls.timed == 0 ? 0 : polls.seconds_each() * 1e9 * static_cast<double>(polls.all) / frames;
+  if (waited >= all) throw Worthless("polls in vain took more than all of the time");
   result["ns_per_frame"] = all - waited;
   result["ns_per_frame_and_waiting"] = all;
   result["waited"] = waited / all;

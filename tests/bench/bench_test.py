@@ -321,13 +321,25 @@ class FramesOfARound(unittest.TestCase):
             self.assertEqual(not huge, "**That lay on small pages**" in text)
             self.assertEqual(huge, "| A: no http / dpdk-testpmd io |" in aims.table())
 
-    def test_are_left_out_where_the_worker_hardly_found_any(self):
-        context = common.Context(BUILD, None, quick=True)
-        run = {"runs": [{"source": "cloned", "contender": "io", "ns_per_frame": 1, "waited": 0.9}]}
-        with unittest.mock.patch.object(filter_section, "run_json", return_value=run), contextlib.redirect_stdout(io.StringIO()), \
+    def measured(self, context, answer):
+        """What is measured where bench-filter answers so. answer(source, name): the figures of its turn."""
+        def run_json(*command):
+            source, name = (command[command.index(option) + 1] for option in ("--sources", "--contenders"))
+            return {"runs": [{"source": source, "contender": name, **answer(source, name)}]}
+
+        with unittest.mock.patch.object(filter_section, "run_json", run_json), contextlib.redirect_stdout(io.StringIO()), \
                 unittest.mock.patch.object(filter_section.testpmd, "available", return_value=False):
-            self.assertEqual([], filter_section.measure(context))
-        self.assertTrue(any("the worker hardly ever found a frame" in line for line in context.left_out))
+            return filter_section.measure(context)
+
+    def test_are_left_out_by_contender_where_the_worker_hardly_found_any(self):
+        context = common.Context(BUILD, None, quick=False)
+        waits = {"io": iter((0.5, 0.99, 0.9, 0.7, 0.9)), "no_http": iter((0.5, 0.9, 0.7, 0.9, 0.6))}
+        runs = self.measured(context, lambda source, name: {"ns_per_frame": 1, "waited": next(waits.get(name, iter([0])))} if source == "cloned" else {"ns_per_frame": 1})
+        self.assertEqual(5, len([run for run in runs if run["source"] == "cloned" and run["contender"] == "no_http"]))
+        self.assertEqual([], [run for run in runs if run["source"] == "cloned" and run["contender"] == "io"])
+        self.assertEqual(["**E, cloned by another core: io is not in the figures, and so are no parts of io: the worker waited for frames for 90% of its time**"],
+                         [line for line in context.left_out if "cloned" in line])
+        self.assertIsNone(filter_section.Turns(runs).part_of_io("cloned", "no_http"))
 
 
 class AimsOfASection(unittest.TestCase):

@@ -88,10 +88,20 @@ def measure(context):
     finally:
         for peer in peers.values():
             peer.end()
-    idle = sum(each.get("waited", 0) > WAITED_TOO_LONG for each in runs)
-    if idle:
-        context.remark(f"**{SOURCES['cloned']}: {idle} of {sum('waited' in each for each in runs)} turns are not in the figures: the worker hardly ever found a frame**")
-    return [each for each in runs if each.get("waited", 0) <= WAITED_TOO_LONG]
+    return _without_idle(runs, context)
+
+
+def _without_idle(runs, context):
+    """All turns but those of who hardly ever found a frame. Each contender's stay or go together: those that found most are not the others' like."""
+    waits = {}
+    for each in runs:
+        if "waited" in each:
+            waits.setdefault((each["source"], each["contender"]), []).append(each["waited"])
+    idle = {who: median(waited) for who, waited in waits.items() if median(waited) > WAITED_TOO_LONG}
+    for (source, name), waited in idle.items():
+        missing = ", and so are no parts of io" if name == "io" else ""
+        context.remark(f"**{SOURCES[source]}: {name} is not in the figures{missing}: the worker waited for frames for {waited:.0%} of its time**")
+    return [each for each in runs if (each["source"], each["contender"]) not in idle]
 
 
 class Turns:
@@ -149,7 +159,8 @@ def report(runs, context, aims):
         "- F: rings in a loop, where nothing is allocated or freed: a ceiling. Its io moves pointers only, so its aims are parts of A's io, as in the prototype they come from.\n"
         "- E: a generator on the other processor attaches mbufs to prepared frames (as rte_pktmbuf_clone does), hands them over through a ring "
         "for as long as that has room, and frees what comes back. The check that A flatters nobody: mbufs come from another core. "
-        "Polls in vain are taken off the worker's time, and told: where they are many, the generator was the limit.\n"
+        "Polls in vain are timed, taken off the worker's time, and told: where they are many, the generator was the limit, and who polled in vain for "
+        f"more than {WAITED_TOO_LONG:.0%} of its time, in the median, is left out.\n"
         "- Written by another core: the frames' bytes, too, lie in another core's cache, as they would where no device puts them into "
         "ours. A generator that copies would be the limit, so helpings are timed, from the moment they are there until the last "
         "frame has left (on a busy machine that contains whoever else ran).",
