@@ -77,14 +77,13 @@ std::string ClonedSource::end() {
   generator_->join();
   generator_.reset();
   made_.returned.add(clear(in()) + clear(out()));
-  std::string wrong;
   if (made_.returned.read() != made_.generated.read())
-    wrong = " of " + std::to_string(made_.generated.read()) + " frames " +
-            std::to_string(made_.returned.read()) + " have come back;";
-  if (rte_mempool_avail_count(clones_.get()) != clones_at_once) wrong += " clones have been lost;";
+    return "of " + std::to_string(made_.generated.read()) + " frames " +
+           std::to_string(made_.returned.read()) + " have come back";
+  if (rte_mempool_avail_count(clones_.get()) != clones_at_once) return "clones have been lost";
   if (!std::ranges::all_of(frames_, [](const rte_mbuf* frame) { return rte_mbuf_refcnt_read(frame) == 1; }))
-    wrong += " frames are still referred to;";
-  return wrong;
+    return "frames are still referred to";
+  return {};
 }
 
 void ClonedSource::generate() noexcept {

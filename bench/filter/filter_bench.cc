@@ -157,8 +157,7 @@ Result measure(FreshSource& source, const ContenderKind& kind, Running& running,
     while (source.arrived() < source.helping()) {
       // A frame that is gone for good would be waited for for ever.
       if (monotonic_now() - prepared > std::chrono::seconds(10))
-        throw std::runtime_error(std::to_string(source.helping() - source.arrived()) +
-                                 " frames do not arrive");
+        throw Worthless(std::to_string(source.helping() - source.arrived()) + " frames do not arrive");
       rte_pause();
     }
     const MonotonicTime gone = monotonic_now();
@@ -182,20 +181,31 @@ Result measure(FreshSource& source, const ContenderKind& kind, Running& running,
           {"helpings", each.size()}};
 }
 
+/// @return a run's figures, or what was wrong
 template <typename Source>
 Result run(Source& source, const ContenderKind& kind, const std::vector<int>& cpus, Duration time) {
   source.fill(kind.content);
   const PortFigures before = source.figures();
   const std::unique_ptr<Contender> contender = make_contender(kind, source.set(), source.wiring());
   Running running(*contender, cpus.back());
-  Result result = measure(source, kind, running, time);
+  Result result;
+  std::string wrong;
+  const auto complain = [&](const std::string& what) {
+    if (!what.empty()) wrong += (wrong.empty() ? "" : "; ") + what;
+  };
+  try {
+    result = measure(source, kind, running, time);
+  } catch (const Worthless& worthless) {
+    complain(worthless.what());
+  }
   running.end();
-  std::string wrong = source.end() + contender->complaint();
+  complain(source.end());
+  complain(contender->complaint());
   const PortFigures after = source.figures();
   if (after.received - before.received != contender->counters().received.read() ||
       after.transmitted - before.transmitted != contender->counters().transmitted.read())
-    wrong += " the ports have counted other numbers of frames";
-  if (!wrong.empty()) throw std::runtime_error(source.name() + ", " + kind.name + ": " + wrong);
+    complain("the ports have counted other numbers of frames");
+  if (!wrong.empty()) result = {{"wrong", wrong}};
   result["source"] = source.name();
   result["contender"] = kind.name;
   result["dropped"] = contender->counters().transmit_drops.read();

@@ -159,4 +159,12 @@ std::uint32_t FreshSource::clear() noexcept {
   return count;
 }
 
+std::string FreshSource::end() {
+  // Those of a helping that has been given up.
+  rte_mbuf* frame = nullptr;
+  for (rte_ring* const ring : {in(), out()})
+    while (rte_ring_dequeue(ring, reinterpret_cast<void**>(&frame)) == 0) rte_pktmbuf_free(frame);
+  return rte_mempool_full(memory().pool()) != 0 ? "" : "frames have been lost";
+}
+
 }  // namespace weir::bench

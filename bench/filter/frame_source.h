@@ -110,6 +110,7 @@ class FreshSource : public OneWaySource {
   std::uint32_t arrived() const noexcept { return rte_ring_count(out()); }
   /// Frees what has left. @return how many
   std::uint32_t clear() noexcept;
+  std::string end() override;
 
  private:
   std::uint32_t helping_;

@@ -30,6 +30,7 @@ import controller
 import decision
 import filter as filter_section
 import gateways
+import latency
 import plot
 import scaling
 
@@ -158,6 +159,7 @@ class Report(unittest.TestCase):
         decision._add_aims(aims, decision.Turns([]), "zipf", told["sizes_left_out"])
         self.assertIn("| rte_hash / key at hand | 10,000,000 keys, zipf |  | ≥ 3 | not measured |", aims.table())
         self.assertNotIn("token-bucket", aims.table())
+        self.assertEqual([], told["runs"])
         self.assertIn("**weir_key, 1,000 keys: 1 turns are not in the figures: counted 1 of 2 requests**", context.left_out)
 
     def test_ratios_are_those_of_one_round(self):
@@ -321,15 +323,30 @@ class FramesOfARound(unittest.TestCase):
             self.assertEqual(not huge, "**That lay on small pages**" in text)
             self.assertEqual(huge, "| A: no http / dpdk-testpmd io |" in aims.table())
 
-    def measured(self, context, answer):
-        """What is measured where bench-filter answers so. answer(source, name): the figures of its turn."""
+    def measured(self, context, answer, peers=None):
+        """What is measured where bench-filter answers so. answer(source, name): the figures of its turn. peers: testpmds, by source."""
         def run_json(*command):
             source, name = (command[command.index(option) + 1] for option in ("--sources", "--contenders"))
             return {"runs": [{"source": source, "contender": name, **answer(source, name)}]}
 
         with unittest.mock.patch.object(filter_section, "run_json", run_json), contextlib.redirect_stdout(io.StringIO()), \
-                unittest.mock.patch.object(filter_section.testpmd, "available", return_value=False):
+                unittest.mock.patch.object(filter_section, "_testpmds", return_value=peers or {}):
             return filter_section.measure(context)
+
+    def test_that_do_not_add_up_are_left_out_and_said(self):
+        context = common.Context(BUILD, None, quick=True)
+        peer = unittest.mock.Mock(huge_pages=True, forward=unittest.mock.Mock(side_effect=[5.0, common.Failed("dpdk-testpmd, macswap: 2 frames in, 1 out\nand more")]))
+        runs = self.measured(context, lambda source, name: {"wrong": "2 frames in, 1 out"} if (source, name) == ("loop", "no_http") else {"ns_per_frame": 1}, {"null-4096": peer})
+        self.assertFalse(any((run["source"], run["contender"]) == ("loop", "no_http") for run in runs))
+        self.assertTrue(any((run["source"], run["contender"]) == ("null-4096", "no_http") for run in runs))
+        self.assertEqual([5.0], [run["ns_per_frame"] for run in runs if run["contender"] in filter_section.THEIRS])
+        self.assertIn("**F, loop of rings: no_http: 1 turns are not in the figures: 2 frames in, 1 out**", context.left_out)
+        self.assertEqual(1, sum("turns are not in the figures: dpdk-testpmd, macswap: 2 frames in, 1 out**" in line for line in context.left_out))
+        peer.end.assert_called_once()
+
+    def test_of_which_none_adds_up_are_a_failure(self):
+        with self.assertRaisesRegex(common.Failed, "no turn adds up"):
+            self.measured(common.Context(BUILD, None, quick=True), lambda source, name: {"wrong": "2 frames in, 1 out"})
 
     def test_are_left_out_by_contender_where_the_worker_hardly_found_any(self):
         context = common.Context(BUILD, None, quick=False)
@@ -340,6 +357,54 @@ class FramesOfARound(unittest.TestCase):
         self.assertEqual(["**E, cloned by another core: io is not in the figures, and so are no parts of io: the worker waited for frames for 90% of its time**"],
                          [line for line in context.left_out if "cloned" in line])
         self.assertIsNone(filter_section.Turns(runs).part_of_io("cloned", "no_http"))
+
+
+class BurstsOfARound(unittest.TestCase):
+    @staticmethod
+    def run_of(scenario, turn, p99):
+        return {"scenario": scenario, "round": turn, "quantiles": [[part, p99] for part in latency.SHOWN], "cpu_share": 1,
+                **{name: 1 for name in ("spans", "publications", "syncs", "switches", "refused", "decided")}}
+
+    def report(self, runs, context):
+        with unittest.mock.patch.object(latency, "run_json", return_value={"keys": 1000, "runs": runs}), contextlib.redirect_stdout(io.StringIO()):
+            sets = latency.measure(context)
+        aims = common.Aims("latency")
+        return "\n".join(latency.report(sets, unittest.mock.Mock(plot=lambda name, _: name), aims)), aims
+
+    def test_that_do_not_add_up_are_left_out_and_said_and_the_others_keep_their_rounds(self):
+        context = common.Context(BUILD, None, quick=True)
+        runs = [self.run_of("alone", turn, p99) for turn, p99 in enumerate((100, 200, 400))]
+        runs += [{"scenario": "redis-10ms", "round": 0, "wrong": "no sync with Redis was seen"}, *(self.run_of("redis-10ms", turn, p99) for turn, p99 in ((1, 220), (2, 440)))]
+        text, aims = self.report(runs, context)
+        self.assertIn("**span 10 ms, Redis, 1,000 keys: 1 turns are not in the figures: no sync with Redis was seen**", context.left_out)
+        self.assertIn("| span 10 ms, Redis | 330 | 330 | 330 | 1.10 |", text)
+        self.assertIn("| p99 of a burst / without a controller | span 10 ms, Redis, 1,000 keys | 1.10 | ≤ 1.2 | met |", aims.table())
+
+    def test_without_any_to_compare_with_are_not_measured(self):
+        _, aims = self.report([{"scenario": "alone", "round": 0, "wrong": "nothing adds up"}, self.run_of("redis-10ms", 0, 220)], common.Context(BUILD, None, quick=True))
+        self.assertIn("| p99 of a burst / without a controller | span 10 ms, Redis, 1,000 keys |  | ≤ 1.2 | not measured |", aims.table())
+
+    def test_of_which_none_adds_up_are_a_failure(self):
+        with self.assertRaisesRegex(common.Failed, "no turn with 1,000 keys adds up"):
+            self.report([{"scenario": "alone", "round": 0, "wrong": "nothing adds up"}], common.Context(BUILD, None, quick=True))
+
+
+class RequestsOfGateways(unittest.TestCase):
+    def test_that_do_not_add_up_are_left_out_and_said_and_so_are_decisions(self):
+        context = common.Context(BUILD, None, quick=True)
+        rounds = iter([[{"contender": "weir_key", "keys": 1000, "wrong": "counted 1 of 2 requests"}, {"contender": "weir_one_rule", "keys": 1000, "drawn": "uniform", "ns": 5}],
+                       [{"contender": name, "keys": 1000, "drawn": drawn, "ns": 4} for name in gateways.DECISIONS for drawn in ("uniform", "zipf")]])
+        server = unittest.mock.Mock(cpu_per_request=unittest.mock.Mock(side_effect=[common.Failed("nginx limit_req, free: wrk says\nNon-2xx"), 2e-6, 1e-6]))
+        server.name = gateways.NGINX_NAME
+        with unittest.mock.patch.object(gateways, "run_json", side_effect=lambda *_: {"runs": next(rounds)}), contextlib.redirect_stdout(io.StringIO()), \
+                unittest.mock.patch.object(gateways, "find_program", side_effect=lambda name: None if name == "haproxy" else name), \
+                unittest.mock.patch.object(gateways, "nginx", unittest.mock.Mock(__name__="nginx", return_value=server)):
+            figures = gateways.measure(context)
+        self.assertEqual({"weir_key": {1000: [4]}, "weir_one_rule": {1000: [5, 4]}}, figures["weir"])
+        self.assertEqual([["free", "limited"]], [sorted(pair) for pair in figures["servers"][gateways.NGINX_NAME]])
+        self.assertIn("**weir's decision, 1,000 keys: 1 turns are not in the figures: counted 1 of 2 requests**", context.left_out)
+        self.assertIn("**nginx limit_req: 1 turns are not in the figures: nginx limit_req, free: wrk says Non-2xx**", context.left_out)
+        server.end.assert_called_once()
 
 
 class AimsOfASection(unittest.TestCase):

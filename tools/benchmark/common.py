@@ -94,6 +94,17 @@ def process_cpu(pid):
     return time.clock_gettime((~pid << 3) | 2)  # CLOCK_PROCESS_CPUTIME_ID of another process, as clock_getcpuclockid(3)
 
 
+def those_that_add_up(turns, context, name):
+    """Turns without those that are `wrong`, of which the report says how many there are, by name(turn), and what the first has to complain of."""
+    wrong = {}
+    for each in turns:
+        if "wrong" in each:
+            wrong.setdefault(name(each), []).append(each["wrong"])
+    for who, words in wrong.items():
+        context.remark(f"**{who}: {len(words)} turns are not in the figures: {words[0]}**")
+    return [each for each in turns if "wrong" not in each]
+
+
 def median(values):
     return statistics.median(values)
 

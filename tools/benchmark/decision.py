@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one decision costs, beside its floor and its peers."""
 
-from common import median, number, run_json, table
+from common import median, number, run_json, table, those_that_add_up
 from plot import bars
 
 TITLE = "What a decision costs"
@@ -69,13 +69,7 @@ def measure(context):
                               f"they need {left_out['bytes_needed'] / 1e9:.1f} GB of memory, there are {left_out['bytes_available'] / 1e9:.1f}")
     if not any(one["contender"] == "tbb_map" for one in figures["runs"]):
         context.leave_out("TBB concurrent_hash_map", "not there when the build folder was configured (Debian: libtbb-dev)")
-    wrong = {}
-    for one in figures["runs"]:
-        if "wrong" in one:
-            wrong.setdefault((one["contender"], one["keys"]), []).append(one["wrong"])
-    for (contender, keys), words in wrong.items():
-        context.remark(f"**{contender}, {keys:,} keys: {len(words)} turns are not in the figures: {words[0]}**")
-    return figures
+    return {**figures, "runs": those_that_add_up(figures["runs"], context, lambda one: f"{one['contender']}, {one['keys']:,} keys")}
 
 
 class Turns:
@@ -84,8 +78,7 @@ class Turns:
     def __init__(self, runs):
         self._runs = {}
         for one in runs:
-            if "wrong" not in one:
-                self._runs.setdefault((one["contender"], one["keys"], one["drawn"]), {})[tuple(one["round"])] = one
+            self._runs.setdefault((one["contender"], one["keys"], one["drawn"]), {})[tuple(one["round"])] = one
         self.sizes = sorted({keys for _, keys, _ in self._runs if keys > 1})
 
     def all(self, contender, keys, drawn, figure):

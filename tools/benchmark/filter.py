@@ -3,7 +3,7 @@
 
 import random
 
-from common import Failed, median, number, run_json, spread, table
+from common import Failed, median, number, run_json, spread, table, those_that_add_up
 from plot import bars
 import testpmd
 
@@ -66,6 +66,13 @@ def _testpmds(sources, context):
     return made
 
 
+def _turn_of_testpmd(peer, mode, seconds):
+    try:
+        return {"huge_pages": peer.huge_pages, "ns_per_frame": peer.forward(mode, seconds)}
+    except Failed as failed:
+        return {"wrong": str(failed).splitlines()[0]}
+
+
 def measure(context):
     rounds, seconds = (1, 0.05) if context.quick else (5, 0.4)
     sources = ("null-4096", "loop", "cloned") if context.quick else tuple(SOURCES)
@@ -79,8 +86,7 @@ def measure(context):
             for source, name in turns:
                 if name in THEIRS:
                     # So long on the wall; ours get so much of their processor, and as much more to warm up.
-                    each = {"source": source, "contender": name, "huge_pages": peers[source].huge_pages,
-                            "ns_per_frame": peers[source].forward(name.split()[1], max(seconds, 0.2) * 1.5)}
+                    each = {"source": source, "contender": name, **_turn_of_testpmd(peers[source], name.split()[1], max(seconds, 0.2) * 1.5)}
                 else:
                     (each,) = run_json(context.build / TARGETS[0], "--rounds", 1, "--seconds", seconds, "--sources", source,
                                        "--contenders", name)["runs"]
@@ -88,6 +94,9 @@ def measure(context):
     finally:
         for peer in peers.values():
             peer.end()
+    runs = those_that_add_up(runs, context, lambda each: f"{SOURCES[each['source']]}: {each['contender']}")
+    if not runs:
+        raise Failed("bench-filter: no turn adds up")
     return _without_idle(runs, context)
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 
-from common import Failed, find_program, median, number, process_cpu, run, run_json, spread, table
+from common import Failed, find_program, median, number, process_cpu, run, run_json, spread, table, those_that_add_up
 from plot import bars
 
 TITLE = "What others take for a limit"
@@ -185,19 +185,25 @@ def haproxy(folder):
     return Server(HAPROXY_NAME, [find_program("haproxy"), "-db", "-q", "-f", path], urls)
 
 
-def decide(context, figures, sizes):
-    """A turn of weir's. One that does not add up is none."""
+def decide(context, sizes):
+    """A turn of weir's."""
     decisions = run_json(context.build / TARGETS[0], "--contenders", ",".join(DECISIONS), "--keys", ",".join(map(str, sizes)),
                          "--rounds", 1, "--seconds", 0.02 if context.quick else 0.3)
-    for each in decisions["runs"]:
-        if each.get("drawn") == "uniform":
-            figures["weir"][each["contender"]][each["keys"]].append(each["ns"])
+    return [each for each in decisions["runs"] if "wrong" in each or each["drawn"] == "uniform"]
+
+
+def serve(server, kinds, script, seconds):
+    """A server's turn: its time for each request, in ns."""
+    try:
+        return {kind: server.cpu_per_request(kind, script, seconds) * 1e9 for kind in kinds}
+    except Failed as failed:
+        return {"wrong": " ".join(str(failed).split())[:200]}
 
 
 def measure(context):
     rounds, seconds = (2, 1) if context.quick else (9, 1)
     sizes = SIZES[:1] if context.quick else SIZES
-    figures = {"servers": {}, "weir": {name: {size: [] for size in sizes} for name in DECISIONS}}
+    pairs, decisions = [], []
     with_servers = find_program("wrk")
     if not with_servers:
         context.leave_out("nginx and HAProxy", "wrk, their client, is not installed")
@@ -213,11 +219,15 @@ def measure(context):
             else:
                 context.leave_out(make.__name__, "not installed")
         for turn in range(rounds):
-            decide(context, figures, sizes)
+            decisions += decide(context, sizes)
             for server in servers:
                 kinds = ("free", "limited") if turn % 2 == 0 else ("limited", "free")
-                pair = {kind: server.cpu_per_request(kind, script, seconds) * 1e9 for kind in kinds}
-                figures["servers"].setdefault(server.name, []).append(pair)
+                pairs.append({"server": server.name, **serve(server, kinds, script, seconds)})
+    figures = {"servers": {}, "weir": {name: {size: [] for size in sizes} for name in DECISIONS}}
+    for pair in those_that_add_up(pairs, context, lambda pair: pair["server"]):
+        figures["servers"].setdefault(pair["server"], []).append({kind: pair[kind] for kind in ("free", "limited")})
+    for each in those_that_add_up(decisions, context, lambda each: f"weir's {DECISIONS[each['contender']][0]}, {each['keys']:,} keys"):
+        figures["weir"][each["contender"]][each["keys"]].append(each["ns"])
     for name, of_sizes in figures["weir"].items():
         for size, times in of_sizes.items():
             if not times:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How long a burst's decisions take, whatever the controller and the store are doing."""
 
-from common import find_program, median, number, run_json, table
+from common import Failed, find_program, median, number, run_json, table, those_that_add_up
 from plot import lines
 
 TITLE = "How long a decision may take"
@@ -27,7 +27,12 @@ def measure(context):
         context.leave_out("a store that syncs, and one that dies", "redis-server is not installed")
         options.append("--without-redis")
     sizes = (1000,) if context.quick else (1000, 10_000)
-    return [run_json(context.build / TARGETS[0], *options, "--keys", size) for size in sizes]
+    sets = [run_json(context.build / TARGETS[0], *options, "--keys", size) for size in sizes]
+    for figures in sets:
+        figures["runs"] = those_that_add_up(figures["runs"], context, lambda run, keys=figures["keys"]: f"{WORDS[run['scenario']]}, {keys:,} keys")
+        if not figures["runs"]:
+            raise Failed(f"bench-latency: no turn with {figures['keys']:,} keys adds up")
+    return sets
 
 
 def report(sets, context, aims):
@@ -56,9 +61,10 @@ def report(sets, context, aims):
             each = runs[name]
             cells = [number(curves[name][marks.index(part)]) for part in SHOWN]
             p99 = marks.index(0.99)
-            # Runs stand in the order of their rounds.
-            ratio = median([run["quantiles"][p99][1] / alone["quantiles"][p99][1] for run, alone in zip(each, runs["alone"])])
-            rows.append((words, *cells, f"{ratio:.2f}", sum(run["spans"] for run in each), sum(run["publications"] for run in each),
+            alone = {run["round"]: run["quantiles"][p99][1] for run in runs.get("alone", [])}
+            ratios = [run["quantiles"][p99][1] / alone[run["round"]] for run in each if run["round"] in alone]
+            ratio = median(ratios) if ratios else None
+            rows.append((words, *cells, number(ratio), sum(run["spans"] for run in each), sum(run["publications"] for run in each),
                          sum(run["syncs"] for run in each), sum(run["switches"] for run in each),
                          f"{sum(run['refused'] for run in each):,} of {sum(run['decided'] for run in each) / 1e6:.0f}",
                          f"{median([run['cpu_share'] for run in each]):.0%}"))

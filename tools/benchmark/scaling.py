@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What another worker adds, beside what others take for several threads."""
 
-from common import median, number, run_json, table
+from common import median, number, run_json, table, those_that_add_up
 from plot import bars
 
 TITLE = "More workers"
@@ -22,13 +22,7 @@ TUTORIAL_AIM = 100
 def measure(context):
     options = ("--rounds", 2, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 3, "--seconds", 0.3, "--keys", "1000,100000,1000000")
     figures = run_json(context.build / TARGETS[0], *options)
-    wrong = {}
-    for each in figures["runs"]:
-        if "wrong" in each:
-            wrong.setdefault((each["contender"], each["keys"], each["workers"]), []).append(each["wrong"])
-    for (contender, keys, workers), words in wrong.items():
-        context.remark(f"**{contender}, {keys:,} keys, {workers} workers: {len(words)} turns are not in the figures: {words[0]}**")
-    return {**figures, "runs": [each for each in figures["runs"] if "wrong" not in each]}
+    return {**figures, "runs": those_that_add_up(figures["runs"], context, lambda each: f"{each['contender']}, {each['keys']:,} keys, {each['workers']} workers")}
 
 
 class Turns:
