@@ -43,8 +43,8 @@ struct ContenderKind {
   Content content = Content::get_200;  ///< of the frames it is given
   std::string rules;                   ///< TOML; empty: without weir
   std::size_t lines_read = 0;          ///< of each frame, where there are no rules
-  unsigned frames_before = 8;          ///< of each key, before anything is measured
-  bool refuses = false;                ///< by then all keys are refused
+  unsigned frames_before = 8;          ///< of each key, at least, before anything is measured
+  bool refuses = false;                ///< nearly all, once the controller knows all keys
 };
 
 /// All there are. The first is the loop without rules and without weir.

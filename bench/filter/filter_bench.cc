@@ -62,6 +62,20 @@ struct Options {
   unsigned memory_mb = 256;
 };
 
+/// Requests of a stretch of frames.
+struct Decided {
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+
+  Decided operator-(const Decided& earlier) const noexcept {
+    return {admitted - earlier.admitted, refused - earlier.refused};
+  }
+  bool nearly_all_refused() const noexcept { return admitted <= refused / 1000; }
+  std::string told() const {
+    return std::to_string(admitted) + " requests were admitted and " + std::to_string(refused) + " refused";
+  }
+};
+
 /// A contender at work on a thread and a processor of its own.
 class Running {
  public:
@@ -76,6 +90,9 @@ class Running {
     thread_.join();
   }
   std::uint64_t frames() const { return contender_.counters().received.read(); }
+  Decided decided() const {
+    return {contender_.counters().admitted.read(), contender_.counters().blocked.read()};
+  }
   Duration cpu() { return thread_.cpu(); }
   /// Times the processor was taken away. After end().
   long switches() const { return thread_.involuntary_switches(); }
@@ -101,9 +118,21 @@ void wait_for(Running& running, std::uint64_t frames, Duration cpu) {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
 }
 
-/// The kernel provides the tables' memory, all keys are met for the first time, caches fill.
+/// The kernel provides the tables' memory, all keys are met for the first time, caches fill; and what is to
+/// be refused is, for longer than a span, so that the controller knows of it, too.
 void warm_up(const FrameSource& source, const ContenderKind& kind, Running& running, Duration time) {
   wait_for(running, std::uint64_t{kind.frames_before} * source.mbufs(), time / 4);
+  if (!kind.refuses) return;
+  constexpr std::chrono::milliseconds longer_than_a_span{150};
+  constexpr std::chrono::seconds patience{10};
+  Decided stretch;
+  for (const Duration end = running.cpu() + patience; running.cpu() < end;) {
+    const Decided before = running.decided();
+    wait_for(running, 4 * source.mbufs(), longer_than_a_span);
+    stretch = running.decided() - before;
+    if (stretch.nearly_all_refused()) return;
+  }
+  throw Worthless("however long it goes on, not all are refused: at last " + stretch.told());
 }
 
 /// Frames that come without end: over some time of the worker's, so many.
@@ -121,7 +150,12 @@ Result timed(Running& running, Duration time) {
 
 Result measure(FrameSource& source, const ContenderKind& kind, Running& running, Duration time) {
   warm_up(source, kind, running, time);
-  return timed(running, time);
+  const Decided before = running.decided();
+  Result result = timed(running, time);
+  const Decided decided = running.decided() - before;
+  if (kind.refuses && !decided.nearly_all_refused())
+    throw Worthless("not all were refused: " + decided.told());
+  return result;
 }
 
 /// The same, without the time of polls in vain. Not all of them are timed, but all are counted, so that those

@@ -187,6 +187,11 @@ class Report(unittest.TestCase):
             self.assertEqual(4, len(theirs))
             self.assertNotEqual(list(range(len(runs) - len(theirs), len(runs))), theirs, "they take their turns among ours")
 
+    @unittest.skipUnless((BUILD / "bench/filter/bench-filter").exists(), "built without programs")
+    def test_frames_of_an_attack_are_measured_once_all_are_refused_however_many_keys_there_are(self):
+        told = common.run_json(BUILD / "bench/filter/bench-filter", "--sources", "null-16384", "--contenders", ",".join(filter_section.REFUSING), "--rounds", 1, "--seconds", 0.05)
+        self.assertEqual([], [run["wrong"] for run in told["runs"] if "wrong" in run])
+
     @unittest.skipUnless((BUILD / "tools/key-memory/weir-key-memory").exists(), "built without programs")
     def test_aims_are_told_at_the_section_and_at_the_top(self):
         text = self.report("--only", "memory")
