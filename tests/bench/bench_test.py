@@ -6,6 +6,8 @@ Environment: WEIR_SOURCE_ROOT, WEIR_BUILD_ROOT.
 """
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
@@ -454,6 +456,43 @@ class OneProcessor(unittest.TestCase):
             self.assertIn("- **one processor alone: ", pathlib.Path(folder, "report.md").read_text(encoding="utf-8"))
 
 
+def load_bench():
+    """tools/bench as a module."""
+    loader = importlib.machinery.SourceFileLoader("bench", str(SOURCE / "tools/bench"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
+    loader.exec_module(module)
+    return module
+
+
+class Sections(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="weir-bench-test-")
+        self.addCleanup(folder.cleanup)
+        self.output = pathlib.Path(folder.name, "report")
+        self.bench = load_bench()
+
+    def run_main(self, sections, *arguments):
+        """The exit status of a run with no other sections than these."""
+        with unittest.mock.patch.dict(self.bench.SECTIONS, sections, clear=True), \
+                unittest.mock.patch.object(sys, "argv", ["bench", "--no-build", "--build", str(BUILD), "--output", str(self.output), *arguments]), \
+                contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return self.bench.main()
+
+    @staticmethod
+    def section(words, **what_it_does):
+        return unittest.mock.Mock(TITLE=words.capitalize(), TARGETS=(), **{"measure.return_value": {}, "report.return_value": [f"{words}, told"], **what_it_does})
+
+    def test_that_fail_in_a_way_that_nobody_has_thought_of_cost_the_others_nothing(self):
+        for what in ("measure", "report"):
+            with self.subTest(what):
+                status = self.run_main({"first": self.section("first", **{f"{what}.side_effect": ValueError("math domain error")}), "second": self.section("second")})
+                self.assertEqual(1, status)
+                text = (self.output / "report.md").read_text(encoding="utf-8")
+                self.assertIn("**Failed: first.**", text)
+                self.assertIn("ValueError: math domain error", text)
+                self.assertIn("second, told", text)
+
+
 class Mistakes(unittest.TestCase):
     def test_wrong_options_are_refused(self):
         for arguments in (["--no-such-option"], ["--only", "nothing"]):
@@ -477,6 +516,14 @@ class Plots(unittest.TestCase):
             plot.lines("one point", "ns", ["50 %"], [("a", [7])]),
         ):
             xml.etree.ElementTree.fromstring(svg)
+
+    def test_what_is_not_above_nothing_has_no_bar(self):
+        for logarithmic in (True, False):
+            svg = plot.bars("differences", "ns", ["a", "b"], ["x", "y"], [[-3, 5], [0, None]], logarithmic)
+            bars = [each for each in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect") if float(each.get("height").rstrip("%")) > 11]
+            self.assertEqual(2, len(bars), "the ground and one bar")
+            self.assertIsNone(plot.bars("differences", "ns", ["a"], ["x"], [[-3]], logarithmic))
+        xml.etree.ElementTree.fromstring(plot.lines("lines", "ns", ["50 %", "99 %"], [("a", [-1, 10])]))
 
     def test_nothing_to_show_is_no_plot(self):
         self.assertIsNone(plot.bars("none", "ns", ["a"], ["x"], [[None]]))

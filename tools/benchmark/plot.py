@@ -70,8 +70,8 @@ class _Frame:
 def bars(title, unit, groups, names, values, logarithmic=False):
     """One group of bars for each of `groups`, one bar in it for each of `names`.
 
-    values[group][name] is a height, or None where there is none."""
-    heights = [value for row in values for value in row if value]
+    values[group][name] is a height, or None where there is none. What is not above 0 (a difference may be so) has no bar."""
+    heights = [value for row in values for value in row if _has_height(value)]
     if not heights:
         return None
     high = max(heights) * (1.3 if logarithmic else 1.1)
@@ -83,7 +83,7 @@ def bars(title, unit, groups, names, values, logarithmic=False):
     for g, group in enumerate(groups):
         begin = LEFT + room * g + (room - wide * len(names)) / 2
         for n, value in enumerate(values[g]):
-            if not value:
+            if not _has_height(value):
                 continue
             x, y = begin + wide * n, frame.y(value)
             frame.parts.append(
@@ -96,13 +96,17 @@ def bars(title, unit, groups, names, values, logarithmic=False):
     return frame.svg()
 
 
+def _has_height(value):
+    return value is not None and value > 0
+
+
 def _short(value):
     return f"{value:.2f}" if value < 10 else f"{value:.0f}" if value < 10_000 else f"{value / 1000:.0f}k"
 
 
 def lines(title, unit, marks, series, logarithmic=True):
     """One line for each (name, values) of `series`, over equally spaced `marks`."""
-    heights = [value for _, values in series for value in values if value]
+    heights = [value for _, values in series for value in values if _has_height(value)]
     if not heights:
         return None
     low = min(heights) * 0.8 if logarithmic else 0
@@ -111,7 +115,7 @@ def lines(title, unit, marks, series, logarithmic=True):
     for i, mark in enumerate(marks):
         frame.parts.append(_text(LEFT + 20 + step * i, TOP + PLOT_HEIGHT + 18, mark, "middle", 11))
     for n, (_, values) in enumerate(series):
-        points = [(LEFT + 20 + step * i, frame.y(value)) for i, value in enumerate(values) if value]
+        points = [(LEFT + 20 + step * i, frame.y(value)) for i, value in enumerate(values) if _has_height(value)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         colour = COLOURS[n % len(COLOURS)]
         frame.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
