@@ -517,6 +517,36 @@ class Plots(unittest.TestCase):
         ):
             xml.etree.ElementTree.fromstring(svg)
 
+    def test_of_up_to_twenty_things_show_no_two_alike(self):
+        names = [f"name {i}" for i in range(20)]
+        svg = xml.etree.ElementTree.fromstring(plot.bars("many", "ns", ["a"], names, [range(1, 21)]))
+        defined = {pattern.get("id"): [part.get("fill") for part in pattern] for pattern in svg.iter("{http://www.w3.org/2000/svg}pattern")}
+        for height in ("11", None):  # the legend's, the bars
+            fills = [each.get("fill") for each in svg.findall("{http://www.w3.org/2000/svg}rect")[1:] if (each.get("height") == "11") == (height == "11")]
+            self.assertEqual(20, len(set(fills)))
+            looks = {tuple(defined[fill[5:-1]]) if fill.startswith("url(#") else fill for fill in fills}
+            self.assertEqual(20, len(looks))
+        svg = xml.etree.ElementTree.fromstring(plot.lines("many", "ns", ["50 %", "99 %"], [(name, [1, 2]) for name in names]))
+        self.assertEqual(20, len({(each.get("stroke"), each.get("stroke-dasharray")) for each in svg.iter("{http://www.w3.org/2000/svg}polyline")}))
+
+    def test_names_of_groups_do_not_overlap_however_many_and_long_they_are(self):
+        for groups in (["a", "b"], ["800 B with headers, cold"] * 6, [f"cooldown, all keys blocked, a thousandth more in every span, {i} workers" for i in range(22)]):
+            with self.subTest(groups=len(groups)):
+                svg = xml.etree.ElementTree.fromstring(plot.bars("long", "ns", groups, ["x", "y"], [[1, 2]] * len(groups)))
+                labels = [each for each in svg.iter("{http://www.w3.org/2000/svg}text") if each.get("text-anchor") == "middle" and each.get("font-size") == "12"]
+                self.assertGreaterEqual(len(labels), len(groups))
+                ends = {}
+                for label in labels:
+                    x, half = float(label.get("x")), 3.5 * len(label.text)
+                    self.assertLess(ends.get(label.get("y"), 0), x - half, label.text)
+                    ends[label.get("y")] = x + half
+                self.assertLess(max(ends.values()), plot.WIDTH)
+                text = " ".join(each.text for each in svg.iter("{http://www.w3.org/2000/svg}text"))
+                for group in groups:
+                    self.assertIn(group, text)
+                lowest = max(float(each.get("y")) for each in svg.iter("{http://www.w3.org/2000/svg}text"))
+                self.assertLess(lowest, float(svg.get("height")))
+
     def test_what_is_not_above_nothing_has_no_bar(self):
         for logarithmic in (True, False):
             svg = plot.bars("differences", "ns", ["a", "b"], ["x", "y"], [[-3, 5], [0, None]], logarithmic)

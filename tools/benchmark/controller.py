@@ -59,7 +59,7 @@ def report(figures, context, aims):
                 continue
             rows[several].append((name, f"{hot} %", *(number(turn[part] * ms) for part in ("median", "border", "worst", "store")),
                                   number(meet["first"] * ms) if meet else "", number(turn["median"]), f"{turn['overflowed']:.2%}", f"{turn['refused']:.2%}"))
-            groups.append(where.replace(" written in every span", ""))
+            groups.append(where)
             values.append([turn["median"] * ms, turn["border"] * ms, turn["store"] * ms])
     refusing, beginning = [], []
     for kind, workers in [(kind, workers) for kind in ("refuse", "join") for workers in REFUSING]:
