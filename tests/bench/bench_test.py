@@ -13,10 +13,12 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 import xml.etree.ElementTree
@@ -349,7 +351,6 @@ class FramesOfARound(unittest.TestCase):
         self.assertEqual([5.0], [run["ns_per_frame"] for run in runs if run["contender"] in filter_section.THEIRS])
         self.assertIn("**F, loop of rings: no_http: 1 turns are not in the figures: 2 frames in, 1 out**", context.left_out)
         self.assertEqual(1, sum("turns are not in the figures: dpdk-testpmd, macswap: 2 frames in, 1 out**" in line for line in context.left_out))
-        peer.end.assert_called_once()
 
     def test_of_which_none_adds_up_are_a_failure(self):
         with self.assertRaisesRegex(common.Failed, "no turn adds up"):
@@ -491,6 +492,71 @@ class Sections(unittest.TestCase):
                 self.assertIn("**Failed: first.**", text)
                 self.assertIn("ValueError: math domain error", text)
                 self.assertIn("second, told", text)
+
+
+def members(session):
+    """Names of the processes of a session, by number."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rsplit(")", 1)
+            state, _, _, of = rest.split()[:4]
+            if int(of) == session and state != "Z":
+                found[int(folder.name)] = name
+    return found
+
+
+class Signals(unittest.TestCase):
+    def end(self, number, section, awaited):
+        """Sends a signal once a program runs that a section's figures come from. Returns the status."""
+        with tempfile.TemporaryDirectory(prefix="weir-bench-test-") as folder:
+            temporary = pathlib.Path(folder, "temporary")
+            temporary.mkdir()
+            running = subprocess.Popen(
+                [sys.executable, SOURCE / "tools/bench", "--quick", "--no-build", "--build", BUILD, "--output", pathlib.Path(folder, "report"), "--only", section],
+                env=dict(os.environ, TMPDIR=str(temporary)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # also where the tests run under nohup
+            try:
+                deadline = time.monotonic() + 60
+                while not any(awaited in name for name in members(running.pid).values()):
+                    self.assertIsNone(running.poll(), "it has ended before")
+                    self.assertLess(time.monotonic(), deadline, "it does not begin")
+                    time.sleep(0.02)
+                running.send_signal(number)
+                _, told = running.communicate(timeout=60)
+                # Who dies with its parent may still be at it.
+                while (left := members(running.pid)) and time.monotonic() < deadline + 10:
+                    time.sleep(0.02)
+                self.assertEqual({}, left)
+                self.assertEqual([], list(temporary.iterdir()))
+                self.assertNotIn("Traceback", told)
+            finally:
+                for process in members(running.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
+                running.communicate()
+            return running.returncode
+
+    def test_end_it_and_all_that_it_has_started(self):
+        with_servers = all(map(common.find_program, ("wrk", "nginx", "haproxy")))
+        self.assertEqual(128 + signal.SIGTERM, self.end(signal.SIGTERM, "gateways", "wrk" if with_servers else "bench-decision"))
+        self.assertEqual(128 + signal.SIGHUP, self.end(signal.SIGHUP, "latency", "redis-server" if common.find_program("redis-server") else "bench-latency"))
+        if filter_section.testpmd.available() and (BUILD / "bench/filter/bench-filter").exists():
+            self.assertEqual(128 + signal.SIGTERM, self.end(signal.SIGTERM, "filter", "dpdk-testpmd"))
+
+
+class Testpmd(unittest.TestCase):
+    def test_that_does_not_answer_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "dpdk-testpmd")
+            program.write_text("#!/bin/sh\necho $$\nexec sleep 60\n", encoding="ascii")
+            program.chmod(0o755)
+            with unittest.mock.patch.object(filter_section.testpmd, "find_program", return_value=str(program)), \
+                    unittest.mock.patch.object(filter_section.testpmd, "PATIENCE", 1), self.assertRaises(common.Failed) as failed:
+                filter_section.testpmd.Testpmd("none", (), 1, False)
+        number = int(re.search(r"^\d+$", str(failed.exception), re.MULTILINE)[0])
+        with self.assertRaises(ProcessLookupError):
+            os.kill(number, 0)
 
 
 class Mistakes(unittest.TestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """weir-filter from end to end, one worker: its own loop between two ports, beside loops that only forward."""
 
+import contextlib
 import random
 
 from common import Failed, median, number, run_json, spread, table, those_that_add_up
@@ -52,7 +53,8 @@ def _testpmd(source):
     return None
 
 
-def _testpmds(sources, context):
+def _testpmds(sources, context, stack):
+    """By source, each until the stack is unwound."""
     made = {}
     if not testpmd.available():
         context.leave_out("dpdk-testpmd", "not installed (Debian: dpdk-dev)")
@@ -60,6 +62,7 @@ def _testpmds(sources, context):
     try:
         for source in sources:
             if peer := _testpmd(source):
+                stack.callback(peer.end)
                 made[source] = peer
     except Failed as failed:
         context.leave_out("dpdk-testpmd", str(failed).splitlines()[0])
@@ -77,8 +80,8 @@ def measure(context):
     rounds, seconds = (1, 0.05) if context.quick else (5, 0.4)
     sources = ("null-4096", "loop", "cloned") if context.quick else tuple(SOURCES)
     runs = []
-    peers = _testpmds(sources, context)
-    try:
+    with contextlib.ExitStack() as stack:
+        peers = _testpmds(sources, context, stack)
         turns = [(source, name) for source in sources for name in OURS if name not in REFUSING or source.startswith("null-")] + [(source, name) for source in peers for name in THEIRS]
         order = random.Random(1)
         for turn in range(rounds):
@@ -91,9 +94,6 @@ def measure(context):
                     (each,) = run_json(context.build / TARGETS[0], "--rounds", 1, "--seconds", seconds, "--sources", source,
                                        "--contenders", name)["runs"]
                 runs.append({**each, "round": turn})
-    finally:
-        for peer in peers.values():
-            peer.end()
     runs = those_that_add_up(runs, context, lambda each: f"{SOURCES[each['source']]}: {each['contender']}")
     if not runs:
         raise Failed("bench-filter: no turn adds up")

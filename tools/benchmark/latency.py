@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How long a burst's decisions take, whatever the controller and the store are doing."""
 
+import os
+import tempfile
+
 from common import Failed, find_program, median, number, run_json, table, those_that_add_up
 from plot import lines
 
@@ -27,7 +30,9 @@ def measure(context):
         context.leave_out("a store that syncs, and one that dies", "redis-server is not installed")
         options.append("--without-redis")
     sizes = (1000,) if context.quick else (1000, 10_000)
-    sets = [run_json(context.build / TARGETS[0], *options, "--keys", size) for size in sizes]
+    # What is temporary is removed here, for a program that is killed does not get to it.
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        sets = [run_json(context.build / TARGETS[0], *options, "--keys", size, env={**os.environ, "TMPDIR": folder}) for size in sizes]
     for figures in sets:
         figures["runs"] = those_that_add_up(figures["runs"], context, lambda run, keys=figures["keys"]: f"{WORDS[run['scenario']]}, {keys:,} keys")
         if not figures["runs"]:

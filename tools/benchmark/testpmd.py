@@ -44,19 +44,26 @@ class Testpmd:
         ]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._answer()
+        try:
+            self._answer()
+        except BaseException:
+            self.end()
+            raise
 
     def _answer(self):
         """What it says until it asks again."""
         text, deadline = b"", time.monotonic() + PATIENCE
         while not text.endswith(self.PROMPT):
             if self._process.poll() is not None or time.monotonic() > deadline:
+                self._kill()  # what it would say later would be taken for another answer
                 raise Failed(f"dpdk-testpmd does not answer; it said:\n{text.decode(errors='replace')[-2000:]}")
             text += self._process.stdout.read() or b""
             time.sleep(0.01)
         return text.decode(errors="replace")
 
     def _say(self, command):
+        if self._process.poll() is not None:
+            raise Failed("dpdk-testpmd has ended")
         self._process.stdin.write(command.encode() + b"\n")
         self._process.stdin.flush()
         return self._answer()
@@ -83,5 +90,9 @@ class Testpmd:
             try:
                 self._process.communicate(b"quit\n", timeout=10)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.communicate()
+                self._kill()
+
+    def _kill(self):
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
