@@ -242,7 +242,10 @@ Result run(Source& source, const ContenderKind& kind, const std::vector<int>& cp
   if (!wrong.empty()) result = {{"wrong", wrong}};
   result["source"] = source.name();
   result["contender"] = kind.name;
+  // Of the whole turn.
+  result["received"] = contender->counters().received.read();
   result["dropped"] = contender->counters().transmit_drops.read();
+  result["refused"] = contender->counters().dropped.read();
   result["requests"] = contender->counters().requests.read();
   result["switches"] = running.switches();
   return result;

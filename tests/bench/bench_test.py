@@ -83,6 +83,7 @@ class Report(unittest.TestCase):
     def test_a_section_is_measured_told_and_plotted(self):
         text = self.report("--only", "scaling")
         self.assertIn("## More workers", text)
+        self.assertIn("Not so the controller's spans", text)
         self.assertIn("| **weir**, a key at hand |", text)
         self.assertIn("![scaling](scaling.svg)", text)
         xml.etree.ElementTree.parse(self.output / "scaling.svg")
@@ -165,6 +166,15 @@ class Report(unittest.TestCase):
         self.assertNotIn("token-bucket", aims.table())
         self.assertEqual([], told["runs"])
         self.assertIn("**weir_key, 1,000 keys: 1 turns are not in the figures: counted 1 of 2 requests**", context.left_out)
+
+    def test_what_the_controller_costs_is_told_by_stream_and_what_a_turn_counts_once(self):
+        runs = [{"contender": name, "keys": 1000, "drawn": drawn, "round": [0, 0, 0], "ns": ns, "floor_ns": floor, "spans": 5, "overruns": 1, "requests": 8_000_000,
+                 "overflowed": 7, "requests_once_met": 3_000_000, "refused": 2}
+                for name, ns, floor in (("weir_key", 10, 2), ("weir_key_alone", 8, 1)) for drawn in ("uniform", "zipf")]
+        text = "\n".join(decision.report({"floor_bytes_per_key": {}, "sizes_left_out": [], "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), common.Aims("decision")))
+        for drawn in ("uniform", "zipf"):
+            self.assertIn(f"| 1,000 | {drawn} | 125 | 100 | 0.80 | 1.60 |", text)
+        self.assertEqual(1, text.count("| 1,000 | 1 of 5 | 7 of 8 | 2 of 3 |"))
 
     def test_ratios_are_those_of_one_round(self):
         runs = [{"contender": name, "keys": 1000, "drawn": "zipf", "round": [0, turn], "ns": ns, "floor_ns": floor}
@@ -324,13 +334,21 @@ class FramesOfARound(unittest.TestCase):
 
     def test_are_held_against_testpmd_where_its_memory_is_as_good_as_ours(self):
         for huge in (False, True):
-            runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": ns, "frames": 1, "dropped": 0,
+            runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": ns, "received": 1, "dropped": 0, "refused": 0,
                      **({"huge_pages": huge} if name in filter_section.THEIRS else {})}
                     for name, ns in (("io", 6), ("testpmd io", 8), ("no_http", 10))]
             aims = common.Aims("filter")
             text = "\n".join(filter_section.report(runs, unittest.mock.Mock(plot=lambda name, _: name), aims))
             self.assertEqual(not huge, "**That lay on small pages**" in text)
             self.assertEqual(huge, "| A: no http / dpdk-testpmd io |" in aims.table())
+
+    def test_are_told_as_dropped_by_a_port_or_by_the_filter_and_nothing_is_said_of_a_testpmd_that_is_not_there(self):
+        runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": 6, "received": 5000, "dropped": dropped, "refused": refused}
+                for name, dropped, refused in (("io", 1, 0), ("blocked", 0, 4000))]
+        text = "\n".join(filter_section.report(runs, unittest.mock.Mock(plot=lambda name, _: name), common.Aims("filter")))
+        self.assertIn("Frames of whole turns: 10,000; dropped for want of room at a port: 1; dropped by the filter, as refused: 4,000.", text)
+        self.assertNotIn("huge pages", text)
+        self.assertIn("testpmd itself is not in the figures", text)
 
     def measured(self, context, answer, peers=None):
         """What is measured where bench-filter answers so. answer(source, name): the figures of its turn. peers: testpmds, by source."""

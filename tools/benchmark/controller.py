@@ -82,6 +82,7 @@ def report(figures, context, aims):
     columns = ("ms for a span, median", "at an interval's end", "worst of all", "the memory store's, beside", "all at once",
                "ns per key, median", "overflowed", "refused")
     return [
+        "Measured one after the other: what disturbed the machine for a while is in some rows, and not in others. "
         f"A node with one worker under one rule, {keys:,} keys, every one counted in every span, in virtual time: what the controller's core "
         "takes for the end of a span (flip, add up, decide, hand over to the store, take in its answers, publish). Spans are as long as "
         f"they need; a node whose spans are of {SPAN_MS} ms ends them late where this is more. Keys that come near their limits are written to the store in every "

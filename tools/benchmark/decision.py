@@ -137,18 +137,27 @@ def _add_aims(aims, turns, drawn, sizes_left_out):
         aims.at_most("a request under three rules / under one", where, turns.times("weir_three_rules", "weir_one_rule", size, drawn), 3)
 
 
-def _controller(turns):
+def _with_a_controller(turns):
     rows = []
     for size in turns.sizes:
         for drawn in DRAWN:
-            ratio = turns.times("weir_key_alone", "weir_key", size, drawn)
-            if ratio:
-                of = {figure: sum(turns.all("weir_key", size, drawn, figure)) for figure in ("requests", "refused", "overflowed", "spans", "overruns")}
-                rates = [number(1e3 / turns.ns(name, size, drawn)) for name in ("weir_key_alone", "weir_key")]
-                rows.append((f"{size:,}", drawn, *rates, f"{ratio:.2f}", f"{of['overruns']} of {of['spans']}",
-                             f"{of['refused']:,} and {of['overflowed']:,} of {of['requests'] / 1e6:.0f}"))
-    return table(("keys", "drawn", "million decisions/s, without", "with", "with / without", "spans that ended late",
-                  "refused, and without room, of so many million"), rows)
+            by_floors = turns.times("weir_key_alone", "weir_key", size, drawn)
+            if by_floors:
+                without, beside = (1e3 / turns.ns(name, size, drawn) for name in ("weir_key_alone", "weir_key"))
+                rows.append((f"{size:,}", drawn, number(without), number(beside), f"{beside / without:.2f}", f"{by_floors:.2f}"))
+    return table(("keys", "drawn", "million decisions/s, without", "with", "with / without", "the same, each by its floor of the same round"), rows)
+
+
+def _turns_with_a_controller(turns):
+    """A turn has both streams, and counts for both together."""
+    rows = []
+    for size in turns.sizes:
+        of = {figure: sum(turns.all("weir_key", size, next(iter(DRAWN)), figure))
+              for figure in ("spans", "overruns", "requests", "overflowed", "requests_once_met", "refused")}
+        if of["requests"]:
+            rows.append((f"{size:,}", f"{of['overruns']} of {of['spans']}", f"{of['overflowed']:,} of {of['requests'] / 1e6:.0f}",
+                         f"{of['refused']:,} of {of['requests_once_met'] / 1e6:.0f}"))
+    return table(("keys", "spans that ended late", "without room, of so many million", "refused once all keys had been met, of so many million"), rows)
 
 
 def report(figures, context, aims):
@@ -189,10 +198,13 @@ def report(figures, context, aims):
         _rows(turns, FIRST, "once"),
         "### What the controller costs the worker",
         "The same keys at hand, with the controller on another processor ending a span every 100 ms, and where it has published once "
-        "and nobody ends a span. By the worker's own time. Whole turns, what comes before the timed part included, in which all keys are new at once: spans whose "
-        "end took longer than the next one's time; requests refused for want of what the controller brings (limits are out of reach; a turn with "
-        "more than one in a thousand counts for nothing), and requests that were counted under their rule because their key found no room.",
-        _controller(turns),
+        "and nobody ends a span. By the worker's own time.",
+        _with_a_controller(turns),
+        "Of the turns with a controller, in each of which keys are drawn in both ways: spans whose end took longer than the next one's time, and requests "
+        "that were counted under their rule because their key found no room: of whole turns, which begin with all keys new at once. And, of "
+        "what came once they had all been met, requests refused for want of what the controller brings (limits are out of reach; a turn with more than one in a "
+        "thousand counts for nothing).",
+        _turns_with_a_controller(turns),
     ]
     dense = turns.ns("weir_dense", 1, "uniform")
     if dense:

@@ -176,18 +176,20 @@ def report(runs, context, aims):
         "Of an attack, all frames of which are refused, the frames that are dropped go back to A's pool; it is measured once all keys have "
         "exceeded their limits.",
         "Every run was checked: frames in = frames out + dropped, by our count and by the ports', frames made = frames come back, and the rules counted "
-        f"each request. Frames: {sum(each['frames'] for each in ours):,}; dropped: {sum(each['dropped'] for each in ours):,}. "
+        f"each request. Frames of whole turns: {sum(each['received'] for each in ours):,}; dropped for want of room at a port: "
+        f"{sum(each['dropped'] for each in ours):,}; dropped by the filter, as refused: {sum(each['refused'] for each in ours):,}. "
         "A, F and E: the worker's own processor time.",
         "The floors ask for the lines of a whole burst at once and read a word of each: without HTTP weir-filter reads the first line of a "
         "frame, of a request all. What is between io and a floor is hardly more than memory's, and no filter that looks at the bytes is "
         "without it; what is between a floor and weir-filter is work.",
-        "dpdk-testpmd makes its own mbufs: in a pool of the same size and kind on the same device, but without requests "
-        "in them (it reads none), and in DPDK's memory. "
-        + ("That lay on huge pages, as ours does. " if _on_huge_pages(runs) else
-           "**That lay on small pages**, which make it two to four times as slow: to be fair to it, set huge ones aside (256 in "
-           "/proc/sys/vm/nr_hugepages do). ") +
-        "So the row io, a loop of testpmd's shape on our mbufs, is what all are divided by. testpmd's macswap touches a frame's first line; it writes to it, "
-        "as weir-filter does not.",
+        "The row io, a loop of dpdk-testpmd's shape on our mbufs, is what all are divided by. "
+        + ("testpmd itself makes its own mbufs: in a pool of the same size and kind on the same device, but without requests "
+           "in them (it reads none), and in DPDK's memory. "
+           + ("That lay on huge pages, as ours does. " if _on_huge_pages(runs) else
+              "**That lay on small pages**, which make it two to four times as slow: to be fair to it, set huge ones aside (256 in "
+              "/proc/sys/vm/nr_hugepages do). ") +
+           "Its macswap touches a frame's first line; it writes to it, as weir-filter does not."
+           if any(each["contender"] in THEIRS for each in runs) else "testpmd itself is not in the figures."),
     ]
 
     def rate(source, name):
