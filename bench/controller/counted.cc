@@ -9,13 +9,16 @@
 // of the keys in each span. Items are keys, workers and spans.
 // Everything to be counted happens inside counted_work(), over one interval in virtual time; prints
 // "items N". See tests/instructions.
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/key_bytes.h"
@@ -175,12 +178,25 @@ int count_workers(unsigned workers) {
   return 0;
 }
 
+/// @return nothing where the words are no number from least to most
+std::optional<unsigned> number(std::string_view words, unsigned least, unsigned most) {
+  unsigned read = 0;
+  const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), read);
+  if (error != std::errc{} || end != words.data() + words.size() || read < least || read > most)
+    return std::nullopt;
+  return read;
+}
+
 }  // namespace
 
-int main(int arguments, char** argument) {
-  if (arguments == 2) return count_engine(std::strtoul(argument[1], nullptr, 10));
-  if (arguments == 3 && argument[1] == std::string("workers"))
-    return count_workers(static_cast<unsigned>(std::strtoul(argument[2], nullptr, 10)));
-  std::fputs("usage: bench-controller-counted HOT (of a hundred keys: 0 to 100) | workers NUMBER\n", stderr);
+int main(int argc, char** argv) {
+  const std::vector<std::string_view> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 1)
+    if (const std::optional<unsigned> hot = number(arguments[0], 0, 100)) return count_engine(*hot);
+  if (arguments.size() == 2 && arguments[0] == "workers")
+    if (const std::optional<unsigned> workers = number(arguments[1], 1, 255)) return count_workers(*workers);
+  std::fputs(
+      "usage: bench-controller-counted HOT (of a hundred keys: 0 to 100) | workers NUMBER (1 to 255)\n",
+      stderr);
   return 2;
 }

@@ -325,7 +325,7 @@ int main(int argc, char** argv) {
   program.options()
       .add_option("--keys", options.keys, "numbers of keys, such as 1000,1000000")
       ->delimiter(',')
-      ->check(CLI::Range(1, 16'000'000));
+      ->check(CLI::Range(burst, std::size_t{16'000'000}));
   program.options()
       .add_option(
           "--workers", options.workers,

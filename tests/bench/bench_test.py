@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -501,6 +502,27 @@ class Sections(unittest.TestCase):
     def section(words, **what_it_does):
         return unittest.mock.Mock(TITLE=words.capitalize(), TARGETS=(), **{"measure.return_value": {}, "report.return_value": [f"{words}, told"], **what_it_does})
 
+    def test_that_are_not_asked_for_stay_in_the_report_and_are_told_with_what_they_are_of(self):
+        version = unittest.mock.patch.object(self.bench, "version", side_effect=["v1", "v2"])
+        with version:
+            self.assertEqual(0, self.run_main({"first": self.section("first"), "second": self.section("second")}))
+            self.assertEqual(0, self.run_main({"first": self.section("first"), "second": self.section("second", **{"report.return_value": ["second, told anew"]})}, "--only", "second"))
+        text = (self.output / "report.md").read_text(encoding="utf-8")
+        self.assertIn("first, told", text)
+        self.assertIn("second, told anew", text)
+        self.assertRegex(text, "- first: .*; version v1, buildtype|- first: .*; version v1, ..unknown build")
+        self.assertRegex(text, "- second: .*; version v2, ")
+
+    def test_that_are_not_asked_for_and_are_of_another_version_are_left_out_and_said(self):
+        self.run_main({"first": self.section("first"), "second": self.section("second")})
+        first = self.section("first", **{"report.side_effect": KeyError("round")})
+        self.assertEqual(0, self.run_main({"first": first, "second": self.section("second")}, "--only", "second"))
+        text = (self.output / "report.md").read_text(encoding="utf-8")
+        self.assertIn("first.json: not the figures of this version", text)
+        self.assertNotIn("## First", text)
+        self.assertIn("second, told", text)
+        self.assertEqual(1, self.run_main({"first": first, "second": self.section("second")}, "--reuse"))
+
     def test_that_fail_in_a_way_that_nobody_has_thought_of_cost_the_others_nothing(self):
         for what in ("measure", "report"):
             with self.subTest(what):
@@ -577,11 +599,53 @@ class Testpmd(unittest.TestCase):
             os.kill(number, 0)
 
 
+class Builds(unittest.TestCase):
+    # As introspection has it; that compiler says what it is told.
+    TARGETS = [{"target_sources": []}, {"target_sources": [{"language": "c", "compiler": ["false"]}, {"language": "cpp", "compiler": ["echo", "g++ 12.2.0"]}]}]
+
+    def told(self, **values):
+        options = [{"name": name, "value": value} for name, value in values.items()]
+        bench_program = load_bench()
+        with unittest.mock.patch.object(bench_program, "introspected", lambda _, what: options if what == "--buildoptions" else self.TARGETS):
+            return bench_program.kind_of_build(BUILD)
+
+    def test_are_told_as_far_as_figures_depend_on_them(self):
+        self.assertEqual("buildtype release, optimization 3, no sanitizer, g++ 12.2.0 --version", self.told(buildtype="release", optimization="3", b_sanitize="none"))
+        self.assertEqual("buildtype custom, **optimization 0**, **sanitizer thread**, g++ 12.2.0 --version", self.told(buildtype="custom", optimization="0", b_sanitize="thread"))
+
+    @unittest.skipUnless(shutil.which("meson"), "meson is not in the path")
+    def test_are_told_by_meson_of_a_folder_that_it_has_configured(self):
+        bench_program = load_bench()
+        self.assertIn(", optimization", bench_program.kind_of_build(BUILD).replace("*", ""))
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual("**unknown build**", bench_program.kind_of_build(pathlib.Path(folder)))
+
+
 class Mistakes(unittest.TestCase):
     def test_wrong_options_are_refused(self):
         for arguments in (["--no-such-option"], ["--only", "nothing"]):
             with self.subTest(arguments):
                 self.assertEqual(2, bench(*arguments).returncode)
+
+    def test_a_file_is_no_place_for_a_report(self):
+        with tempfile.NamedTemporaryFile() as file:
+            done = bench("--quick", "--no-build", "--build", BUILD, "--output", file.name, "--only", "scaling")
+        self.assertEqual(2, done.returncode, done.stdout)
+        self.assertIn(f"--output {file.name}: File exists", done.stdout)
+        self.assertNotIn("Traceback", done.stdout)
+
+    def test_figures_that_are_not_there_make_no_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments, words in (([], "there are no figures;"), (["--only", "scaling"], "there are no figures of scaling;")):
+                with self.subTest(arguments):
+                    done = bench("--reuse", "--output", pathlib.Path(folder, "report"), *arguments)
+                    self.assertEqual(1, done.returncode, done.stdout)
+                    self.assertIn(words, done.stdout)
+            self.assertEqual([], os.listdir(folder))
+
+    def test_one_key_is_too_few_for_a_burst(self):
+        done = subprocess.run([BUILD / scaling.TARGETS[0], "--keys", "1", "--rounds", "1"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(2, done.returncode, done.stderr)
 
     def test_a_missing_program_is_named(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -105,6 +105,13 @@ class Instructions(unittest.TestCase):
         # But for a few before and behind, and what the dynamic loader looks up in the meantime.
         self.assertAlmostEqual(by_steps, count(command, callgrind), delta=1)
 
+    def test_of_what_is_no_number_of_keys_or_workers_are_not_counted(self):
+        for arguments in (["x"], ["101"], ["-1"], ["1x"], ["workers", "x"], ["workers", "0"], ["workers", "256"], []):
+            with self.subTest(arguments):
+                done = subprocess.run([PROGRAMS["bench-controller-counted"], *arguments], capture_output=True, text=True, check=False)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                self.assertIn("usage: bench-controller-counted", done.stderr)
+
     def test_the_table_names_every_program(self):
         self.assertEqual(set(PROGRAMS), {command[0] for _, _, command in bounds()})
 
