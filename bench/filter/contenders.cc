@@ -188,8 +188,8 @@ limit = 1000000000
 burst = 1000
 interval = "1s"
 )";
-// An attack: limits that all keys have long exceeded, and that they stay beyond. In intervals so long that all
-// exceed them on a slow machine, too, and in spans of 100 ms: in the first two of them some keys have no
+// An attack: limits that all keys have long exceeded, and that they stay beyond. In intervals so long that
+// all exceed them on a slow machine, too, and in spans of 100 ms: in the first two of them some keys have no
 // entries yet.
 constexpr std::string_view blocked_rule = R"([[rule]]
 name = "line"
