@@ -86,10 +86,17 @@ void Corrections::settle(Instant now, bool all_drained, MonotonicTime running) {
     Refunded rest = refunds_[i];
     rest.amount -= refund(rest, now);
     const bool may_be_counted_yet = !all_drained || rest.charged_in.monotonic >= running;
-    if (rest.amount > 0 && may_be_counted_yet) refunds_[kept++] = rest;
+    if (rest.amount > 0 && may_be_counted_yet && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
   correct_logs(now.monotonic);
+}
+
+// (What seems to have been charged in time to come is a caller's mistake.)
+bool Corrections::may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept {
+  const Rule& rule = parts_.rules[refunded.rule];
+  const Duration age = now - refunded.charged_in.monotonic;
+  return !is_bucket(rule.algorithm) && age >= Duration{} && age / 2 < rule.interval;
 }
 
 std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {

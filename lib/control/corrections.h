@@ -6,9 +6,9 @@
 /// What is to be charged needs nobody but the key. What is to be handed back may have been charged by another
 /// worker, whose table has yet to be drained: so that waits until all are, or have had their time; and what
 /// still has not been counted then, until they have been, also where that worker was in the next span
-/// already. And a sliding log is read from its
-/// oldest admission on to hand anything back: so what a key's log is to be corrected by in a span comes to it
-/// as one.
+/// already, as long as it may bear on anything. (Not of buckets: what is drawn from one is missing in it at
+/// once.) And a sliding log is read from its oldest admission on to hand anything back: so what a key's log
+/// is to be corrected by in a span comes to it as one.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +71,7 @@ class Corrections {
   void take(std::span<const Correction> some, Instant began, Instant now);
   void charge(const Correction& correction, Instant began, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
+  bool may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept;
   void correct_logs(MonotonicTime now);
   void correct_log(std::span<const Logged> of_key, MonotonicTime now);
 

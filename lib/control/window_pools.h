@@ -200,9 +200,10 @@ class WindowPools {
   /// @return how many
   std::uint64_t give_back(std::uint64_t key, std::uint64_t tokens, TokenPrice price, const BucketTerms& terms,
                           MonotonicTime now) noexcept {
-    for (const auto pool : {pools_[0].get(), pools_[1].get()})
+    // Once more where it was first looked for: it may move there in between.
+    for (const auto pool : {pools_[0].get(), pools_[1].get(), pools_[0].get()})
       if (AllowanceCell* cell = pool->find(key); cell != nullptr && BucketCell(*cell).is_here())
-        return BucketCell(*cell).fill_up(tokens, price, terms, now);
+        if (const auto taken = BucketCell(*cell).fill_up(tokens, price, terms, now); taken) return *taken;
     return 0;
   }
 

@@ -31,7 +31,8 @@ std::uint64_t Engine::charge(SpanCount charged) {
   if (index == Ledger::none) index = ledger_.find(charged.key);
   if (index == Ledger::none) return charged.admitted;
   KeySlot& slot = ledger_[index];
-  if (slot.current.admitted >= rules_[slot.rule].limit_of(ledger_.detail(slot))) {
+  // Up to a half grants end by themselves; see Controller::publish_keys().
+  if (slot.current.admitted >= default_of(slot.rule).allowance / 2) {
     own_detail(slot).overdrawn = true;
     let_differ(slot);
   }
@@ -90,11 +91,13 @@ void Engine::set_against_next(KeySlot& slot, std::uint64_t amount) {
   refunds_ = true;
 }
 
-std::uint64_t Engine::without_refunded(const KeySlot& slot, std::uint64_t units) noexcept {
+std::uint64_t Engine::without_refunded(KeySlot& slot, std::uint64_t units) noexcept {
   KeyDetail* const detail = ledger_.detail_if_any(slot);
   if (detail == nullptr) return units;
   const std::uint64_t refunded = std::min(detail->refunded, units);
   detail->refunded -= refunded;
+  // As if it had been told, and answered: else this node would seem to take less part in the key's traffic.
+  slot.own_since_heard += refunded;
   return units - refunded;
 }
 

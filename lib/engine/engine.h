@@ -376,7 +376,7 @@ class Engine {
                    std::uint64_t delta);
   void refund_to_bucket(const RuleState& rule, KeySlot& slot, std::uint64_t amount);
   void set_against_next(KeySlot& slot, std::uint64_t amount);
-  std::uint64_t without_refunded(const KeySlot& slot, std::uint64_t units) noexcept;
+  std::uint64_t without_refunded(KeySlot& slot, std::uint64_t units) noexcept;
   std::uint64_t take_from_window(const RuleState& rule, KeySlot& slot, SpanId span,
                                  std::uint64_t amount) noexcept;
   void judge_refusals();

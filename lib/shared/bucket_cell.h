@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "limit/bucket.h"
 #include "limit/share.h"
@@ -99,9 +100,10 @@ class BucketCell {
     return change([&](std::uint64_t level) { return level - priced(terms.cost(tokens), price); });
   }
 
-  /// The same, as far as the bucket lacks them. @return how many it has taken back
-  std::uint64_t fill_up(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms,
-                        MonotonicTime now) noexcept {
+  /// The same, as far as the bucket lacks them.
+  /// @return how many it has taken back; nothing: it has moved on
+  std::optional<std::uint64_t> fill_up(std::uint64_t tokens, TokenPrice price, const BucketTerms& terms,
+                                       MonotonicTime now) noexcept {
     const std::uint64_t generated = terms.generated(now);
     const std::uint64_t whole = priced(terms.cost(tokens), price);
     std::uint64_t units = 0;
@@ -110,8 +112,8 @@ class BucketCell {
       units = std::min(whole, terms.missing(level, generated));
       return level - units;
     });
-    if (!here || units == 0) return 0;
-    if (units == whole) return tokens;
+    if (!here) return std::nullopt;
+    if (units == whole) return units == 0 ? 0 : tokens;
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(terms.tokens(units)) * full_price /
                                       price);
   }

@@ -265,6 +265,32 @@ MUTANTS = [
         "!all_drained;",
     ),
     corrections(
+        "what a bucket does not lack is put back when somebody else has drawn from it",
+        "CorrectionOfABucket.WhatItDoesNotLackIsNotKeptForLater",
+        "  return !is_bucket(rule.algorithm) && age",
+        "  return age",
+    ),
+    corrections(
+        "what has been charged in time to come is put back again and again",
+        "CorrectionOfABucket.WhatSeemsToHaveBeenChargedInTimeToComeIsTakenOnce",
+        "  return !is_bucket(rule.algorithm) && age >= Duration{} && age / 2 < rule.interval;",
+        "  return age <= Duration{} && age / 2 < rule.interval;",
+    ),
+    whole(
+        "who hands something back seems to take less part in the traffic",
+        "BucketCostsKnownLater.WhoHandsSomethingBackHasNoLessThanWhoNeverDrewIt",
+        "  slot.own_since_heard += refunded;\n",
+        "",
+        file="lib/engine/corrections.cc",
+    ),
+    whole(
+        "who only looks goes by his grant until he has used up all of the limit by himself",
+        "CostsKnownLaterOnSeveralNodes.LeaveNothingToWhoOnlyLooksOnceAllTogetherHaveUsedTheLimit",
+        ">= default_of(slot.rule).allowance / 2) {",
+        ">= default_of(slot.rule).allowance) {",
+        file="lib/engine/corrections.cc",
+    ),
+    corrections(
         "what a worker has charged that is late is not handed back",
         "EachAlgorithm/Correction.OfWhatAWorkerHasChargedThatIsLateWaitsForIt/fixedwindow",
         "!all_drained || rest.charged_in.monotonic >= running;",

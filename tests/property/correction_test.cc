@@ -155,6 +155,62 @@ TEST(CooldownCostsKnownLater, NobodyTakesOthersForMoreThanTheyAreBecauseHisOwnRe
   cluster.finish();
 }
 
+/// What one of two nodes admits in three seconds, both of which ask for twice the rate of a bucket's key,
+/// after it has drawn so much of it, and handed some back.
+unsigned admitted_after(std::uint32_t drawn, std::int64_t handed_back) {
+  Rule rule = user_rule(1000, Algorithm::token_bucket);
+  rule.burst = 10'000;
+  Cluster cluster(rule, 2, 1, seed());
+  Worker& one = cluster.nodes[0]->worker(0);
+  const auto admits = [&](const auto& node, std::uint32_t weight) {
+    return node->worker(0).admit_key(0, "ada", weight, cluster.now.monotonic).verdict == Verdict::admit;
+  };
+  const Instant charged_in = one.span_began();
+  EXPECT_TRUE(admits(cluster.nodes[0], drawn));
+  cluster.advance(100ms);
+  EXPECT_TRUE(one.correct(one.key(0, "ada"), -handed_back, charged_in));
+  unsigned admitted = 0;
+  for (int span = 0; span < 30; ++span) {
+    for (int i = 0; i < 200; ++i) {
+      admitted += admits(cluster.nodes[0], 1);
+      admits(cluster.nodes[1], 1);
+    }
+    cluster.advance(100ms);
+  }
+  cluster.finish();
+  return admitted;
+}
+
+TEST(BucketCostsKnownLater, WhoHandsSomethingBackHasNoLessThanWhoNeverDrewIt) {
+  EXPECT_GE(admitted_after(9000, 2000), admitted_after(7000, 0) / 10 * 9);
+}
+
+// Who only looks whether anything is left does not go by what his node might have granted him.
+TEST(CostsKnownLaterOnSeveralNodes, LeaveNothingToWhoOnlyLooksOnceAllTogetherHaveUsedTheLimit) {
+  Rule rule = user_rule(1000, Algorithm::fixed_window);
+  rule.spans = 50;
+  Cluster cluster(rule, 2, 1, seed());
+  std::uint64_t used = 0;
+  const auto admits = [&](unsigned node, std::uint32_t weight) {
+    return cluster.nodes[node]->worker(0).admit_key(0, "ada", weight, cluster.now.monotonic).verdict ==
+           Verdict::admit;
+  };
+  used += admits(1, 1);
+  for (int span = 0; span < 49; ++span) {
+    for (int i = 0; span < 5 && i < 40; ++i) used += admits(0, 1);
+    for (int i = 0; i < 4; ++i) {
+      if (!admits(1, 0)) continue;
+      Worker& worker = cluster.nodes[1]->worker(0);
+      EXPECT_TRUE(worker.correct(worker.key(0, "ada"), 10, worker.span_began()));
+      used += 10;
+    }
+    cluster.advance(20ms);
+  }
+  EXPECT_LE(used, 1000U + 2 * 40);  // of a span, and of the one in which it becomes known
+  EXPECT_GE(used, 950U);
+  cluster.finish();
+}
+
 TEST(StrictCostsKnownLater, WhatOneNodeHandsBackAnotherOneLeases) {
   Rule rule = user_rule(1000, Algorithm::strict);
   rule.spans = 50;

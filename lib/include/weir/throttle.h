@@ -140,13 +140,14 @@ class WEIR_API Worker {
   /// limit at most, it admits in any case. Other nodes learn of it with what this node counts of the key
   /// next: as long as that is nothing, they take what has been handed back for used. Under `sliding_log` what
   /// is handed back takes the place of what would have left the window first: while requests keep coming next
-  /// to nothing comes of it. `shed` goes by the weights that requests come with; `strict` admits beyond what
-  /// nodes have leased what is charged afterwards. Of a key that found no cell of its own
-  /// (Figures::overflowed) nothing but the counts changes.
+  /// to nothing comes of it; and of what is charged no more is remembered than the limit. `shed` goes by the
+  /// weights that requests come with; `strict` admits beyond what nodes have leased what is charged
+  /// afterwards. Of a key that found no cell of its own (Figures::overflowed) nothing but the counts changes.
   /// @param key         as for admit_keys(); its weight does not matter
   /// @param by          in units of the request's weight: the rule's multiplies it. Beyond ±2^50, so
   /// multiplied, it is cut
-  /// @param charged_in  what span_began() was, of the worker that decided on the request, when it did
+  /// @param charged_in  what span_began() was, of the worker that decided on the request, when it did; to
+  /// take back what correct() itself has charged: when it did
   /// @return false: there have been more in this span than there is room for (ThrottleOptions::corrections),
   /// or the worker is offline. Nothing has been done
   [[nodiscard]] bool correct(const Key& key, std::int64_t by, Instant charged_in) noexcept;

@@ -240,7 +240,8 @@ WEIR_API weir_instant weir_span_began(const weir_worker* worker);
 /// Settles a cost that is known only afterwards, as weir::Worker::correct(). With each worker there is room
 /// for 4096 in a span, of keys with values of usual lengths.
 /// @param by          what the request has cost beyond its weight; below 0: less than that
-/// @param charged_in  what weir_span_began() was when the request was decided on
+/// @param charged_in  what weir_span_began() was when the request was decided on; to take back what
+/// weir_correct() itself has charged: when it did
 /// @return false: there have been too many in this span, or the worker is offline. Nothing has been done
 WEIR_API bool weir_correct(weir_worker* worker, const weir_key* key, int64_t by, weir_instant charged_in);
 /// The same for all rules that apply to a request that weir_admit() has decided on.

@@ -423,6 +423,40 @@ TEST(CorrectionOfABucket, IsHandedBackHoweverLongAgoItWasCharged) {
               10'000 + 80'000 + 5'100, 100);
 }
 
+TEST(CorrectionOfABucket, WhatItDoesNotLackIsNotKeptForLater) {
+  for (const bool stalls : {false, true}) {
+    TwoWorkers node("token-bucket");
+    node.admit(0, 900);
+    for (int span = 0; span < 10; ++span) node.end_span();
+    for (int i = 0; i < 9; ++i) node.correct(0, -90);
+    node.pass_time(100ms);
+    node.pass(0);
+    if (!stalls) node.pass(1);
+    node.pass_time(50ms);
+    std::uint32_t admitted = 0;
+    for (int span = 0; span < 3; ++span) {
+      while (admitted < 3000 && node.admits(0, 1)) ++admitted;
+      node.pass_time(100ms);
+      node.pass(0);
+      node.pass_time(50ms);
+    }
+    EXPECT_LE(admitted, 1000U + 3 * 150) << stalls;
+  }
+}
+
+TEST(CorrectionOfABucket, WhatSeemsToHaveBeenChargedInTimeToComeIsTakenOnce) {
+  CorrectedNode node(rule_of("token-bucket"));
+  node.end_span();
+  ASSERT_TRUE(node.admits(100));
+  for (int i = 0; i < 10; ++i) node.correct(-1000, node.charged() + 1h);
+  std::uint32_t admitted = 0;
+  for (int span = 0; span < 10; ++span) {
+    node.end_span();
+    admitted += node.rest();
+  }
+  EXPECT_LE(admitted, 2000U);
+}
+
 TEST(CorrectionOfAStrictLimit, WhatIsHandedBackIsLeasedAgain) {
   CorrectedNode node(rule_of("strict"));
   node.end_spans(10);
