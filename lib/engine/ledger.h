@@ -145,7 +145,7 @@ struct KeyDetail {
   bool settling : 1 = false;       ///< the sum of `reading_ordinal` has been asked for
   bool heard_ended : 1 = false;    ///< what is to be learned is of intervals that were over then, …
   bool heard_running : 1 = false;  ///< …of the one that ran, or of both
-  bool overdrawn = false;  ///< in the running interval: by what it was charged without having drawn it
+  bool overdrawn : 1 = false;      ///< in the running interval, by what was charged without being drawn
   bool looked_back = false;        ///< the answer to KeyPast::looks_back is a part of it
   bool owes = false;  ///< in the rule's list of keys with a debt, which is not forgotten until it leaves it
   bool was_full = false;  ///< before the first interval others had used up the limit
