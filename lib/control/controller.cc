@@ -372,7 +372,7 @@ void Controller::take_corrections(Instant now, MonotonicTime running) {
     if (workers_[i].draining || log.empty()) continue;
     corrections_.take(log, drained_table(i).began, {quotas_at_, now.monotonic});
     // Who only looks whether anything is left, and is charged afterwards, never uses up a grant.
-    for (const auto& [key, rule] : corrections_.drained()) {
+    for (const auto& [key, rule] : corrections_.emptied()) {
       if (grants_[rule].greatest == 0) continue;
       const std::uint16_t window = parts_.window_of_rule[rule];
       want_all_of(key, rule, heavy_[window]);

@@ -19,7 +19,7 @@ static_assert(most_logged > max_sliding_log_limit);
 }  // namespace
 
 void Corrections::take(CorrectionLog& log, Instant began, Instant now) {
-  drained_.clear();
+  emptied_.clear();
   std::array<Correction, corrected_together> some;
   std::size_t count = 0;
   log.for_each([&](const Correction& correction) {
@@ -66,7 +66,7 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
     const BucketTerms& bucket = parts_.bucket_of_rule[index];
     const TokenPrice price = parts_.engine.price_of(index, correction.key, now);
     if (pools.charge(correction.key, weight, 1, bucket, now.monotonic, price) > bucket.burst() / 2)
-      drained_.push_back({correction.key, index});
+      emptied_.push_back({correction.key, index});
   } else if (algorithm != Algorithm::sliding_log && pools.runs_at(began)) {
     // (Nothing is drawn any more from another window.)
     pools.charge(correction.key, counted);
@@ -92,11 +92,12 @@ void Corrections::settle(Instant now, bool all_drained, MonotonicTime running) {
   correct_logs(now.monotonic);
 }
 
-// (What seems to have been charged in time to come is a caller's mistake.)
+// (What seems to have been charged in time to come is a caller's mistake; who makes one may name any time.)
 bool Corrections::may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept {
   const Rule& rule = parts_.rules[refunded.rule];
-  const Duration age = now - refunded.charged_in.monotonic;
-  return !is_bucket(rule.algorithm) && age >= Duration{} && age / 2 < rule.interval;
+  const __int128 charged = refunded.charged_in.monotonic.time_since_epoch().count();
+  const __int128 age = now.time_since_epoch().count() - charged;
+  return !is_bucket(rule.algorithm) && age >= 0 && age < 2 * static_cast<__int128>(rule.interval.count());
 }
 
 std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {
@@ -107,7 +108,8 @@ std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {
     // What the bucket has been filled up with since is not there to be told of again.
     amount = pools.give_back(refunded.key, amount, parts_.engine.price_of(index, refunded.key, now),
                              parts_.bucket_of_rule[index], now.monotonic);
-    parts_.engine.refund({.key = refunded.key, .amount = amount, .charged = refunded.charged_in.wall});
+    if (amount > 0)
+      parts_.engine.refund({.key = refunded.key, .amount = amount, .charged = refunded.charged_in.wall});
     return amount;
   }
   amount = parts_.engine.refund({.key = refunded.key, .amount = amount, .charged = refunded.charged_in.wall});

@@ -35,7 +35,7 @@ class Corrections {
     Engine& engine;
   };
   /// A key of which more than half is missing in its bucket, by what it was charged.
-  struct Drained {
+  struct Emptied {
     std::uint64_t key = 0;
     RuleIndex rule = no_rule;
   };
@@ -51,7 +51,7 @@ class Corrections {
   /// @param running      when the span that runs began: nothing of it has been counted yet
   void settle(Instant now, bool all_drained, MonotonicTime running);
   /// By what was taken in last.
-  std::span<const Drained> drained() const noexcept { return drained_; }
+  std::span<const Emptied> emptied() const noexcept { return emptied_; }
 
  private:
   struct Refunded {
@@ -78,7 +78,7 @@ class Corrections {
   Parts parts_;
   std::vector<Refunded> refunds_;
   std::vector<Logged> logged_;  // under sliding logs
-  std::vector<Drained> drained_;
+  std::vector<Emptied> emptied_;
 };
 
 }  // namespace weir

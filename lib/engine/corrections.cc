@@ -77,9 +77,10 @@ void Engine::refund_to_bucket(const RuleState& rule, KeySlot& slot, std::uint64_
   slot.current.admitted -= counted;
   slot.current.offered -= counted;
   set_against_next(slot, amount);
-  KeyDetail& detail = own_detail(slot);
-  detail.refunded = std::min(detail.refunded, rule.burst);
-  detail.span_admitted -= std::min(detail.span_admitted, amount);
+  KeyDetail* const detail = ledger_.detail_if_any(slot);
+  if (detail == nullptr) return;
+  detail->refunded = std::min(detail->refunded, rule.burst);
+  detail->span_admitted -= std::min(detail->span_admitted, amount);
 }
 
 // What has not been told yet need not be; the rest is not told of what comes next.

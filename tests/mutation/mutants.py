@@ -273,8 +273,8 @@ MUTANTS = [
     corrections(
         "what has been charged in time to come is put back again and again",
         "CorrectionOfABucket.WhatSeemsToHaveBeenChargedInTimeToComeIsTakenOnce",
-        "  return !is_bucket(rule.algorithm) && age >= Duration{} && age / 2 < rule.interval;",
-        "  return age <= Duration{} && age / 2 < rule.interval;",
+        "  return !is_bucket(rule.algorithm) && age >= 0 &&",
+        "  return age <= 0 &&",
     ),
     whole(
         "who hands something back seems to take less part in the traffic",
@@ -299,7 +299,7 @@ MUTANTS = [
     whole(
         "who is charged afterwards alone always has a grant of a bucket left",
         "Nodes/CostsKnownLater.OfRequestsThatAreChargedAfterwardsOnlyThoseUnderWayAreTooMany/4",
-        "      drained_.push_back({correction.key, index});\n",
+        "      emptied_.push_back({correction.key, index});\n",
         "      static_cast<void>(index);\n",
         file="lib/control/corrections.cc",
     ),

@@ -176,8 +176,9 @@ class TwoWorkers {
   bool admits(unsigned worker, std::uint32_t weight) {
     return core_.worker(worker).admit_key(0, "ada", weight, now_.monotonic).verdict == Verdict::admit;
   }
-  void correct(unsigned worker, std::int64_t by) {
-    EXPECT_TRUE(core_.worker(worker).correct(core_.worker(worker).key(0, "ada"), by, charged_in_));
+  void correct(unsigned worker, std::int64_t by) { correct(worker, by, charged_in_); }
+  void correct(unsigned worker, std::int64_t by, Instant charged_in) {
+    EXPECT_TRUE(core_.worker(worker).correct(core_.worker(worker).key(0, "ada"), by, charged_in));
   }
   void expect_used(std::uint64_t weight) {
     if (!is_bucket_) {  // a bucket's counts go by the rate
@@ -205,6 +206,27 @@ TEST_P(Correction, WhoOnlyLooksIsRefusedByAWorkerThatHasAGrantOfHisToo) {
   node.correct(1, 1900);
   node.end_span();
   for (unsigned i = 0; i < 2; ++i) EXPECT_FALSE(node.admits(i, 0)) << i;
+}
+
+// Whatever an embedding program says: that it was charged ages ago, or ages from now; while all workers run,
+// and while one is late.
+TEST_P(Correction, OfWhatWasChargedAtNoTimeThereIsChangesNothingForTheWorse) {
+  for (const Instant& charged : {Instant{WallTime::min(), MonotonicTime::min()},
+                                 Instant{WallTime::max(), MonotonicTime::max()}, Instant{}})
+    for (const bool late : {false, true}) {
+      TwoWorkers node(GetParam());
+      node.admit(0, 500);
+      node.correct(0, -300, charged);
+      node.correct(0, 100, charged);
+      node.pass_time(100ms);
+      node.pass(0);
+      if (!late) node.pass(1);
+      node.pass_time(50ms);
+      node.end_span();
+      std::uint32_t admitted = 0;
+      while (admitted < 3000 && node.admits(0, 1)) ++admitted;
+      EXPECT_LE(admitted, 700U + gained_in(GetParam(), 3)) << late;
+    }
 }
 
 TEST_P(Correction, SeveralInASpanAddUp) {
