@@ -55,6 +55,16 @@ Duration shortest_span_of(std::span<const Rule> rules) noexcept {
   return shortest;
 }
 
+// What all workers' grants of a key come to at most, whatever a node's part of the limit; by rule.
+std::vector<std::uint64_t> greatest_grants(std::span<const Rule> rules, unsigned workers) {
+  std::vector<std::uint64_t> greatest;
+  for (const Rule& rule : rules) {
+    const std::uint32_t most = may_be_granted(rule) ? standing_grant(rule, grantable(rule), workers) : 0;
+    greatest.push_back(most < rule.weight ? 0 : std::uint64_t{most} * workers);
+  }
+  return greatest;
+}
+
 // Weight, ever: acknowledged, or given up.
 std::uint64_t answered(const StoreFigures& store) noexcept { return store.applied + store.expired; }
 
@@ -66,7 +76,9 @@ Controller::Controller(ControllerParts parts)
       new_keys_(parts_.engine.capacity(), parts_.quiescence.workers()),
       wary_(parts_.pools.size()),
       heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
-      corrections_({parts_.rules, parts_.window_of_rule, parts_.bucket_of_rule, parts_.pools, parts_.engine}),
+      greatest_grants_(greatest_grants(parts_.rules, parts_.quiescence.workers())),
+      corrections_({parts_.rules, parts_.window_of_rule, parts_.bucket_of_rule, greatest_grants_,
+                    parts_.pools, parts_.engine}),
       workers_(parts_.quiescence.workers()),
       grants_(parts_.rules.size()),
       heavy_(parts_.pools.size()),
@@ -81,7 +93,6 @@ Controller::Controller(ControllerParts parts)
   for (const Rule& rule : parts_.rules) {
     shortest_interval = std::min(shortest_interval, rule.interval);
     limits_.push_back(rule.limit);
-    if (may_be_granted(rule)) grants_[limits_.size() - 1].greatest = greatest_grants(rule);
   }
   lasting_ = spans_kept * usual_span();
   // By a publication, which may be a span in coming.
@@ -120,6 +131,7 @@ Instant Controller::advance(Instant own) {
     const Instant now = clock_.at(own);
     next_flip_ = next_flip_after(now.wall);
     flipped_ = now;
+    for (WorkerState& worker : workers_) worker.counts_since = now.monotonic;
     quotas_at_ = now.wall;
     for (WindowPools& pools : parts_.pools) {
       pools.begin();
@@ -143,7 +155,7 @@ Instant Controller::advance(Instant own) {
   watch_store(now);
   drain_passed();
   // Before his table is another span's.
-  if (!awaiting_drain_) take_corrections(now, flipped_.monotonic);
+  if (!awaiting_drain_) take_corrections(now, uncounted_since());
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -230,6 +242,7 @@ void Controller::flip(Instant now) {
       workers_[i].draining = true;
       workers_[i].flip_token = token;
       workers_[i].flip = figures_.spans;
+      workers_[i].counts_since = now.monotonic;
     } else {
       workers_[i].table ^= 1;
     }
@@ -364,22 +377,28 @@ void Controller::give_back(const CountedKey& key) {
   }
 }
 
+// When the oldest of the spans began that workers count in. As a rule it is the one that runs; but who takes
+// up a span only just before it ends counts on in that one's table when it has.
+MonotonicTime Controller::uncounted_since() const noexcept {
+  return std::ranges::min(workers_, {}, &WorkerState::counts_since).counts_since;
+}
+
 // After all that the span has counted: what is handed back was charged in it, or before.
-// @param running  when the span began of which nothing has been counted yet
-void Controller::take_corrections(Instant now, MonotonicTime running) {
+// @param uncounted  since when what has been charged may not have been counted yet
+void Controller::take_corrections(Instant now, MonotonicTime uncounted) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     CorrectionLog& log = parts_.corrections[drained_index(i)];
     if (workers_[i].draining || log.empty()) continue;
     corrections_.take(log, drained_table(i).began, {quotas_at_, now.monotonic});
     // Who only looks whether anything is left, and is charged afterwards, never uses up a grant.
     for (const auto& [key, rule] : corrections_.emptied()) {
-      if (grants_[rule].greatest == 0) continue;
+      if (greatest_grants_[rule] == 0) continue;
       const std::uint16_t window = parts_.window_of_rule[rule];
       want_all_of(key, rule, heavy_[window]);
       want_all_of(key, rule, heavy_next_[window]);
     }
   }
-  corrections_.settle({quotas_at_, now.monotonic}, !draining(), running);
+  corrections_.settle({quotas_at_, now.monotonic}, !draining(), uncounted);
 }
 
 // A power of two. By all workers, however many of them are drained together.
@@ -519,7 +538,7 @@ std::uint64_t Controller::slowest_interval() const noexcept {
   std::uint64_t least = none;
   std::uint64_t of_buckets = none;
   for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
-    if (grants_[rule].greatest == 0) continue;
+    if (greatest_grants_[rule] == 0) continue;
     if (is_bucket(parts_.rules[rule].algorithm))
       of_buckets = std::min(of_buckets, static_cast<std::uint64_t>(flipped_.monotonic.time_since_epoch() /
                                                                    parts_.rules[rule].interval));
@@ -550,13 +569,6 @@ void Controller::note_heavy(const CountedKey& counted) {
 
 void Controller::want_all_of(std::uint64_t key, RuleIndex rule, Keys& keys) {
   if (keys.size() < most_heavy) keys.emplace(key, rule);
-}
-
-// What all workers' grants of a key come to at most.
-std::uint64_t Controller::greatest_grants(const Rule& rule) const {
-  const unsigned workers = parts_.quiescence.workers();
-  const std::uint32_t most = standing_grant(rule, grantable(rule), workers);
-  return most < rule.weight ? 0 : std::uint64_t{most} * workers;
 }
 
 void Controller::renew_grants(std::size_t window, MonotonicTime now) {
@@ -609,7 +621,7 @@ bool Controller::settle_pools() {
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
-  take_corrections(now, end_all ? MonotonicTime::max() : flipped_.monotonic);
+  take_corrections(now, end_all ? MonotonicTime::max() : uncounted_since());
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);
@@ -670,8 +682,8 @@ void Controller::find_intervals(const Publication& next) {
 
 // What workers may draw of a key in a window that slides, by what is left in it and what is kept for grants.
 std::uint64_t Controller::drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const {
-  const RuleGrant& grant = grants_[rule];
-  const std::uint64_t kept = terms.kept(grant.greatest, grant_intervals_[parts_.window_of_rule[rule]].number);
+  const std::uint64_t kept =
+      terms.kept(greatest_grants_[rule], grant_intervals_[parts_.window_of_rule[rule]].number);
   return std::min(quota.allowance, quota.left - std::min(quota.left, kept));
 }
 
@@ -741,7 +753,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
     const KeyState lasted = said_of(lasting_blocks_.meet(override.slot, override.key));
     if (lasted.ungranted_since != KeyState::granted) known = &lasted;
     GrantTerms terms;
-    if (interval.slides ? grants_[rule].greatest > 0 : grants_[rule].reserve > 0) {
+    if (interval.slides ? greatest_grants_[rule] > 0 : grants_[rule].reserve > 0) {
       const KeyOverride& usual = usual_[rule];
       const bool wants_all = override.blocked_until != never || override.factor != usual.factor ||
                              override.allowance < usual.allowance / 2 ||

@@ -113,6 +113,7 @@ class Controller {
     bool draining = false;                  // its other table still holds the counts of a span that has ended
     std::uint64_t flip_token = 0;           // the grace period after which that table is ours
     std::uint64_t flip = 0;                 // the number of the flip that gave it its table
+    MonotonicTime counts_since{};           // when that was
     std::uint64_t drained_flip = 0;         // the latest of those after which its other table was drained
     std::uint32_t grant_turn = 0;           // Publication::grant_turn_of_worker
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
@@ -127,7 +128,6 @@ class Controller {
     std::uint64_t allowance = 0;  // of the node, when the interval began
     std::uint64_t reserve = 0;    // by all workers together, …
     std::uint64_t before = 0;     // …and in the interval before
-    std::uint64_t greatest = 0;   // that `reserve` may be, whatever a node's part of the limit
   };
   using Keys = std::unordered_map<std::uint64_t, RuleIndex>;
 
@@ -143,7 +143,8 @@ class Controller {
   unsigned turns_to_tell() noexcept;
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
-  void take_corrections(Instant now, MonotonicTime running);
+  MonotonicTime uncounted_since() const noexcept;
+  void take_corrections(Instant now, MonotonicTime uncounted);
   void harvest_passed();
   void harvest(std::span<const std::size_t> workers);
   template <typename Visitor>
@@ -155,7 +156,6 @@ class Controller {
   std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
   static void want_all_of(std::uint64_t key, RuleIndex rule, Keys& keys);
-  std::uint64_t greatest_grants(const Rule& rule) const;
   void renew_grants(std::size_t window, MonotonicTime now);
   void find_intervals(const Publication& next);
   std::uint64_t drawable(const KeyOverride& quota, const GrantTerms& terms, RuleIndex rule) const;
@@ -184,6 +184,7 @@ class Controller {
   std::vector<std::uint64_t> limits_;  // by rule
   std::vector<unsigned> wary_;         // by window: turns to come at which heavy keys' cells are reserved
   Heaviest<std::uint64_t> heaviest_;   // keys, while cells are reserved
+  std::vector<std::uint64_t> greatest_grants_;  // of a key, by rule, of all workers together
   Corrections corrections_;
   std::vector<WorkerState> workers_;
   std::vector<std::size_t> passed_;  // workers whose spans are being drained

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <utility>
 
 #include "limit/bucket_rule.h"
 
@@ -73,7 +74,8 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
   }
 }
 
-void Corrections::settle(Instant now, bool all_drained, MonotonicTime running) {
+void Corrections::settle(Instant now, bool all_drained, MonotonicTime uncounted) {
+  if (uncounted != uncounted_since_) uncounted_before_ = std::exchange(uncounted_since_, uncounted);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < refunds_.size(); ++i) {
     if (i + corrected_together < refunds_.size())
@@ -85,11 +87,17 @@ void Corrections::settle(Instant now, bool all_drained, MonotonicTime running) {
     }
     Refunded rest = refunds_[i];
     rest.amount -= refund(rest, now);
-    const bool may_be_counted_yet = !all_drained || rest.charged_in.monotonic >= running;
-    if (rest.amount > 0 && may_be_counted_yet && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
+    rest.amount = std::min(rest.amount, may_be_counted_yet(rest, all_drained));
+    if (rest.amount > 0 && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
   correct_logs(now.monotonic);
+}
+
+std::uint64_t Corrections::may_be_counted_yet(const Refunded& refunded, bool all_drained) const noexcept {
+  const MonotonicTime charged_in = refunded.charged_in.monotonic;
+  if (!all_drained || charged_in >= uncounted_since_) return refunded.amount;
+  return charged_in >= uncounted_before_ ? parts_.greatest_grants[refunded.rule] : 0;
 }
 
 // (What seems to have been charged in time to come is a caller's mistake; who makes one may name any time.)

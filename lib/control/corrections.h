@@ -6,9 +6,11 @@
 /// What is to be charged needs nobody but the key. What is to be handed back may have been charged by another
 /// worker, whose table has yet to be drained: so that waits until all are, or have had their time; and what
 /// still has not been counted then, until they have been, also where that worker was in the next span
-/// already, as long as it may bear on anything. (Not of buckets: what is drawn from one is missing in it at
-/// once.) And a sliding log is read from its oldest admission on to hand anything back: so what a key's log
-/// is to be corrected by in a span comes to it as one.
+/// already, as long as it may bear on anything. What was admitted out of a grant may come with the span after
+/// that, where the grant has been filled up again meanwhile (shared/grant_table.h): so much waits for that.
+/// (Not of buckets: what is drawn from one is missing in it at once.) And a sliding log is read from its
+/// oldest admission on to hand anything back: so what a key's log is to be corrected by in a span comes to it
+/// as one.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,7 @@ class Corrections {
     std::span<const Rule> rules;
     std::span<const std::uint16_t> window_of_rule;
     std::span<const BucketTerms> bucket_of_rule;
+    std::span<const std::uint64_t> greatest_grants;  // of a key, by rule, of all workers together
     std::span<WindowPools> pools;
     Engine& engine;
   };
@@ -48,8 +51,8 @@ class Corrections {
   void take(CorrectionLog& log, Instant began, Instant now);
   /// Hands back what is to be, after the logs of all workers that have been drained.
   /// @param all_drained  there are no others
-  /// @param running      when the span that runs began: nothing of it has been counted yet
-  void settle(Instant now, bool all_drained, MonotonicTime running);
+  /// @param uncounted    since when what has been charged may not have been counted yet
+  void settle(Instant now, bool all_drained, MonotonicTime uncounted);
   /// By what was taken in last.
   std::span<const Emptied> emptied() const noexcept { return emptied_; }
 
@@ -71,13 +74,16 @@ class Corrections {
   void take(std::span<const Correction> some, Instant began, Instant now);
   void charge(const Correction& correction, Instant began, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
+  std::uint64_t may_be_counted_yet(const Refunded& refunded, bool all_drained) const noexcept;
   bool may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept;
   void correct_logs(MonotonicTime now);
   void correct_log(std::span<const Logged> of_key, MonotonicTime now);
 
   Parts parts_;
   std::vector<Refunded> refunds_;
-  std::vector<Logged> logged_;  // under sliding logs
+  MonotonicTime uncounted_since_{};   // as settle() was told last
+  MonotonicTime uncounted_before_{};  // what that was before
+  std::vector<Logged> logged_;        // under sliding logs
   std::vector<Emptied> emptied_;
 };
 

@@ -109,9 +109,13 @@ class UnderWay {
 // Of all requests half turn out to have cost more, and half less: in the same span or in later ones, and as
 // another worker says, which may be a span behind, or ahead.
 TEST(Conservation, HoldsOfCostsThatAreKnownLater) {
-  Config config = fast_config(1'000'000'000'000, std::chrono::hours{1});
+  // One interval from 1970 on: what is charged in one that has ended nobody hands back.
+  Config config = fast_config(1'000'000'000'000, std::chrono::years{100});
   config.rules[0].algorithm = Algorithm::fixed_window;
-  config.rules[0].spans = 1'000'000;  // of 3.6 ms
+  config.rules[0].spans = 1;
+  // Of a rule that applies to no request here the spans.
+  config.rules.push_back(fast_config(1).rules[0]);
+  config.rules[1].name = "spans";
   auto store = std::make_unique<RecordingStore>();
   RecordingStore& recorded = *store;
   NodeCore node(config, {.workers = workers, .hash_seed = 1, .log = {}}, std::move(store));

@@ -254,15 +254,35 @@ MUTANTS = [
     corrections(
         "what another worker has charged is handed back before it is known",
         "EachAlgorithm/Correction.MayBeMadeByAnotherWorkerThanTheOneThatCharged/fixedwindow",
-        "  take_corrections(now, end_all ? MonotonicTime::max() : flipped_.monotonic);\n",
+        "  take_corrections(now, end_all ? MonotonicTime::max() : uncounted_since());\n",
         "  // The span that runs",
+        file="lib/control/controller.cc",
+    ),
+    corrections(
+        "who has just taken up a span that ends is taken for one that counts in the next",
+        "EachAlgorithm/Correction.OfWhatAWorkerChargesThatPassesJustBeforeTheNextSpanWaitsForIt/fixedwindow",
+        "      workers_[i].counts_since = now.monotonic;\n    } else {\n      workers_[i].table ^= 1;\n    }\n  }\n",
+        "    } else {\n      workers_[i].table ^= 1;\n    }\n  }\n"
+        "  for (WorkerState& worker : workers_) worker.counts_since = now.monotonic;\n",
         file="lib/control/controller.cc",
     ),
     corrections(
         "what a worker has charged that is in the next span already is not handed back",
         "EachAlgorithm/Correction.MayBeMadeByAWorkerThatIsStillInTheSpanBefore/fixedwindow",
-        "!all_drained || rest.charged_in.monotonic >= running;",
-        "!all_drained;",
+        "if (!all_drained || charged_in >= uncounted_since_) return",
+        "if (!all_drained) return",
+    ),
+    corrections(
+        "what comes to be known of a grant with the next span is not handed back",
+        "EachAlgorithm/Correction.OfWhatWasAdmittedOutOfAGrantThatHasBeenFilledUpSinceIsMadeGoodWhenItIsKnown/cooldown",
+        "  return charged_in >= uncounted_before_ ? ",
+        "  return charged_in >= uncounted_since_ ? ",
+    ),
+    corrections(
+        "more than grants come to is kept for the next span",
+        "EachAlgorithm/Correction.OfMoreThanHasBeenChargedTheNextSpanIsSetAgainstNoMoreThanAGrant/fixedwindow",
+        "uncounted_before_ ? parts_.greatest_grants[refunded.rule] : 0;",
+        "uncounted_before_ ? refunded.amount : 0;",
     ),
     corrections(
         "what a bucket does not lack is put back when somebody else has drawn from it",
@@ -293,8 +313,8 @@ MUTANTS = [
     corrections(
         "what a worker has charged that is late is not handed back",
         "EachAlgorithm/Correction.OfWhatAWorkerHasChargedThatIsLateWaitsForIt/fixedwindow",
-        "!all_drained || rest.charged_in.monotonic >= running;",
-        "rest.charged_in.monotonic >= running;",
+        "if (!all_drained || charged_in >= uncounted_since_) return",
+        "if (charged_in >= uncounted_since_) return",
     ),
     whole(
         "who is charged afterwards alone always has a grant of a bucket left",

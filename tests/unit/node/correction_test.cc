@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "timed_node.h"
 
@@ -15,10 +18,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string rule_of(std::string_view algorithm, std::string_view more = {}) {
-  return "[[rule]]\nname = \"tokens\"\nkey = [\"header:x-user\"]\nlimit = 1000\ninterval = \"1s\"\n"
-         "spans = 10\nalgorithm = \"" +
-         std::string(algorithm) + "\"\n" + std::string(more);
+std::string rule_of(std::string_view algorithm, std::string_view more = {}, int limit = 1000) {
+  return "[[rule]]\nname = \"tokens\"\nkey = [\"header:x-user\"]\nlimit = " + std::to_string(limit) +
+         "\ninterval = \"1s\"\nspans = 10\nalgorithm = \"" + std::string(algorithm) + "\"\n" +
+         std::string(more);
 }
 
 class CorrectedNode : public testing::TimedNode {
@@ -102,6 +105,18 @@ TEST_P(Correction, MoreThanHasBeenChargedLeavesTheLimitUnusedAndNotBetter) {
   expect_rest(node, 1000);
 }
 
+TEST_P(Correction, OfMoreThanHasBeenChargedTheNextSpanIsSetAgainstNoMoreThanAGrant) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(100));
+  node.correct(-900, node.charged());
+  node.end_span();
+  ASSERT_TRUE(node.admits(700));
+  node.end_spans(2);
+  const std::uint32_t rest = node.rest();
+  EXPECT_LE(rest, 300 + at_hand + gained_in(GetParam(), 2));
+}
+
 TEST_P(Correction, OneKeysCostsAreNoOthers) {
   CorrectedNode node(rule_of(GetParam()));
   node.end_span();
@@ -143,12 +158,30 @@ TEST_P(Correction, WhoOnlyLooksAndIsChargedAfterwardsIsRefusedAsSoonAsNothingIsL
   EXPECT_FALSE(node.admits(0));
 }
 
+/// Where what is submitted to it may be told of first.
+class ToldStore final : public Store {
+ public:
+  explicit ToldStore(std::function<void()>& before_submit) : before_submit_(before_submit) {}
+  void submit(const std::vector<CounterWrite>& writes, MonotonicTime now) override {
+    if (before_submit_) std::exchange(before_submit_, nullptr)();
+    store_->submit(writes, now);
+  }
+  void collect(std::vector<CounterReply>& replies) override { store_->collect(replies); }
+  void on_ready(std::function<void()> wake) override { store_->on_ready(std::move(wake)); }
+  StoreFigures figures() const override { return store_->figures(); }
+  bool flush(Duration patience) override { return store_->flush(patience); }
+
+ private:
+  std::function<void()>& before_submit_;
+  std::unique_ptr<Store> store_ = make_memory_store(std::make_shared<MemoryCounters>());
+};
+
 /// Two workers, which take up what is published when the test says so.
 class TwoWorkers {
  public:
   explicit TwoWorkers(std::string_view algorithm)
       : core_(parse_config(rule_of(algorithm), "test").config, {.workers = 2, .hash_seed = 1, .log = {}},
-              make_memory_store(std::make_shared<MemoryCounters>())),
+              std::make_unique<ToldStore>(before_submit_)),
         is_bucket_(algorithm.ends_with("bucket")) {
     core_.advance(now_);
     for (unsigned i = 0; i < 2; ++i) core_.worker(i).online();
@@ -162,6 +195,9 @@ class TwoWorkers {
     core_.advance(now_);
   }
   void pass(unsigned worker) { core_.worker(worker).quiescent(); }
+  /// While the controller is at work: when it next tells the store something.
+  void when_it_tells(std::function<void()> act) { before_submit_ = std::move(act); }
+  bool has_told() const { return before_submit_ == nullptr; }
   void end_span() {
     pass_time(100ms);
     for (int round = 0; round < 2; ++round) {
@@ -194,6 +230,7 @@ class TwoWorkers {
 
  private:
   Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  std::function<void()> before_submit_;
   NodeCore core_;
   bool is_bucket_;
   Instant charged_in_{};
@@ -281,6 +318,55 @@ TEST_P(Correction, MayBeMadeByAWorkerThatIsStillInTheSpanBefore) {
   node.pass_time(0ms);
   node.end_span();
   node.expect_used(200);
+}
+
+// Such a worker goes on in the table that it has just taken up, beyond the span's end.
+TEST_P(Correction, OfWhatAWorkerChargesThatPassesJustBeforeTheNextSpanWaitsForIt) {
+  TwoWorkers node(GetParam());
+  node.admit(1, 100);
+  node.pass_time(100ms);
+  node.pass(1);
+  node.when_it_tells([&] {
+    node.pass(0);
+    node.admit(0, 400);
+    node.correct(1, -300);
+  });
+  node.pass_time(100ms);
+  ASSERT_TRUE(node.has_told());
+  node.pass(1);
+  node.pass_time(0ms);
+  node.end_span();
+  node.expect_used(200);
+}
+
+// What a worker has drawn since, in the next span, looks as if it had not used so much of its grant before.
+TEST_P(Correction, OfWhatWasAdmittedOutOfAGrantThatHasBeenFilledUpSinceIsMadeGoodWhenItIsKnown) {
+  // (What a bucket has granted is not missing in it.)
+  if (std::string_view(GetParam()).ends_with("bucket")) return;
+  const ThrottleOptions options{.workers = 1, .hash_seed = 1, .log = {}};
+  NodeCore core(parse_config(rule_of(GetParam(), {}, 100'000), "test").config, options,
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  const auto admit = [&](int requests) {
+    for (; requests > 0; --requests)
+      EXPECT_EQ(worker.admit_key(0, "ada", 100, now.monotonic).verdict, Verdict::admit);
+  };
+  const auto charged = worker.span_began();
+  admit(15);
+  EXPECT_TRUE(worker.correct(worker.key(0, "ada"), -1400, charged));
+  for (int span = 0; span < 3; ++span) {
+    now = now + 100ms;
+    core.advance(now);
+    worker.quiescent();
+    if (span == 0) admit(2);
+    core.advance(now);
+    worker.quiescent();
+  }
+  EXPECT_EQ(core.top(1).at(0).admitted, 300U);
+  worker.offline();
 }
 
 TEST_P(Correction, SoLargeOnesDoNotWrapHoweverManyThereAre) {
