@@ -155,7 +155,7 @@ Instant Controller::advance(Instant own) {
   watch_store(now);
   drain_passed();
   // Before his table is another span's.
-  if (!awaiting_drain_) take_corrections(now, uncounted_since());
+  if (!awaiting_drain_) take_corrections(now, false);
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -384,8 +384,8 @@ MonotonicTime Controller::uncounted_since() const noexcept {
 }
 
 // After all that the span has counted: what is handed back was charged in it, or before.
-// @param uncounted  since when what has been charged may not have been counted yet
-void Controller::take_corrections(Instant now, MonotonicTime uncounted) {
+// @param end_all  nothing more will be counted
+void Controller::take_corrections(Instant now, bool end_all) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     CorrectionLog& log = parts_.corrections[drained_index(i)];
     if (workers_[i].draining || log.empty()) continue;
@@ -398,7 +398,10 @@ void Controller::take_corrections(Instant now, MonotonicTime uncounted) {
       want_all_of(key, rule, heavy_next_[window]);
     }
   }
-  corrections_.settle({quotas_at_, now.monotonic}, !draining(), uncounted);
+  constexpr MonotonicTime end = MonotonicTime::max();
+  corrections_.settle({quotas_at_, now.monotonic}, {.all_drained = !draining(),
+                                                    .uncounted = end_all ? end : uncounted_since(),
+                                                    .running = end_all ? end : flipped_.monotonic});
 }
 
 // A power of two. By all workers, however many of them are drained together.
@@ -621,7 +624,7 @@ bool Controller::settle_pools() {
 
 void Controller::decide(Instant now, bool end_all) {
   awaiting_drain_ = false;
-  take_corrections(now, end_all ? MonotonicTime::max() : uncounted_since());
+  take_corrections(now, end_all);
   // The span that runs is the one the flip began, also when draining has taken us beyond its end.
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);

@@ -144,7 +144,7 @@ class Controller {
   void take_counts(std::size_t worker, std::span<const CountedKey> keys);
   void give_back(const CountedKey& key);
   MonotonicTime uncounted_since() const noexcept;
-  void take_corrections(Instant now, MonotonicTime uncounted);
+  void take_corrections(Instant now, bool end_all);
   void harvest_passed();
   void harvest(std::span<const std::size_t> workers);
   template <typename Visitor>

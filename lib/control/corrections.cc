@@ -47,7 +47,7 @@ void Corrections::take(std::span<const Correction> some, Instant began, Instant 
       charge(correction, began, now);
     else
       refunds_.push_back({correction.key, static_cast<std::uint64_t>(-correction.by), correction.charged_in,
-                          correction.rule});
+                          correction.rule, false});
   }
 }
 
@@ -74,8 +74,8 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
   }
 }
 
-void Corrections::settle(Instant now, bool all_drained, MonotonicTime uncounted) {
-  if (uncounted != uncounted_since_) uncounted_before_ = std::exchange(uncounted_since_, uncounted);
+void Corrections::settle(Instant now, const Counted& counted) {
+  const bool span_over = std::exchange(uncounted_, counted.uncounted) != counted.uncounted;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < refunds_.size(); ++i) {
     if (i + corrected_together < refunds_.size())
@@ -86,26 +86,26 @@ void Corrections::settle(Instant now, bool all_drained, MonotonicTime uncounted)
       pools_of(soon.rule).prefetch(soon.key);
     }
     Refunded rest = refunds_[i];
-    rest.amount -= refund(rest, now);
-    rest.amount = std::min(rest.amount, may_be_counted_yet(rest, all_drained));
-    if (rest.amount > 0 && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
+    const MonotonicTime charged_in = rest.charged_in.monotonic;
+    const bool bucket = is_bucket(parts_.rules[rest.rule].algorithm);
+    // Nothing of its span has been counted: it would take what others were charged before.
+    if (bucket || charged_in < counted.running) rest.amount -= refund(rest, now);
+    if (counted.all_drained && charged_in < counted.uncounted && (!rest.waited || span_over)) {
+      rest.amount = rest.waited ? 0 : std::min(rest.amount, parts_.greatest_grants[rest.rule]);
+      rest.waited = true;
+    }
+    if (rest.amount > 0 && !bucket && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
   correct_logs(now.monotonic);
 }
 
-std::uint64_t Corrections::may_be_counted_yet(const Refunded& refunded, bool all_drained) const noexcept {
-  const MonotonicTime charged_in = refunded.charged_in.monotonic;
-  if (!all_drained || charged_in >= uncounted_since_) return refunded.amount;
-  return charged_in >= uncounted_before_ ? parts_.greatest_grants[refunded.rule] : 0;
-}
-
 // (What seems to have been charged in time to come is a caller's mistake; who makes one may name any time.)
 bool Corrections::may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept {
-  const Rule& rule = parts_.rules[refunded.rule];
+  const Duration interval = parts_.rules[refunded.rule].interval;
   const __int128 charged = refunded.charged_in.monotonic.time_since_epoch().count();
   const __int128 age = now.time_since_epoch().count() - charged;
-  return !is_bucket(rule.algorithm) && age >= 0 && age < 2 * static_cast<__int128>(rule.interval.count());
+  return age >= 0 && age < 2 * static_cast<__int128>(interval.count());
 }
 
 std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {

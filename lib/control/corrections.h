@@ -4,13 +4,14 @@
 /// way into the engine's counts and the workers' cells.
 ///
 /// What is to be charged needs nobody but the key. What is to be handed back may have been charged by another
-/// worker, whose table has yet to be drained: so that waits until all are, or have had their time; and what
-/// still has not been counted then, until they have been, also where that worker was in the next span
-/// already, as long as it may bear on anything. What was admitted out of a grant may come with the span after
-/// that, where the grant has been filled up again meanwhile (shared/grant_table.h): so much waits for that.
-/// (Not of buckets: what is drawn from one is missing in it at once.) And a sliding log is read from its
-/// oldest admission on to hand anything back: so what a key's log is to be corrected by in a span comes to it
-/// as one.
+/// worker, whose table has yet to be drained: so that waits until all are, or have had their time; what is of
+/// the span that runs until that ends; and what still has not been counted then, until it has been, as long
+/// as it may bear on anything. When all have been, there may still be too little: of a grant that has been
+/// filled up again less looks used than has been (shared/grant_table.h), until the span that runs then has
+/// been drained, too. So much waits for that, and no longer; else who hands back more than he was charged had
+/// it of what he is charged next. (Not of buckets: what is drawn from one is missing in it at once.) And a
+/// sliding log is read from its oldest admission on to hand anything back: so what a key's log is to be
+/// corrected by in a span comes to it as one.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,12 @@ class Corrections {
     std::span<WindowPools> pools;
     Engine& engine;
   };
+  /// What of the spans has been.
+  struct Counted {
+    bool all_drained = false;   ///< the tables of all that have ended
+    MonotonicTime uncounted{};  ///< when the oldest one began that some worker counts in
+    MonotonicTime running{};    ///< when the one began that runs
+  };
   /// A key of which more than half is missing in its bucket, by what it was charged.
   struct Emptied {
     std::uint64_t key = 0;
@@ -50,9 +57,7 @@ class Corrections {
   /// @param began  when the worker began to count there
   void take(CorrectionLog& log, Instant began, Instant now);
   /// Hands back what is to be, after the logs of all workers that have been drained.
-  /// @param all_drained  there are no others
-  /// @param uncounted    since when what has been charged may not have been counted yet
-  void settle(Instant now, bool all_drained, MonotonicTime uncounted);
+  void settle(Instant now, const Counted& counted);
   /// By what was taken in last.
   std::span<const Emptied> emptied() const noexcept { return emptied_; }
 
@@ -62,6 +67,7 @@ class Corrections {
     std::uint64_t amount;
     Instant charged_in;
     RuleIndex rule;
+    bool waited;  // all of its span has been counted before
   };
   struct Logged {
     std::uint64_t key;
@@ -74,16 +80,14 @@ class Corrections {
   void take(std::span<const Correction> some, Instant began, Instant now);
   void charge(const Correction& correction, Instant began, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
-  std::uint64_t may_be_counted_yet(const Refunded& refunded, bool all_drained) const noexcept;
   bool may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept;
   void correct_logs(MonotonicTime now);
   void correct_log(std::span<const Logged> of_key, MonotonicTime now);
 
   Parts parts_;
   std::vector<Refunded> refunds_;
-  MonotonicTime uncounted_since_{};   // as settle() was told last
-  MonotonicTime uncounted_before_{};  // what that was before
-  std::vector<Logged> logged_;        // under sliding logs
+  MonotonicTime uncounted_{};   // as settle() was told last
+  std::vector<Logged> logged_;  // under sliding logs
   std::vector<Emptied> emptied_;
 };
 

@@ -254,7 +254,7 @@ MUTANTS = [
     corrections(
         "what another worker has charged is handed back before it is known",
         "EachAlgorithm/Correction.MayBeMadeByAnotherWorkerThanTheOneThatCharged/fixedwindow",
-        "  take_corrections(now, end_all ? MonotonicTime::max() : uncounted_since());\n",
+        "  take_corrections(now, end_all);\n",
         "  // The span that runs",
         file="lib/control/controller.cc",
     ),
@@ -269,32 +269,44 @@ MUTANTS = [
     corrections(
         "what a worker has charged that is in the next span already is not handed back",
         "EachAlgorithm/Correction.MayBeMadeByAWorkerThatIsStillInTheSpanBefore/fixedwindow",
-        "if (!all_drained || charged_in >= uncounted_since_) return",
-        "if (!all_drained) return",
+        "if (counted.all_drained && charged_in < counted.uncounted && ",
+        "if (counted.all_drained && ",
+    ),
+    corrections(
+        "what was charged in the span that runs is handed back first",
+        "EachAlgorithm/Correction.OfTheSpanThatRunsTakesNothingOfWhatWasChargedBefore/fixedwindow",
+        "    if (bucket || charged_in < counted.running) rest",
+        "    rest",
     ),
     corrections(
         "what comes to be known of a grant with the next span is not handed back",
         "EachAlgorithm/Correction.OfWhatWasAdmittedOutOfAGrantThatHasBeenFilledUpSinceIsMadeGoodWhenItIsKnown/cooldown",
-        "  return charged_in >= uncounted_before_ ? ",
-        "  return charged_in >= uncounted_since_ ? ",
+        "std::min(rest.amount, parts_.greatest_grants[rest.rule])",
+        "0",
     ),
     corrections(
         "more than grants come to is kept for the next span",
         "EachAlgorithm/Correction.OfMoreThanHasBeenChargedTheNextSpanIsSetAgainstNoMoreThanAGrant/fixedwindow",
-        "uncounted_before_ ? parts_.greatest_grants[refunded.rule] : 0;",
-        "uncounted_before_ ? refunded.amount : 0;",
+        "std::min(rest.amount, parts_.greatest_grants[rest.rule])",
+        "rest.amount",
+    ),
+    corrections(
+        "what has never been charged is kept for what will be",
+        "EachAlgorithm/Correction.OfMoreThanHasBeenChargedNothingIsSetAgainstLaterSpans/fixedwindow",
+        "rest.waited ? 0 : ",
+        "",
     ),
     corrections(
         "what a bucket does not lack is put back when somebody else has drawn from it",
         "CorrectionOfABucket.WhatItDoesNotLackIsNotKeptForLater",
-        "  return !is_bucket(rule.algorithm) && age",
-        "  return age",
+        "rest.amount > 0 && !bucket && may",
+        "rest.amount > 0 && may",
     ),
     corrections(
-        "what has been charged in time to come is put back again and again",
-        "CorrectionOfABucket.WhatSeemsToHaveBeenChargedInTimeToComeIsTakenOnce",
-        "  return !is_bucket(rule.algorithm) && age >= 0 &&",
-        "  return age <= 0 &&",
+        "what seems to have been charged in time to come is handed back then",
+        "CorrectionOfAWindow.WhatSeemsToHaveBeenChargedInTimeToComeIsNotSetAgainstWhatIsChargedThen",
+        "  return age >= 0 && age",
+        "  return age",
     ),
     whole(
         "who hands something back seems to take less part in the traffic",
@@ -313,8 +325,8 @@ MUTANTS = [
     corrections(
         "what a worker has charged that is late is not handed back",
         "EachAlgorithm/Correction.OfWhatAWorkerHasChargedThatIsLateWaitsForIt/fixedwindow",
-        "if (!all_drained || charged_in >= uncounted_since_) return",
-        "if (charged_in >= uncounted_since_) return",
+        "if (counted.all_drained && charged_in",
+        "if (charged_in",
     ),
     whole(
         "who is charged afterwards alone always has a grant of a bucket left",
@@ -3001,8 +3013,8 @@ MUTANTS = [
     whole(
         "grants that no request may use are kept from who draws",
         "SlidingGrants.AreNoneWhereEachRequestWeighsMore",
-        "return most < rule.weight ? 0 : std::uint64_t{most} * workers;",
-        "return std::uint64_t{most} * workers;",
+        "greatest.push_back(most < rule.weight ? 0 : ",
+        "greatest.push_back(",
         file="lib/control/controller.cc",
     ),
     whole(
@@ -3415,8 +3427,8 @@ MUTANTS = [
     whole(
         "nothing is kept for grants where there were none",
         "SlidingGrants.ComeBackWithoutExceedingTheLimit",
-        "terms.kept(grant.greatest, ",
-        "terms.kept(std::max(grant.reserve, grant.before), ",
+        "terms.kept(greatest_grants_[rule], ",
+        "terms.kept(std::max(grants_[rule].reserve, grants_[rule].before), ",
         file="lib/control/controller.cc",
     ),
     whole(

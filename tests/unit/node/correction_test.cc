@@ -117,6 +117,19 @@ TEST_P(Correction, OfMoreThanHasBeenChargedTheNextSpanIsSetAgainstNoMoreThanAGra
   EXPECT_LE(rest, 300 + at_hand + gained_in(GetParam(), 2));
 }
 
+TEST_P(Correction, OfMoreThanHasBeenChargedNothingIsSetAgainstLaterSpans) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(100));
+  node.correct(-110, node.charged());
+  node.end_spans(2);
+  ASSERT_TRUE(node.admits(100));
+  node.end_span();
+  if (gained_in(GetParam(), 1) == 0) {  // a bucket's counts go by the rate
+    EXPECT_EQ(node.core().top(1).at(0).admitted, 100U);
+  }
+}
+
 TEST_P(Correction, OneKeysCostsAreNoOthers) {
   CorrectedNode node(rule_of(GetParam()));
   node.end_span();
@@ -212,6 +225,8 @@ class TwoWorkers {
   bool admits(unsigned worker, std::uint32_t weight) {
     return core_.worker(worker).admit_key(0, "ada", weight, now_.monotonic).verdict == Verdict::admit;
   }
+  /// What was admitted last.
+  Instant charged_in() const { return charged_in_; }
   void correct(unsigned worker, std::int64_t by) { correct(worker, by, charged_in_); }
   void correct(unsigned worker, std::int64_t by, Instant charged_in) {
     EXPECT_TRUE(core_.worker(worker).correct(core_.worker(worker).key(0, "ada"), by, charged_in));
@@ -320,6 +335,21 @@ TEST_P(Correction, MayBeMadeByAWorkerThatIsStillInTheSpanBefore) {
   node.expect_used(200);
 }
 
+TEST_P(Correction, OfTheSpanThatRunsTakesNothingOfWhatWasChargedBefore) {
+  TwoWorkers node(GetParam());
+  node.admit(0, 100);
+  const Instant before = node.charged_in();
+  node.pass_time(100ms);
+  node.pass(0);
+  node.admit(0, 400);
+  node.correct(1, -300);
+  node.correct(1, -80, before);
+  node.pass(1);
+  node.pass_time(0ms);
+  node.end_span();
+  node.expect_used(120);
+}
+
 // Such a worker goes on in the table that it has just taken up, beyond the span's end.
 TEST_P(Correction, OfWhatAWorkerChargesThatPassesJustBeforeTheNextSpanWaitsForIt) {
   TwoWorkers node(GetParam());
@@ -408,6 +438,16 @@ TEST(CorrectionOfALog, WhatIsChargedIsHeldAgainstWhatIsHandedBack) {
   node.correct(-500, node.charged());
   node.end_span();
   EXPECT_EQ(node.rest(), 0U);
+}
+
+TEST(CorrectionOfAWindow, WhatSeemsToHaveBeenChargedInTimeToComeIsNotSetAgainstWhatIsChargedThen) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_span();
+  node.correct(-50, node.charged() + 450ms);
+  node.end_spans(4);
+  ASSERT_TRUE(node.admits(100));
+  node.end_span();
+  EXPECT_EQ(node.core().top(1).at(0).admitted, 100U);
 }
 
 TEST(CorrectionOfAWindow, OfOneThatHasEndedNothingIsHandedBack) {
