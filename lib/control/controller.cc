@@ -155,7 +155,7 @@ Instant Controller::advance(Instant own) {
   watch_store(now);
   drain_passed();
   // Before his table is another span's.
-  if (!awaiting_drain_) take_corrections(now, false);
+  if (!awaiting_drain_ && !passed_.empty()) take_corrections(now, false);
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -383,7 +383,7 @@ MonotonicTime Controller::uncounted_since() const noexcept {
   return std::ranges::min(workers_, {}, &WorkerState::counts_since).counts_since;
 }
 
-// After all that the span has counted: what is handed back was charged in it, or before.
+// After all that the span has counted: what is handed back was charged in it, as a rule, or before.
 // @param end_all  nothing more will be counted
 void Controller::take_corrections(Instant now, bool end_all) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {

@@ -17,6 +17,9 @@ constexpr std::size_t corrected_together = 64;
 constexpr std::int64_t most_logged = std::int64_t{1} << 30;
 static_assert(most_logged > max_sliding_log_limit);
 
+/// Of what has not been found in the counts: more would take its time, and nearly all is found at once.
+constexpr std::size_t most_waiting = 16'384;
+
 }  // namespace
 
 void Corrections::take(CorrectionLog& log, Instant began, Instant now) {
@@ -75,7 +78,11 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
 }
 
 void Corrections::settle(Instant now, const Counted& counted) {
-  const bool span_over = std::exchange(uncounted_, counted.uncounted) != counted.uncounted;
+  const bool span_over =
+      counted.all_drained && std::exchange(uncounted_, counted.uncounted) != counted.uncounted;
+  // Of what has not been counted nothing is handed back: that would be what others were charged before. But
+  // for one worker that does not come round all others do not wait longer than for a span.
+  const MonotonicTime found = counted.all_drained ? counted.uncounted : counted.running;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < refunds_.size(); ++i) {
     if (i + corrected_together < refunds_.size())
@@ -88,16 +95,33 @@ void Corrections::settle(Instant now, const Counted& counted) {
     Refunded rest = refunds_[i];
     const MonotonicTime charged_in = rest.charged_in.monotonic;
     const bool bucket = is_bucket(parts_.rules[rest.rule].algorithm);
-    // Nothing of its span has been counted: it would take what others were charged before.
-    if (bucket || charged_in < counted.running) rest.amount -= refund(rest, now);
+    if (bucket || charged_in < found) rest.amount -= refund(rest, now);
+    if (bucket || rest.amount == 0 || kept == most_waiting || !may_bear_yet(rest, now.monotonic)) continue;
     if (counted.all_drained && charged_in < counted.uncounted && (!rest.waited || span_over)) {
-      rest.amount = rest.waited ? 0 : std::min(rest.amount, parts_.greatest_grants[rest.rule]);
+      if (rest.waited) continue;
       rest.waited = true;
     }
-    if (rest.amount > 0 && !bucket && may_bear_yet(rest, now.monotonic)) refunds_[kept++] = rest;
+    refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
+  limit_waited();
   correct_logs(now.monotonic);
+}
+
+void Corrections::limit_waited() {
+  const auto others =
+      std::partition(refunds_.begin(), refunds_.end(), [](const Refunded& one) { return one.waited; });
+  const std::span<Refunded> waited(refunds_.begin(), others);
+  std::ranges::sort(waited, {}, [](const Refunded& one) { return std::tuple(one.rule, one.key); });
+  std::uint64_t left = 0;
+  for (std::size_t i = 0; i < waited.size(); ++i) {
+    Refunded& one = waited[i];
+    if (i == 0 || one.rule != waited[i - 1].rule || one.key != waited[i - 1].key)
+      left = parts_.greatest_grants[one.rule];
+    one.amount = std::min(one.amount, left);
+    left -= one.amount;
+  }
+  std::erase_if(refunds_, [](const Refunded& one) { return one.amount == 0; });
 }
 
 // (What seems to have been charged in time to come is a caller's mistake; who makes one may name any time.)

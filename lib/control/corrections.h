@@ -9,9 +9,10 @@
 /// as it may bear on anything. When all have been, there may still be too little: of a grant that has been
 /// filled up again less looks used than has been (shared/grant_table.h), until the span that runs then has
 /// been drained, too. So much waits for that, and no longer; else who hands back more than he was charged had
-/// it of what he is charged next. (Not of buckets: what is drawn from one is missing in it at once.) And a
-/// sliding log is read from its oldest admission on to hand anything back: so what a key's log is to be
-/// corrected by in a span comes to it as one.
+/// it of what he is charged next. (A window that slides takes it from the span it was charged in alone, where
+/// what comes so late is not: as much as that stays charged. Not of buckets: what is drawn from one is
+/// missing in it at once.) And a sliding log is read from its oldest admission on to hand anything back: so
+/// what a key's log is to be corrected by in a span comes to it as one.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class Corrections {
   /// What of the spans has been.
   struct Counted {
     bool all_drained = false;   ///< the tables of all that have ended
-    MonotonicTime uncounted{};  ///< when the oldest one began that some worker counts in
+    MonotonicTime uncounted{};  ///< when the oldest one began in which some worker counts
     MonotonicTime running{};    ///< when the one began that runs
   };
   /// A key of which more than half is missing in its bucket, by what it was charged.
@@ -80,13 +81,14 @@ class Corrections {
   void take(std::span<const Correction> some, Instant began, Instant now);
   void charge(const Correction& correction, Instant began, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
+  void limit_waited();
   bool may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept;
   void correct_logs(MonotonicTime now);
   void correct_log(std::span<const Logged> of_key, MonotonicTime now);
 
   Parts parts_;
   std::vector<Refunded> refunds_;
-  MonotonicTime uncounted_{};   // as settle() was told last
+  MonotonicTime uncounted_{};   // as settle() was told when all had been drained last
   std::vector<Logged> logged_;  // under sliding logs
   std::vector<Emptied> emptied_;
 };

@@ -109,8 +109,8 @@ class UnderWay {
 // Of all requests half turn out to have cost more, and half less: in the same span or in later ones, and as
 // another worker says, which may be a span behind, or ahead.
 TEST(Conservation, HoldsOfCostsThatAreKnownLater) {
-  // One interval from 1970 on: what is charged in one that has ended nobody hands back.
-  Config config = fast_config(1'000'000'000'000, std::chrono::years{100});
+  // The longest interval: what is charged in one that has ended nobody hands back.
+  Config config = fast_config(1'000'000'000'000, std::chrono::days{366});
   config.rules[0].algorithm = Algorithm::fixed_window;
   config.rules[0].spans = 1;
   // Of a rule that applies to no request here the spans.

@@ -136,13 +136,15 @@ class WEIR_API Worker {
   /// be admitted: of a fixed window, or under cooldown, that is nothing once its interval has ended. A block
   /// that has begun goes on.
   ///
-  /// It is taken into account when the span ends; what a worker has at hand of a key by then, a 64th of the
-  /// limit at most, it admits in any case. Other nodes learn of it with what this node counts of the key
-  /// next: as long as that is nothing, they take what has been handed back for used. Under `sliding_log` what
-  /// is handed back takes the place of what would have left the window first: while requests keep coming next
-  /// to nothing comes of it; and of what is charged no more is remembered than the limit. `shed` goes by the
-  /// weights that requests come with; `strict` admits beyond what nodes have leased what is charged
-  /// afterwards. Of a key that found no cell of its own (Figures::overflowed) nothing but the counts changes.
+  /// It is taken into account when the span ends; what is handed back of a request that has not been counted
+  /// by then, as its worker was late or is a span ahead, when it has been. What a worker has at hand of a key
+  /// by then, a 64th of the limit at most, it admits in any case. Other nodes learn of it with what this node
+  /// counts of the key next: as long as that is nothing, they take what has been handed back for used. Under
+  /// `sliding_log` what is handed back takes the place of what would have left the window first: while
+  /// requests keep coming next to nothing comes of it; and of what is charged no more is remembered than the
+  /// limit. `shed` goes by the weights that requests come with; `strict` admits beyond what nodes have leased
+  /// what is charged afterwards. Of a key that found no cell of its own (Figures::overflowed) nothing but the
+  /// counts changes.
   /// @param key         as for admit_keys(); its weight does not matter
   /// @param by          in units of the request's weight: the rule's multiplies it. Beyond ±2^50, so
   /// multiplied, it is cut
@@ -249,7 +251,8 @@ struct ThrottleOptions {
   /// Corrections (Worker::correct()) that there is room for with each worker until its span has ended: of
   /// keys whose values come to some 50 bytes; of shorter ones more, of longer ones less; those of a request
   /// count once for each rule that applies. Two logs of some hundred bytes for each take addresses at first,
-  /// and memory as they are used. 0: none
+  /// and memory as they are used, and so do the controller's 40 bytes for each that hands something back. 0:
+  /// none
   std::uint32_t corrections = 4096;
   /// Told of changes worth a log line ("store lost: …"), by the controller's thread, and in start(), stop()
   /// and advance() by their callers. Must not block, throw, or call the Throttle, whose lock is held. May be

@@ -130,6 +130,18 @@ TEST_P(Correction, OfMoreThanHasBeenChargedNothingIsSetAgainstLaterSpans) {
   }
 }
 
+TEST_P(Correction, OfTheSpanThatRunsIsHandedBackWhenTheNodeStops) {
+  CorrectedNode node(rule_of(GetParam()));
+  node.end_span();
+  ASSERT_TRUE(node.admits(900));
+  node.correct(-700, node.charged());
+  node.worker().offline();
+  EXPECT_TRUE(node.core().finish(node.now(), 1s));
+  if (gained_in(GetParam(), 1) == 0) {  // a bucket's counts go by the rate
+    EXPECT_EQ(node.core().top(1).at(0).admitted, 200U);
+  }
+}
+
 TEST_P(Correction, OneKeysCostsAreNoOthers) {
   CorrectedNode node(rule_of(GetParam()));
   node.end_span();
@@ -448,6 +460,64 @@ TEST(CorrectionOfAWindow, WhatSeemsToHaveBeenChargedInTimeToComeIsNotSetAgainstW
   ASSERT_TRUE(node.admits(100));
   node.end_span();
   EXPECT_EQ(node.core().top(1).at(0).admitted, 100U);
+}
+
+TEST(CorrectionOfAWindow, OfMoreThanHasBeenChargedNothingIsKeptWhereAWorkerIsLateInEachSpan) {
+  TwoWorkers node("fixed-window");
+  const auto end_span = [&] {
+    node.pass_time(50ms);
+    node.pass(0);
+    node.pass_time(50ms);
+    node.pass(1);
+    node.pass_time(0ms);
+  };
+  node.pass_time(50ms);
+  node.admit(0, 100);
+  node.correct(0, -110);
+  for (int span = 0; span < 4; ++span) end_span();
+  node.admit(0, 100);
+  for (int span = 0; span < 2; ++span) end_span();
+  node.expect_used(100);
+}
+
+// As it is where each answer is taken for two.
+TEST(CorrectionOfAWindow, OfMoreThanHasBeenChargedOftenNoMoreIsKeptThanAGrant) {
+  CorrectedNode node(rule_of("fixed-window"));
+  node.end_span();
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(node.admits(10));
+    for (int twice = 0; twice < 2; ++twice) node.correct(-10, node.charged());
+  }
+  node.end_span();
+  ASSERT_TRUE(node.admits(700));
+  node.end_span();
+  EXPECT_GE(node.core().top(1).at(0).admitted, 700U - at_hand);
+}
+
+// While a worker is late that may have charged any of it.
+TEST(CorrectionOfAWindow, OfMoreThanCanBeRememberedTheLastIsGivenUp) {
+  for (const int others : {1000, 20'000}) {
+    const ThrottleOptions options{.workers = 2, .hash_seed = 1, .corrections = 21'000, .log = {}};
+    NodeCore core(parse_config(rule_of("fixed-window"), "test").config, options,
+                  make_memory_store(std::make_shared<MemoryCounters>()));
+    Instant now{WallTime(1000s), MonotonicTime(10s)};
+    core.advance(now);
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).online();
+    Worker& worker = core.worker(1);
+    const Instant charged = worker.span_began();
+    ASSERT_EQ(core.worker(0).admit_key(0, "ada", 900, now.monotonic).verdict, Verdict::admit);
+    const Key other = worker.key(0, "eve");
+    for (int i = 0; i < others; ++i) ASSERT_TRUE(worker.correct(other, -1, charged));
+    ASSERT_TRUE(worker.correct(worker.key(0, "ada"), -700, charged));
+    for (const Duration time : {100ms, 50ms, 1ms}) {
+      now = now + time;
+      core.advance(now);
+      worker.quiescent();
+      if (time == 50ms) core.worker(0).quiescent();
+    }
+    EXPECT_EQ(core.top(1).at(0).admitted, others < 16'384 ? 200U : 900U);
+    for (unsigned i = 0; i < 2; ++i) core.worker(i).offline();
+  }
 }
 
 TEST(CorrectionOfAWindow, OfOneThatHasEndedNothingIsHandedBack) {
