@@ -65,6 +65,12 @@ std::vector<std::uint64_t> greatest_grants(std::span<const Rule> rules, unsigned
   return greatest;
 }
 
+std::size_t room_of(std::span<const CorrectionLog> logs) noexcept {
+  std::size_t bytes = 0;
+  for (const CorrectionLog& log : logs) bytes += log.room();
+  return bytes;
+}
+
 // Weight, ever: acknowledged, or given up.
 std::uint64_t answered(const StoreFigures& store) noexcept { return store.applied + store.expired; }
 
@@ -78,7 +84,7 @@ Controller::Controller(ControllerParts parts)
       heaviest_(parts_.engine.capacity() / ledger_keys_per_reserved),
       greatest_grants_(greatest_grants(parts_.rules, parts_.quiescence.workers())),
       corrections_({parts_.rules, parts_.window_of_rule, parts_.bucket_of_rule, greatest_grants_,
-                    parts_.pools, parts_.engine}),
+                    parts_.pools, room_of(parts_.corrections), parts_.engine}),
       workers_(parts_.quiescence.workers()),
       grants_(parts_.rules.size()),
       heavy_(parts_.pools.size()),
@@ -398,10 +404,10 @@ void Controller::take_corrections(Instant now, bool end_all) {
       want_all_of(key, rule, heavy_next_[window]);
     }
   }
-  constexpr MonotonicTime end = MonotonicTime::max();
-  corrections_.settle({quotas_at_, now.monotonic}, {.all_drained = !draining(),
-                                                    .uncounted = end_all ? end : uncounted_since(),
-                                                    .running = end_all ? end : flipped_.monotonic});
+  corrections_.settle({quotas_at_, now.monotonic},
+                      {.all_drained = !draining(),
+                       .uncounted = end_all ? MonotonicTime::max() : uncounted_since(),
+                       .running = flipped_});
 }
 
 // A power of two. By all workers, however many of them are drained together.

@@ -17,9 +17,6 @@ constexpr std::size_t corrected_together = 64;
 constexpr std::int64_t most_logged = std::int64_t{1} << 30;
 static_assert(most_logged > max_sliding_log_limit);
 
-/// Of what has not been found in the counts: more would take its time, and nearly all is found at once.
-constexpr std::size_t most_waiting = 16'384;
-
 }  // namespace
 
 void Corrections::take(CorrectionLog& log, Instant began, Instant now) {
@@ -80,9 +77,6 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
 void Corrections::settle(Instant now, const Counted& counted) {
   const bool span_over =
       counted.all_drained && std::exchange(uncounted_, counted.uncounted) != counted.uncounted;
-  // Of what has not been counted nothing is handed back: that would be what others were charged before. But
-  // for one worker that does not come round all others do not wait longer than for a span.
-  const MonotonicTime found = counted.all_drained ? counted.uncounted : counted.running;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < refunds_.size(); ++i) {
     if (i + corrected_together < refunds_.size())
@@ -93,25 +87,36 @@ void Corrections::settle(Instant now, const Counted& counted) {
       pools_of(soon.rule).prefetch(soon.key);
     }
     Refunded rest = refunds_[i];
-    const MonotonicTime charged_in = rest.charged_in.monotonic;
     const bool bucket = is_bucket(parts_.rules[rest.rule].algorithm);
-    if (bucket || charged_in < found) rest.amount -= refund(rest, now);
-    if (bucket || rest.amount == 0 || kept == most_waiting || !may_bear_yet(rest, now.monotonic)) continue;
-    if (counted.all_drained && charged_in < counted.uncounted && (!rest.waited || span_over)) {
-      if (rest.waited) continue;
+    if (bucket || is_due(rest, counted)) rest.amount -= refund(rest, now);
+    if (bucket || rest.amount == 0 || !may_bear_yet(rest, now.monotonic)) continue;
+    const bool found = counted.all_drained && rest.charged_in.monotonic < counted.uncounted;
+    if (found && (!rest.waited || span_over)) {
+      if (rest.waited || parts_.greatest_grants[rest.rule] == 0) continue;
       rest.waited = true;
     }
-    refunds_[kept++] = rest;
+    if (kept < most_waiting_) refunds_[kept++] = rest;
   }
   refunds_.resize(kept);
   limit_waited();
   correct_logs(now.monotonic);
 }
 
+// What has not been counted would be taken from what others were charged before. But all are not to wait for
+// one worker that does not come round; nor beyond the interval.
+bool Corrections::is_due(const Refunded& refunded, const Counted& counted) const noexcept {
+  if (refunded.charged_in.monotonic < counted.uncounted) return true;
+  if (refunded.charged_in.monotonic >= counted.running.monotonic) return false;
+  const SpanClock& clock = parts_.engine.clock(refunded.rule);
+  return !counted.all_drained ||
+         clock.ordinal(refunded.charged_in.wall) < clock.ordinal(counted.running.wall);
+}
+
 void Corrections::limit_waited() {
   const auto others =
       std::partition(refunds_.begin(), refunds_.end(), [](const Refunded& one) { return one.waited; });
   const std::span<Refunded> waited(refunds_.begin(), others);
+  if (waited.empty()) return;
   std::ranges::sort(waited, {}, [](const Refunded& one) { return std::tuple(one.rule, one.key); });
   std::uint64_t left = 0;
   for (std::size_t i = 0; i < waited.size(); ++i) {
@@ -126,10 +131,11 @@ void Corrections::limit_waited() {
 
 // (What seems to have been charged in time to come is a caller's mistake; who makes one may name any time.)
 bool Corrections::may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept {
-  const Duration interval = parts_.rules[refunded.rule].interval;
+  const Rule& rule = parts_.rules[refunded.rule];
   const __int128 charged = refunded.charged_in.monotonic.time_since_epoch().count();
   const __int128 age = now.time_since_epoch().count() - charged;
-  return age >= 0 && age < 2 * static_cast<__int128>(interval.count());
+  return age >= 0 && age < 2 * static_cast<__int128>(rule.interval.count()) &&
+         parts_.engine.may_be_refunded(refunded.rule, refunded.charged_in.wall);
 }
 
 std::uint64_t Corrections::refund(const Refunded& refunded, Instant now) {

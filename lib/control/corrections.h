@@ -15,6 +15,7 @@
 /// what a key's log is to be corrected by in a span comes to it as one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,13 +38,14 @@ class Corrections {
     std::span<const BucketTerms> bucket_of_rule;
     std::span<const std::uint64_t> greatest_grants;  // of a key, by rule, of all workers together
     std::span<WindowPools> pools;
+    std::size_t memory;  // that hand-backs may take which have not been found in the counts
     Engine& engine;
   };
   /// What of the spans has been.
   struct Counted {
     bool all_drained = false;   ///< the tables of all that have ended
     MonotonicTime uncounted{};  ///< when the oldest one began in which some worker counts
-    MonotonicTime running{};    ///< when the one began that runs
+    Instant running{};          ///< when the one began that runs
   };
   /// A key of which more than half is missing in its bucket, by what it was charged.
   struct Emptied {
@@ -51,7 +53,8 @@ class Corrections {
     RuleIndex rule = no_rule;
   };
 
-  explicit Corrections(const Parts& parts) noexcept : parts_(parts) {}
+  explicit Corrections(const Parts& parts) noexcept
+      : parts_(parts), most_waiting_(parts.memory / sizeof(Refunded)) {}
 
   /// Takes in what a worker has written down while it counted in a table that has been drained; empties the
   /// log.
@@ -81,12 +84,14 @@ class Corrections {
   void take(std::span<const Correction> some, Instant began, Instant now);
   void charge(const Correction& correction, Instant began, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
+  bool is_due(const Refunded& refunded, const Counted& counted) const noexcept;
   void limit_waited();
   bool may_bear_yet(const Refunded& refunded, MonotonicTime now) const noexcept;
   void correct_logs(MonotonicTime now);
   void correct_log(std::span<const Logged> of_key, MonotonicTime now);
 
   Parts parts_;
+  std::size_t most_waiting_;
   std::vector<Refunded> refunds_;
   MonotonicTime uncounted_{};   // as settle() was told when all had been drained last
   std::vector<Logged> logged_;  // under sliding logs

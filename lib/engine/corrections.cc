@@ -39,6 +39,12 @@ std::uint64_t Engine::charge(SpanCount charged) {
   return charged.admitted;
 }
 
+// What has left the window frees nothing that came after it.
+bool Engine::may_be_refunded(RuleIndex rule, WallTime charged) const noexcept {
+  const RuleState& state = rules_[rule];
+  return state.algorithm == Algorithm::sliding_window || state.clock.ordinal(charged) >= state.span.ordinal;
+}
+
 std::uint64_t Engine::refund(const Refund& refund) {
   const SlotIndex index = ledger_.find(refund.key);
   if (index == Ledger::none) return 0;
@@ -48,11 +54,10 @@ std::uint64_t Engine::refund(const Refund& refund) {
     refund_to_bucket(rule, slot, refund.amount);
     return refund.amount;
   }
+  if (!may_be_refunded(slot.rule, refund.charged)) return 0;
   const SpanId span = rule.span_of(refund.charged);
   const bool running = span.ordinal == slot.current.ordinal;
-  // What has left the window frees nothing that came after it.
   const bool slides = rule.algorithm == Algorithm::sliding_window;
-  if (!slides && span.ordinal < rule.span.ordinal) return 0;
   if (!running && span.ordinal != slot.previous_ordinal()) return 0;
 
   KeyPast& past = ledger_.past(slot);

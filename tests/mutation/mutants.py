@@ -252,7 +252,7 @@ MUTANTS = [
         "",
     ),
     corrections(
-        "what was charged is handed back when the controller next comes round",
+        "nobody takes into account what is corrected",
         "EachAlgorithm/Correction.MayBeMadeByAnotherWorkerThanTheOneThatCharged/fixedwindow",
         "  take_corrections(now, end_all);\n",
         "  // The span that runs",
@@ -269,13 +269,13 @@ MUTANTS = [
     corrections(
         "what a worker has charged that is in the next span already is not handed back",
         "EachAlgorithm/Correction.MayBeMadeByAWorkerThatIsStillInTheSpanBefore/fixedwindow",
-        "if (counted.all_drained && charged_in < counted.uncounted && ",
-        "if (counted.all_drained && ",
+        "const bool found = counted.all_drained && rest.charged_in.monotonic < counted.uncounted;",
+        "const bool found = counted.all_drained;",
     ),
     corrections(
         "what was charged in the span that runs is handed back first",
         "EachAlgorithm/Correction.OfTheSpanThatRunsTakesNothingOfWhatWasChargedBefore/fixedwindow",
-        "    if (bucket || charged_in < found) rest",
+        "    if (bucket || is_due(rest, counted)) rest",
         "    rest",
     ),
     corrections(
@@ -293,14 +293,26 @@ MUTANTS = [
     corrections(
         "what has never been charged is kept for what will be",
         "EachAlgorithm/Correction.OfMoreThanHasBeenChargedNothingIsSetAgainstLaterSpans/fixedwindow",
-        "      if (rest.waited) continue;\n",
-        "",
+        "      if (rest.waited || ",
+        "      if (",
     ),
     corrections(
         "a span in which a worker was late ends for nobody who waits",
         "CorrectionOfAWindow.OfMoreThanHasBeenChargedNothingIsKeptWhereAWorkerIsLateInEachSpan",
         "      counted.all_drained && std::exchange(uncounted_, counted.uncounted) != counted.uncounted;\n",
         "      std::exchange(uncounted_, counted.uncounted) != counted.uncounted;\n",
+    ),
+    corrections(
+        "who counts on in a span that has ended takes what was charged before",
+        "EachAlgorithm/Correction.OfWhatAWorkerChargesThatPassesJustBeforeTheNextSpanWaitsForIt/fixedwindow",
+        "  return !counted.all_drained ||\n",
+        "  return true ||\n",
+    ),
+    corrections(
+        "for a worker that does not come round all others wait",
+        "CorrectionOfAWindow.WaitsForNoWorkerThatDoesNotComeRound",
+        "  return !counted.all_drained ||\n",
+        "  return\n",
     ),
     corrections(
         "what waits is bounded by the correction, not by the key",
@@ -311,13 +323,13 @@ MUTANTS = [
     corrections(
         "all that is not found is remembered",
         "CorrectionOfAWindow.OfMoreThanCanBeRememberedTheLastIsGivenUp",
-        " || kept == most_waiting ||",
-        " ||",
+        "    if (kept < most_waiting_) refunds_",
+        "    refunds_",
     ),
     corrections(
         "what was charged in the span that runs is not handed back when the node stops",
         "EachAlgorithm/Correction.OfTheSpanThatRunsIsHandedBackWhenTheNodeStops/fixedwindow",
-        "end_all ? end : uncounted_since()",
+        "end_all ? MonotonicTime::max() : uncounted_since()",
         "uncounted_since()",
         file="lib/control/controller.cc",
     ),
@@ -350,8 +362,8 @@ MUTANTS = [
     corrections(
         "what a worker has charged that is late is not handed back",
         "EachAlgorithm/Correction.OfWhatAWorkerHasChargedThatIsLateWaitsForIt/fixedwindow",
-        "if (counted.all_drained && charged_in < ",
-        "if (charged_in < ",
+        "const bool found = counted.all_drained && ",
+        "const bool found = ",
     ),
     whole(
         "who is charged afterwards alone always has a grant of a bucket left",
@@ -375,7 +387,7 @@ MUTANTS = [
     engine_corrections(
         "what was charged in an interval that is over is taken off the debt that it left",
         "CorrectionOfAWindow.OfOneThatHasEndedNothingIsTakenOffTheDebtThatItLeft",
-        "  if (!slides && span.ordinal < rule.span.ordinal) return 0;\n",
+        "  if (!may_be_refunded(slot.rule, refund.charged)) return 0;\n",
         "",
     ),
     engine_corrections(

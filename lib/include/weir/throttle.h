@@ -251,8 +251,8 @@ struct ThrottleOptions {
   /// Corrections (Worker::correct()) that there is room for with each worker until its span has ended: of
   /// keys whose values come to some 50 bytes; of shorter ones more, of longer ones less; those of a request
   /// count once for each rule that applies. Two logs of some hundred bytes for each take addresses at first,
-  /// and memory as they are used, and so do the controller's 40 bytes for each that hands something back. 0:
-  /// none
+  /// and memory as they are used; and no more than that the controller, for what is handed back of what it
+  /// has not counted yet. 0: none
   std::uint32_t corrections = 4096;
   /// Told of changes worth a log line ("store lost: …"), by the controller's thread, and in start(), stop()
   /// and advance() by their callers. Must not block, throw, or call the Throttle, whose lock is held. May be
