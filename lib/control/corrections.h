@@ -38,7 +38,7 @@ class Corrections {
     std::span<const BucketTerms> bucket_of_rule;
     std::span<const std::uint64_t> greatest_grants;  // of a key, by rule, of all workers together
     std::span<WindowPools> pools;
-    std::size_t memory;  // that hand-backs may take which have not been found in the counts
+    std::size_t memory;  // that hand-backs may take which wait to be found in the counts
     Engine& engine;
   };
   /// What of the spans has been.

@@ -145,7 +145,7 @@ class Engine {
   /// there. Of keys that are not known, nothing.
   /// @return how much was: so much more may be drawn in the window that it was counted in
   std::uint64_t refund(const Refund& refund);
-  /// Whether an interval still may be refunded that what was charged then counts in. (Of buckets any may.)
+  /// Whether the interval that was charged then may still be refunded. Not for buckets, which know of none.
   bool may_be_refunded(RuleIndex rule, WallTime charged) const noexcept;
   /// For who is about to do either, or count, with many keys in no order: has what is found first brought
   /// near; and then the rest.

@@ -82,7 +82,7 @@ class alignas(64) CorrectionLog {
   bool empty() const noexcept { return used_ == 0; }
   void clear() noexcept { used_ = 0; }
 
-  /// Of what is written down, in bytes.
+  /// For what may be written down, in bytes.
   std::size_t room() const noexcept { return bytes_.size(); }
   /// What it may take, in bytes.
   std::size_t memory() const noexcept { return bytes_.bytes(); }

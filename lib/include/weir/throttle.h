@@ -137,8 +137,9 @@ class WEIR_API Worker {
   /// that has begun goes on.
   ///
   /// It is taken into account when the span ends; what is handed back of a request that has not been counted
-  /// by then, as its worker was late or is a span ahead, when it has been. What a worker has at hand of a key
-  /// by then, a 64th of the limit at most, it admits in any case. Other nodes learn of it with what this node
+  /// by then, as its worker was late or is a span ahead, when it has been (of more than the logs have room
+  /// for the last is given up, as where a worker does not come round). What a worker has at hand of a key by
+  /// then, a 64th of the limit at most, it admits in any case. Other nodes learn of it with what this node
   /// counts of the key next: as long as that is nothing, they take what has been handed back for used. Under
   /// `sliding_log` what is handed back takes the place of what would have left the window first: while
   /// requests keep coming next to nothing comes of it; and of what is charged no more is remembered than the
@@ -251,8 +252,8 @@ struct ThrottleOptions {
   /// Corrections (Worker::correct()) that there is room for with each worker until its span has ended: of
   /// keys whose values come to some 50 bytes; of shorter ones more, of longer ones less; those of a request
   /// count once for each rule that applies. Two logs of some hundred bytes for each take addresses at first,
-  /// and memory as they are used; and no more than that the controller, for what is handed back of what it
-  /// has not counted yet. 0: none
+  /// and memory as they are used; and a few times that at most the controller, while it looks for what is
+  /// handed back in its counts. 0: none
   std::uint32_t corrections = 4096;
   /// Told of changes worth a log line ("store lost: …"), by the controller's thread, and in start(), stop()
   /// and advance() by their callers. Must not block, throw, or call the Throttle, whose lock is held. May be
