@@ -15,6 +15,11 @@ namespace {
 /// Order of sequence numbers on their circle.
 bool after(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::int32_t>(a - b) > 0; }
 
+/// As much as a stack may have on its way at once beyond what is known of it here, more or less.
+constexpr std::uint32_t reach = 1U << 20;
+
+bool near(std::uint32_t a, std::uint32_t b) noexcept { return a - b + reach <= 2 * reach; }
+
 bool belongs(const ClosingFlow& flow, const Frame& frame) noexcept {
   return flow.client_port == frame.source_port && flow.server_port == frame.destination_port &&
          flow.client == frame.source && flow.server == frame.destination;
@@ -24,6 +29,8 @@ bool belongs(const ClosingFlow& flow, const Frame& frame) noexcept {
 
 ClosingStep closing_step(ClosingFlow& flow, const Frame& frame) noexcept {
   if ((frame.tcp_flags & (tcp_syn | tcp_rst)) != 0) return ClosingStep::forget;
+  if (!near(frame.sequence, flow.next_from_client) || !near(frame.acknowledgment, flow.next_to_client))
+    return ClosingStep::forget;
   const std::uint32_t end = sequence_end(frame);
   if (!after(frame.sequence, flow.next_from_client) && after(end, flow.next_from_client))
     flow.next_from_client = end;

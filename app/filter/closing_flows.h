@@ -6,6 +6,10 @@
 /// 9112, 9.6). So the filter sees such a connection to its end: a small table of closing flows, per worker,
 /// remembers what to answer.
 ///
+/// A request may be made up by who only knows the ends of somebody's connection. What is remembered of it
+/// then says nothing of the connection itself, as its sequence numbers tell: those of the client's own
+/// segments are far away, and the first of these ends it. (RFC 5961 has stacks look at them likewise.)
+///
 /// It is bounded in memory and time. A flow that was pushed out, or that outlives its time, falls back to the
 /// server's RST: later than without the table, and never worse. One thread; no allocation after construction.
 ///
@@ -45,7 +49,8 @@ struct ClosingFlow {
 
 /// What to do with a segment of a closing flow.
 enum class ClosingStep : std::uint8_t {
-  forget,  ///< a new connection, or the client has given up: drop the entry, treat the frame as any other
+  forget,  ///< a new connection, the client has given up, or the refused request was none of this
+           ///< connection's: drop the entry, treat the frame as any other
   absorb,  ///< nothing to say yet: the client has not seen the 429, or has nothing that is not acknowledged
   acknowledge,   ///< ACK what has arrived
   repeat_reply,  ///< the 429 was lost: send it again

@@ -4932,6 +4932,24 @@ MUTANTS = [
         "if (!has_data && flow.acknowledged == flow.next_from_client)",
         "if (!has_data)",
     ),
+    closing_step(
+        "a made-up request holds up a connection, whatever its sequence numbers",
+        "ARequestMadeUpByWhoDoesNotKnowTheSequenceNumbersHoldsNothingUp",
+        "if (!near(frame.sequence, flow.next_from_client) || ",
+        "if (",
+    ),
+    closing_step(
+        "a made-up request holds up a connection, whatever it acknowledges",
+        "ARequestMadeUpByWhoDoesNotKnowTheSequenceNumbersHoldsNothingUp",
+        " || !near(frame.acknowledgment, flow.next_to_client))",
+        ")",
+    ),
+    closing_step(
+        "of a client's segments only those that come behind what has come are its own",
+        "WhatAClientMayHaveOnItsWayIsItsOwn",
+        "a - b + reach <= 2 * reach",
+        "a - b <= reach",
+    ),
     burst_look(
         "of a frame's pieces only so many count as fit into a byte",
         "BurstLook.AFrameInPiecesIsOddHoweverPlainItsFirstOneIs",

@@ -109,6 +109,28 @@ TEST_F(ClosingStepTest, ANewConnectionOrAResetEndsIt) {
   EXPECT_EQ(closing_step(flow, segment(next_byte, 0, 0, tcp_rst)), ClosingStep::forget);
 }
 
+// Else a single made-up frame would cut off a connection whose ends are known, whatever that carries.
+TEST_F(ClosingStepTest, ARequestMadeUpByWhoDoesNotKnowTheSequenceNumbersHoldsNothingUp) {
+  constexpr std::uint32_t far = 1U << 21;
+  for (const std::size_t length : {std::size_t{0}, std::size_t{50}}) {
+    for (const std::uint32_t away : {far, 0x80000000U, 0U - far}) {
+      EXPECT_EQ(closing_step(flow, segment(next_byte + away, end_of_reply, length)), ClosingStep::forget)
+          << away;
+      EXPECT_EQ(closing_step(flow, segment(next_byte, end_of_reply + away, length)), ClosingStep::forget)
+          << away;
+    }
+  }
+  EXPECT_EQ(flow.next_from_client, next_byte);
+}
+
+TEST_F(ClosingStepTest, WhatAClientMayHaveOnItsWayIsItsOwn) {
+  constexpr std::uint32_t window = 1U << 19;
+  EXPECT_EQ(closing_step(flow, segment(next_byte + window, end_of_reply, 50)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte - window, end_of_reply, 50)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte, end_of_reply + window, 50)), ClosingStep::acknowledge);
+  EXPECT_EQ(closing_step(flow, segment(next_byte, end_of_reply - window, 50)), ClosingStep::absorb);
+}
+
 TEST(ClosingFlows, AreFoundByTheirOwnSegmentsOnly) {
   ClosingFlows flows(64, 1);
   EXPECT_EQ(flows.find(request(), start), nullptr);
