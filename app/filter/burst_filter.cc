@@ -322,10 +322,17 @@ std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
     Request& request = batch.requests[batch.count];
     bool complete = false;
     if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
+    if (!complete) count_if_lacking(request);
     if (endpoints_wanted_) set_plain_endpoints(request, {bytes, payload.offset});
     batch.origin[batch.count] = batch.indices[concern];
     ++batch.count;
   } while (requests.has_more());
+}
+
+/// Of a request whose head goes on in the next segment.
+void BurstFilter::count_if_lacking(const Request& request) noexcept {
+  const bool lacks_host = headers_.wants_host() && request.host.empty();
+  if (lacks_host || request.headers.size() < headers_.size()) counters_.cut_heads.add(1);
 }
 
 /// Any other.
@@ -344,6 +351,7 @@ std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
     Request& request = batch.requests[batch.count];
     bool complete = false;
     if (!requests.next(request, {&batch.headers[batch.count * named], named}, complete)) return;
+    if (!complete) count_if_lacking(request);
     if (endpoints_wanted_) set_endpoints(request, frame);
     batch.origin[batch.count] = static_cast<std::uint8_t>(index);
     ++batch.count;
@@ -362,7 +370,6 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
     const Decision& decision = batch.decisions[i];
     if (decision.verdict != Verdict::block) continue;
     ++blocked;
-    if (decision.action == Action::observe) continue;
     // The first refused request speaks for its frame.
     Fate& fate = fate_of(batch.origin[i]);
     if (fate.kind == Fate::Kind::refuse) continue;

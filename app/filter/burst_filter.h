@@ -81,7 +81,7 @@ class BurstFilter {
   struct Fate {
     enum class Kind : std::uint8_t { pass, refuse, closing } kind = Kind::pass;
     ClosingStep step = ClosingStep::absorb;  // of closing
-    Action action = Action::observe;         // of refuse, and so the rest
+    Action action = Action::drop;            // of refuse, and so the rest
     bool head = false;
     RuleIndex rule = no_rule;
     Duration retry_after{};
@@ -101,6 +101,7 @@ class BurstFilter {
   std::uint32_t all_concerns() const noexcept;
   void classify(std::size_t concern, MonotonicTime now) noexcept;
   void classify_closely(std::size_t index, const rte_mbuf* mbuf, MonotonicTime now) noexcept;
+  void count_if_lacking(const Request& request) noexcept;
   void decide(MonotonicTime now) noexcept;
   Fate& fate_of(std::size_t index) noexcept;
   void act_on_all(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;

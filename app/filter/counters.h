@@ -35,6 +35,8 @@ struct alignas(64) Counters {
   Counter dropped;    ///< frames of refused requests that got no answer: action drop, or no memory for one
   Counter absorbed;   ///< frames of closing flows
   Counter malformed;  ///< frames passed on although a length or version in them is a lie
+  /// requests whose head goes on in the next segment, and without something of it that some rule asks for
+  Counter cut_heads;
 };
 
 /// The same, added up over threads: plain numbers of one moment.
@@ -50,6 +52,7 @@ struct Totals {
   std::uint64_t dropped = 0;
   std::uint64_t absorbed = 0;
   std::uint64_t malformed = 0;
+  std::uint64_t cut_heads = 0;
 };
 
 /// Any thread; counters may move while they are read.
@@ -67,6 +70,7 @@ inline Totals add_up(std::span<const Counters> all) noexcept {
     totals.dropped += each.dropped.read();
     totals.absorbed += each.absorbed.read();
     totals.malformed += each.malformed.read();
+    totals.cut_heads += each.cut_heads.read();
   }
   return totals;
 }

@@ -42,6 +42,9 @@ Snapshot Reporter::look() const {
   Snapshot snapshot;
   snapshot.totals = add_up(counters_);
   snapshot.figures = throttle_.figures();
+  const std::vector<Rule>& rules = throttle_.config().rules;
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (rules[i].action == Action::observe) snapshot.observed += snapshot.figures.rules[i].blocked;
   snapshot.ports = port_states_;
   snapshot.unix_seconds =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

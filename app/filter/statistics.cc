@@ -180,18 +180,19 @@ std::string statistics_line(const Snapshot& before, const Snapshot& now, bool sh
   const Figures& figures = now.figures;
   const PortState lost = losses(now.ports);
   return text(
-      "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu dropped=%llu "
+      "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu observed=%llu "
+      "dropped=%llu "
       "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s links_down=%u "
-      "malformed=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
+      "malformed=%llu cut_heads=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
-      wide(totals.admitted), wide(totals.blocked), wide(totals.dropped), wide(totals.transmit_drops),
-      wide(lost.missed), wide(lost.no_buffer), wide(lost.errors), lost_at(now.ports).c_str(),
-      links_down(now.ports), wide(totals.malformed), wide(figures.publication_generation), wide(figures.keys),
-      wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
-      wide(figures.counts_pending), wide(figures.counts_expired), wide(figures.span_overruns),
-      wide(figures.stalled_workers));
+      wide(totals.admitted), wide(totals.blocked), wide(now.observed), wide(totals.dropped),
+      wide(totals.transmit_drops), wide(lost.missed), wide(lost.no_buffer), wide(lost.errors),
+      lost_at(now.ports).c_str(), links_down(now.ports), wide(totals.malformed), wide(totals.cut_heads),
+      wide(figures.publication_generation), wide(figures.keys), wide(figures.overflowed),
+      store_state(figures, shared), microseconds(figures.store_round_trip), wide(figures.counts_pending),
+      wide(figures.counts_expired), wide(figures.span_overruns), wide(figures.stalled_workers));
 }
 
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules) {
@@ -240,10 +241,11 @@ std::string total_lines(const Snapshot& end) {
   const Totals& totals = end.totals;
   out += text(
       "total packets rx=%llu tx=%llu crafted=%llu consumed=%llu tx_drops=%llu dropped=%llu absorbed=%llu "
-      "malformed=%llu requests=%llu admitted=%llu blocked=%llu\n",
+      "malformed=%llu cut_heads=%llu requests=%llu admitted=%llu blocked=%llu observed=%llu\n",
       wide(totals.received), wide(totals.transmitted), wide(totals.crafted), wide(totals.consumed),
       wide(totals.transmit_drops), wide(totals.dropped), wide(totals.absorbed), wide(totals.malformed),
-      wide(totals.requests), wide(totals.admitted), wide(totals.blocked));
+      wide(totals.cut_heads), wide(totals.requests), wide(totals.admitted), wide(totals.blocked),
+      wide(end.observed));
   for (const PortState& port : end.ports)
     out += text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu link=%s\n",
                 unsigned{port.port}, port.name.c_str(), wide(port.missed), wide(port.no_buffer),

@@ -19,6 +19,7 @@ namespace weir::filter {
 struct Snapshot {
   Totals totals;
   Figures figures;
+  std::uint64_t observed = 0;  ///< requests that a rule with action observe would have refused
   std::vector<PortState> ports;
   double unix_seconds = 0;  ///< when
   Duration uptime{};        ///< since the workers started

@@ -384,6 +384,7 @@ class Fields {
     lines.data = heads.payloads[frame];
     lines.size = heads.sizes[frame];
     lines.count = static_cast<std::uint32_t>(lines_[frame].count);
+    lines.cut = false;
     __builtin_memcpy(lines.ends, lines_[frame].ends(), (lines.count + 1) * sizeof lines.ends[0]);
     find_names<Set>(lines, sought);
     return find_value_closely<Set>(lines, sought, index, heads.values[PlainHeads::fields + index][frame]);

@@ -27,8 +27,8 @@ bool is_token(std::string_view text) noexcept {
 
 constexpr auto is_digit = [](char c) noexcept { return c >= '0' && c <= '9'; };
 
-/// HAProxy takes DEL, too.
-constexpr auto is_target_character = [](char c) noexcept { return static_cast<unsigned char>(c) > 0x20; };
+/// HAProxy takes DEL, and nginx before 1.21.1 all but these.
+constexpr auto is_target_character = [](char c) noexcept { return c != '\0' && c != '\r'; };
 
 constexpr bool is_letter(char c) noexcept { return c >= 'a' && c <= 'z'; }
 
@@ -132,8 +132,18 @@ bool goes_without_version(std::string_view method, std::string_view target) noex
 /// What may stand between the parts of a request line.
 constexpr auto is_space = [](char c) noexcept { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; };
 
+/// Takes the last part off a line, with the white space behind it.
+std::string_view take_last_part(std::string_view& line) noexcept {
+  while (!line.empty() && is_space(line.back())) line.remove_suffix(1);
+  const auto begin = std::find_if(line.rbegin(), line.rend(), is_space).base();
+  const std::string_view part(begin, line.end());
+  line.remove_suffix(part.size());
+  return part;
+}
+
 /// White space of any kind and number between the parts, and at the end, is let through: servers do (RFC 9112
-/// §3). So is a line without a version.
+/// §3). So is a line without a version, and white space in the target of one that has a version, which nginx
+/// before 1.21.1 takes for a part of it.
 std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   const auto take_part = [&] {
     const auto end = std::find_if(line.begin(), line.end(), is_space);
@@ -144,11 +154,16 @@ std::optional<RequestLine> parse_request_line(std::string_view line) noexcept {
   RequestLine out;
   out.method = take_part();
   if (!is_token(out.method)) return std::nullopt;
+  std::string_view behind_method = line;
   out.target = take_part();
+  std::string_view version = take_part();
+  if (!line.empty()) {
+    version = take_last_part(behind_method);
+    while (is_space(behind_method.back())) behind_method.remove_suffix(1);
+    out.target = behind_method;
+  }
   if (out.target.empty() || !std::all_of(out.target.begin(), out.target.end(), is_target_character))
     return std::nullopt;
-  const std::string_view version = take_part();
-  if (!line.empty()) return std::nullopt;
   if (version.empty())
     out.protocol = goes_without_version(out.method, out.target) ? protocol_0_9 : std::string_view();
   // What HTTP/2 begins with is none.
@@ -291,15 +306,6 @@ std::optional<std::string_view> behind_chunks(std::string_view rest) noexcept {
   return nothing;
 }
 
-/// Takes the last part off a line, with the white space behind it.
-std::string_view take_last_part(std::string_view& line) noexcept {
-  while (!line.empty() && is_space(line.back())) line.remove_suffix(1);
-  const auto begin = std::find_if(line.rbegin(), line.rend(), is_space).base();
-  const std::string_view part(begin, line.end());
-  line.remove_suffix(part.size());
-  return part;
-}
-
 constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
 
 /// The longest known method with which a token ends. @return nothing: it ends with none
@@ -363,6 +369,18 @@ std::string_view host_of(std::string_view value, std::string_view behind) noexce
   return value;
 }
 
+/// The chosen header in whose line a payload ends, as far as it goes: clients whose headers do not fit into
+/// one segment are told apart by most of a long value, and would else all have the key of those without one.
+/// @param line  without its end
+void offer_cut_field(std::string_view line, const HeaderSelection& selection,
+                     ChosenHeaders& chosen) noexcept {
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return;
+  const std::string_view name = line.substr(0, colon);
+  for (std::size_t i = 0; i < selection.size(); ++i)
+    if (equals_lower(name, selection[i])) chosen.offer(i, name, trim_value(line.substr(colon + 1)));
+}
+
 void set_line(Request& out, const RequestLine& line) noexcept {
   out.method = line.method;
   out.target = line.target;
@@ -402,8 +420,10 @@ class HttpRequests::Body {
   }
 
   /// What stands behind it: nothing if it goes on in the next segment. @return none: nobody can tell
-  std::optional<std::string_view> skip(std::string_view behind_head) const noexcept {
-    if (chunked_) return behind_chunks(behind_head);
+  /// @param of_today  HTTP/1.1: some servers look at no transfer encoding in what is older, and go by the
+  /// length
+  std::optional<std::string_view> skip(std::string_view behind_head, bool of_today) const noexcept {
+    if (chunked_ && of_today && !given_ && !unknown_) return behind_chunks(behind_head);
     if (encoded_ || unknown_) return std::nullopt;
     return behind_head.substr(static_cast<std::size_t>(std::min<std::uint64_t>(length_, behind_head.size())));
   }
@@ -493,6 +513,7 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
       break;
     }
   }
+  if (!complete) offer_cut_field(rest, *selection_, chosen);
   out.headers = chosen.headers();
   return true;
 }
@@ -516,6 +537,10 @@ constexpr SoughtFields body_fields = make_body_fields();
   } else if (request.method == "CONNECT") {
     request.host = request.target;
   }
+}
+
+std::string_view protocol_of(const FoundHead& head) noexcept {
+  return head.minor_zero ? protocol_1_0 : protocol_1_1;
 }
 
 /// The value of a found field, as the parser would have it.
@@ -548,16 +573,17 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
     else
       body.transfer_encoding(value);
   }
-  go_on_behind(payload.substr(0, head.method_end), body, payload.substr(head.end));
+  go_on_behind(payload.substr(0, head.method_end), protocol_of(head), body, payload.substr(head.end));
   return true;
 }
 
 /// Goes on behind the body, if that ends among the bytes behind the header section, or where nobody can tell
 /// where it ends, in every way that a server may. So it is behind CONNECT: where no tunnel comes of it,
 /// requests may.
-void HttpRequests::go_on_behind(std::string_view method, const Body& body,
+void HttpRequests::go_on_behind(std::string_view method, std::string_view protocol, const Body& body,
                                 std::string_view behind_head) noexcept {
-  const std::optional<std::string_view> behind = method == "CONNECT" ? std::nullopt : body.skip(behind_head);
+  const std::optional<std::string_view> behind =
+      method == "CONNECT" ? std::nullopt : body.skip(behind_head, protocol == protocol_1_1);
   if (behind) {
     place_ = Place::behind_another;
     rest_ = *behind;
@@ -657,7 +683,7 @@ bool HttpRequests::find_behind_other(std::string_view rest, Request& out, std::s
   const std::string_view here = rest;
   if (!parse(rest, out, headers, complete, body)) return find_behind_other(here, out, headers, complete);
   if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
-  if (complete) go_on_behind(out.method, body, rest);
+  if (complete) go_on_behind(out.method, out.protocol, body, rest);
   return true;
 }
 
@@ -688,7 +714,7 @@ bool HttpRequests::find(Request& request, std::span<Header> headers, bool& compl
   request.target = {target, target_size};
   request.target_shape = {head.path_normal ? target : nullptr, target_size,
                           head.path_end - head.method_end - 1, head.slashes};
-  request.protocol = head.minor_zero ? protocol_1_0 : protocol_1_1;
+  request.protocol = protocol_of(head);
   request.host = {};
   complete = head.complete;
   ChosenHeaders chosen(headers);
@@ -704,6 +730,8 @@ bool HttpRequests::find(Request& request, std::span<Header> headers, bool& compl
     if ((field.roles & SoughtFields::is_chosen) != 0)
       chosen.offer(field.chosen, {data + found.colon - field.length, field.length}, value);
   }
+  if (!complete) [[unlikely]]
+    offer_cut_field(rest.substr(rest.rfind('\n') + 1), selection, chosen);
   request.headers = chosen.headers();
   if (*target != '/' && selection.host_wanted_) [[unlikely]]
     set_host_by_target(request);

@@ -110,6 +110,7 @@ struct HeadLines {
   std::uint32_t frame;
   std::uint32_t request_line_end;
   std::uint32_t count;  ///< of lines behind the request line, each from one of the ends to the next
+  bool cut;             ///< the head goes on in the next segment
   std::uint16_t ends[most + 1 + window_size];
   std::uint64_t named[SoughtFields::max_fields];  ///< bit i: line i begins as the field's name does
 };
@@ -149,23 +150,26 @@ template <typename Set>
 
 /// @return false: there is something behind the head, or it is not plain
 /// @param ends  by then, behind the last one
+/// @param cut  by then, whether the head goes on in the next segment
 template <typename Set>
 [[gnu::noinline]] bool find_lines_closely(const char* data, std::size_t line_end, std::size_t size,
-                                          std::uint16_t*& ends) noexcept {
+                                          std::uint16_t*& ends, bool& cut) noexcept {
   FoundHead found;
   ends = find_line_ends<Set, true>(data, line_end, size, found, ends, HeadLines::most);
+  cut = !found.complete;
   return ends != nullptr && (!found.complete || found.end == size);
 }
 
 /// The same, as is_one_head().
 template <typename Set>
 [[gnu::always_inline]] inline bool find_lines(const char* data, std::size_t line_end, std::size_t size,
-                                              std::uint16_t*& ends) noexcept {
+                                              std::uint16_t*& ends, bool& cut) noexcept {
   constexpr std::size_t empty_line = 2;
   // As find_line_ends() has it.
   constexpr std::size_t overlap = 2;
+  cut = false;
   if (!ends_as_head(data, size, window_size + empty_line)) [[unlikely]]
-    return find_lines_closely<Set>(data, line_end, size, ends);
+    return find_lines_closely<Set>(data, line_end, size, ends, cut);
   const typename Set::Byte newline('\n');
   const char* const last_window = data + size - empty_line - window_size;
   std::uint16_t* behind = ends;
@@ -183,7 +187,7 @@ template <typename Set>
   // The last window is a whole one that begins earlier.
   take(at, typename Set::Whole(last_window).equal(newline) >> (at - last_window));
   if (pairs != 0 || behind > ends + HeadLines::most) [[unlikely]]
-    return find_lines_closely<Set>(data, line_end, size, ends);
+    return find_lines_closely<Set>(data, line_end, size, ends, cut);
   ends = behind;
   return true;
 }
@@ -220,7 +224,7 @@ template <typename Set>
 }
 
 /// The value of the first line that is a wanted field, and its host if it is one.
-/// @return false: a host that is not plain
+/// @return false: a host that is not plain, or it may stand where the head is cut, or behind that
 template <typename Set>
 [[gnu::noinline]] bool find_value_closely(const HeadLines& lines, const SoughtFields& sought,
                                           std::size_t index, PlainHeads::Value& value) noexcept {
@@ -235,7 +239,7 @@ template <typename Set>
     value = value_between(lines.data, colon + 1, end);
     return (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(lines.data, lines.size, value);
   }
-  return true;
+  return !lines.cut;
 }
 
 // The passes over a burst are functions of their own: each has all registers to itself.
@@ -279,7 +283,7 @@ template <typename Set, typename Next>
   for (const HeadLines* const last = lines + count; lines != last; ++lines) {
     std::uint16_t* behind = lines->ends;
     lines->count = 0;
-    if (find_lines<Set>(lines->data, lines->request_line_end, lines->size, behind)) [[likely]]
+    if (find_lines<Set>(lines->data, lines->request_line_end, lines->size, behind, lines->cut)) [[likely]]
       lines->count = static_cast<std::uint32_t>(behind - lines->ends) - 1;
     else
       others |= std::uint32_t{1} << lines->frame;
@@ -304,7 +308,7 @@ template <typename Set, typename Next>
   return others;
 }
 
-/// The values of one field. @return the frames whose hosts are not plain
+/// The values of one field. @return the frames whose hosts are not plain, or whose heads are cut before it
 template <typename Set, bool host>
 [[gnu::noinline]] std::uint32_t find_values(const HeadLines* lines, std::size_t count,
                                             const SoughtFields& sought, std::size_t index,
@@ -319,6 +323,8 @@ template <typename Set, bool host>
     const std::uint64_t named = lines->named[index];
     if (named == 0) {
       value = {0, 0};
+      if (lines->cut) [[unlikely]]
+        others |= std::uint32_t{1} << lines->frame;
       continue;
     }
     const char* const data = lines->data;

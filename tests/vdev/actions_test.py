@@ -72,6 +72,8 @@ class Refused(VdevTest):
         self.assertEqual(run.to_server[1], second)
         self.assertEqual(run.to_client, [])
         self.assertEqual(run.totals("rule=items")["blocked"], 1)
+        packets = run.totals("packets")
+        self.assertEqual((packets["observed"], packets["admitted"], packets["blocked"]), (1, 2, 0))
 
     def test_reset_closes_both_ends(self):
         refused = request(50001, sequence=0xFFFFFFF0, acknowledgment=77)

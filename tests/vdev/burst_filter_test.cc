@@ -278,6 +278,31 @@ TEST_F(BurstFilterTest, ARequestInASegmentThatNoServersTcpTakesIsNone) {
   }
 }
 
+TEST_F(BurstFilterTest, ARequestThatLacksAHeaderBecauseItsHeadIsCutIsCounted) {
+  const std::string head = "GET /items/1 HTTP/1.1\r\nHost: a\r\nCookie: " + std::string(80, 'c');
+  // What stands behind the cookie, and whether it is told as lacking.
+  const std::vector<std::pair<std::string, bool>> ends{{"\r\nX-User: u\r\n\r\n", false},
+                                                       {"\r\n\r\n", false},
+                                                       {"\r\nX-User: u\r\nCookie: c", false},
+                                                       {"\r\nX-User: u", false},
+                                                       {"\r\nX-Us", true},
+                                                       {"\r\nX-Usen: u\r\nCookie: c", true},
+                                                       {"", true}};
+  for (const std::size_t room : {std::size_t{2048}, std::size_t{40}}) {
+    limit(100, Action::drop, {{Dimension::Kind::header, 32, 64, "x-user"}});
+    for (const auto& [end, lacking] : ends) {
+      const std::uint64_t before = counters_.cut_heads.read();
+      process({frame_in_mbuf(request(1000, head + end), clients, room)});
+      EXPECT_EQ(counters_.cut_heads.read() - before, lacking ? 1U : 0U) << room << " " << end;
+    }
+    // Nobody asks for what is cut.
+    limit(100, Action::drop, {{Dimension::Kind::path, 32, 64, {}}});
+    const std::uint64_t before = counters_.cut_heads.read();
+    process({frame_in_mbuf(request(1000, head), clients, room)});
+    EXPECT_EQ(counters_.cut_heads.read(), before);
+  }
+}
+
 TEST_F(BurstFilterTest, AFloodFromOneSideOfWhatIsNotPlainLeavesTheRequestsOfTheOtherAsQuickAsTheyWere) {
   if (best_instruction_set() == InstructionSet::portable) GTEST_SKIP() << "without vectors none is quick";
   limit(1000, Action::drop, {Dimension{}});

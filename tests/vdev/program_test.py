@@ -12,8 +12,8 @@ from harness import PROGRAM, TIMEOUT_SECONDS, VdevTest, command, tap
 from packets import tcp
 
 RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
-STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "dropped", "tx_drops",
-              "rx_missed", "rx_no_buffer", "rx_errors", "rx_lost_at", "links_down", "malformed",
+STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "observed", "dropped", "tx_drops",
+              "rx_missed", "rx_no_buffer", "rx_errors", "rx_lost_at", "links_down", "malformed", "cut_heads",
               "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "expired", "overruns", "stalled"]
 
 

@@ -181,6 +181,7 @@ class WEIR_API HeaderSelection {
   /// Whether the requests' hosts are wanted; they are, unless this says otherwise. Where nobody looks at them
   /// they are left empty, which saves the search for the field.
   void want_host(bool wanted) noexcept;
+  bool wants_host() const noexcept { return host_wanted_; }
   std::size_t size() const noexcept { return size_; }
   std::string_view operator[](std::size_t index) const noexcept {
     return {names_[index].data(), lengths_[index]};
@@ -243,7 +244,8 @@ struct ParsedRequest {
 /// known ones (PROPPATCH with PATCH), it is one of each, the longest first; where it ends with none, the
 /// method is all of what one may be made of. So it is where a body's length is not plainly told, behind
 /// CONNECT, and where something else follows. A payload that does not begin with a request line has none. A
-/// request line without its end has none either; cut-off headers still yield the request, not `complete`.
+/// request line without its end has none either; cut-off headers still yield the request, not `complete`: of
+/// a chosen header in whose line the payload ends there is the value as far as it goes, of the host nothing.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
@@ -266,7 +268,8 @@ class WEIR_API HttpRequests {
   bool find(Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool find_parsing(std::string_view rest, Request& out, std::span<Header> headers, bool& complete) noexcept;
   bool note_next(std::string_view payload, const FoundHead& head) noexcept;
-  void go_on_behind(std::string_view method, const Body& body, std::string_view behind_head) noexcept;
+  void go_on_behind(std::string_view method, std::string_view protocol, const Body& body,
+                    std::string_view behind_head) noexcept;
   void get_lost(std::string_view rest) noexcept;
   bool find_behind_other(std::string_view rest, Request& out, std::span<Header> headers,
                          bool& complete) noexcept;

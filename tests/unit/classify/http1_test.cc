@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -158,8 +159,9 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
       "GET  HTTP/1.1\r\n\r\n",
       " GET / HTTP/1.1\r\n\r\n",
       "G(T / HTTP/1.1\r\n\r\n",
-      "GET /a b HTTP/1.1\r\n\r\n",
-      "GET /a\tb HTTP/1.1\r\n\r\n",
+      "GET /a b\r\n",
+      "GET /a b HTTP/1.1x\r\n\r\n",
+      "GET a\r b HTTP/1.1\r\n\r\n",
       "GET /\r HTTP/1.1\r\n\r\n",
       "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
       "SSH-2.0-OpenSSH_9.2\r\n",
@@ -167,6 +169,24 @@ TEST(HttpRequest, IsNotFoundInOtherPayloads) {
   for (const auto text : others) EXPECT_TRUE(requests_in(text).empty()) << text;
   EXPECT_TRUE(requests_in("G\0T / HTTP/1.1\r\n\r\n"s).empty());
   EXPECT_TRUE(requests_in("GET /\0 HTTP/1.1\r\n\r\n"s).empty());
+  EXPECT_TRUE(requests_in("GET /a \0 HTTP/1.1\r\n\r\n"s).empty());
+}
+
+// nginx before 1.21.1 takes all of it for the target: a request with a space in its target is to be limited
+// there as well.
+TEST(HttpRequest, MayHaveWhiteSpaceAndControlsInItsTarget) {
+  for (const auto target : {"/a b", "/login?a b", "/a  b\tc", "/a\tb", "/a\x01", "/\x7f \x1f",
+                            "/a HTTP/1.1 b", "http://h/ a", "/a\v\fb"}) {
+    for (const auto space : {" ", "\t "}) {
+      const Found found = only_request_in("POST "s + target + space + "HTTP/1.0 \r\nHost: h\r\n\r\n");
+      EXPECT_EQ(found.method, "POST");
+      EXPECT_EQ(found.target, target);
+      EXPECT_EQ(found.protocol, "http/1.0");
+      EXPECT_EQ(found.host, "h");
+    }
+  }
+  EXPECT_EQ(targets_in("GET /1 HTTP/1.1\r\n\r\nGET /2 x HTTP/1.1\r\n\r\nGET /3\x02 HTTP/1.1\r\n\r\n"),
+            (Targets{"/1", "/2 x", "/3\x02"}));
 }
 
 // Apache, HAProxy and Node.js take a version that there is not in these bytes for HTTP/1.1, Node.js RTSP's,
@@ -226,12 +246,39 @@ TEST(HttpRequest, MayHaveWhiteSpaceOfAnyKindBetweenTheParts) {
 
 TEST(HttpRequest, IsIncompleteWithoutTheEndOfItsHeaders) {
   const Found found =
-      only_request_in("GET /a HTTP/1.1\r\nHost: h\r\nX: 1\r\nY: cut o", selection({"x", "y"}));
+      only_request_in("GET /a HTTP/1.1\r\nHost: h\r\nX: 1\r\nZ: cut o", selection({"x", "y"}));
   EXPECT_EQ(found.target, "/a");
   EXPECT_EQ(found.host, "h");
   EXPECT_FALSE(found.complete);
-  ASSERT_EQ(found.headers.size(), 1u) << "a value that was cut off is not taken for a shorter one";
+  ASSERT_EQ(found.headers.size(), 1u);
   EXPECT_EQ(found.headers[0].second, "1");
+}
+
+// Clients whose tokens do not fit into one segment are told apart by as much as does. Else they would all
+// have the key of those without one, and be limited together.
+TEST(HttpRequest, HasTheValueInWhichItIsCutAsFarAsItGoes) {
+  for (const InstructionSet set :
+       {InstructionSet::portable, InstructionSet::sse2, InstructionSet::avx2, InstructionSet::avx512}) {
+    HeaderSelection chosen(set);
+    for (const char* const name : {"x", "y"}) ASSERT_TRUE(chosen.add(name));
+    const auto value_of_y = [&](std::string_view end) -> std::optional<std::string> {
+      const Found found = only_request_in("GET /a HTTP/1.1\r\nHost: h\r\nX: 1\r\n"s.append(end), chosen);
+      EXPECT_FALSE(found.complete);
+      EXPECT_EQ(found.headers.at(0).second, "1");
+      if (found.headers.size() == 1) return std::nullopt;
+      EXPECT_EQ(found.headers.at(1).first, "y");
+      return found.headers.at(1).second;
+    };
+    EXPECT_EQ(value_of_y("y: cut o"), "cut o");
+    EXPECT_EQ(value_of_y("y:\tcut \r"), "cut");
+    EXPECT_EQ(value_of_y("y: cut\r\n"), "cut") << "that is all of it";
+    EXPECT_EQ(value_of_y("y: " + std::string(1400, 'v')), std::string(1400, 'v'));
+    EXPECT_EQ(value_of_y("y: 1\r\ny: cut o"), "1") << "the first counts";
+    EXPECT_EQ(value_of_y("y:"), "");
+    for (const auto none : {"y", "y : cut", " y: cut", "yy: cut", "x: 2", "z: y: cut", ""})
+      EXPECT_EQ(value_of_y(none), std::nullopt) << none;
+    EXPECT_EQ(only_request_in("GET /a HTTP/1.1\r\nHost: exam", chosen).host, "") << "that is another host";
+  }
 }
 
 TEST(HttpRequest, OffersOnlyChosenHeaders) {
@@ -393,6 +440,8 @@ TEST(Pipelining, GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds) {
                             "Content-Length:\r\n 5",
                             "Content-Length: 5\r\n ",
                             "Transfer-Encoding:\r\nContent-Length: 5",
+                            "Transfer-Encoding: chunked\r\nContent-Length: 5",
+                            "Content-Length: x\r\nTransfer-Encoding: chunked",
                             "Transfer-Encoding:\r\n chunked",
                             "Transfer-Encoding: chunked\r\n ",
                             "Content-Length: 5\r\nContent-Length: 6",
@@ -402,6 +451,17 @@ TEST(Pipelining, GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds) {
                                "\r\n\r\nabcd\r\n0\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n"),
               (Targets{"/1", "/2", "/3"}))
         << header;
+}
+
+// Go's server looks at no chunks in HTTP/1.0.
+TEST(Pipelining, GoesOnBehindTheChunksAndBehindTheLengthOfOlderRequests) {
+  const std::string hidden = "GET /2 HTTP/1.1\r\n\r\n";
+  const std::string chunked =
+      "Transfer-Encoding: chunked\r\n\r\n13\r\n" + hidden + "\r\n0\r\n\r\nGET /3 HTTP/1.1\r\n\r\n";
+  EXPECT_EQ(targets_in_order("POST /1 HTTP/1.1\r\n" + chunked), (Targets{"/1", "/3"}));
+  for (const auto head : {"POST /1 HTTP/1.0\r\n", "POST /1 HTTP/1.0\r\nContent-Length: 4\r\n",
+                          "POST /1 HTTP/1.1\r\nContent-Length: 4\r\n"})
+    EXPECT_EQ(targets_in_order(head + chunked), (Targets{"/1", "/2", "/3"})) << head;
 }
 
 TEST(Pipelining, GoesOnBehindEachOfSeveralLengths) {

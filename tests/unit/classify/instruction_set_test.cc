@@ -576,8 +576,14 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
       const std::string head = "GET /a" + end + value + "\r\n\r\n";
       EXPECT_EQ(is_plain(classifier, head), length < max_value_bytes) << length;
       EXPECT_EQ(is_plain(classifier, "POST /" + value + end + "k\r\n\r\n"), length + 6 < 64) << length;
-      // What comes in the next segment, and what stands behind the head.
-      EXPECT_TRUE(is_plain(classifier, "GET /a" + end + value)) << length;
+      // What comes in the next segment may be what is sought.
+      EXPECT_TRUE(is_plain(classifier, "GET /a" + end + "k\r\nA: " + value)) << length;
+      EXPECT_FALSE(is_plain(classifier, "GET /a" + end + value)) << length;
+      EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: h\r\nA: " + value + "\r\nB:")) << length;
+      EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nX-Api-Key: k\r\nA: " + value)) << length;
+      EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: h\r\nX-Api-Kez: k\r\nA: " + value))
+          << length;
+      // What stands behind the head.
       EXPECT_FALSE(is_plain(classifier, "GET /a" + end + "k\r\n\r\n" + std::string(length + 1, 'b')))
           << length;
     }

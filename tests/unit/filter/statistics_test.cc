@@ -18,7 +18,9 @@ Snapshot moment() {
                      .blocked = 16,
                      .dropped = 6,
                      .absorbed = 10,
-                     .malformed = 2};
+                     .malformed = 2,
+                     .cut_heads = 8};
+  snapshot.observed = 9;
   snapshot.figures.rules = {{"login", 60, 50, 10, 1}, {"search", 40, 34, 6, 0}};
   snapshot.figures.publication_generation = 7;
   snapshot.figures.overflowed = 5;
@@ -49,13 +51,14 @@ std::vector<Rule> rules() {
 }
 
 TEST(StatisticsLine, IsKeyValuePairs) {
-  EXPECT_EQ(
-      statistics_line({}, moment(), true),
-      "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 dropped=6 tx_drops=4 "
-      "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 generation=7 "
-      "keys=12 "
-      "overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 overruns=0 "
-      "stalled=0\n");
+  EXPECT_EQ(statistics_line({}, moment(), true),
+            "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 observed=9 "
+            "dropped=6 tx_drops=4 "
+            "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 "
+            "cut_heads=8 generation=7 "
+            "keys=12 "
+            "overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 overruns=0 "
+            "stalled=0\n");
 }
 
 TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {
@@ -94,16 +97,16 @@ TEST(RulesTable, ShowsARowPerRuleWithRateLimitAndState) {
 }
 
 TEST(TotalLines, AreWhatAScriptReads) {
-  EXPECT_EQ(
-      total_lines(moment()),
-      "total rule=login offered=60 admitted=50 blocked=10\n"
-      "total rule=search offered=40 admitted=34 blocked=6\n"
-      "total packets rx=1000 tx=990 crafted=20 consumed=26 tx_drops=4 dropped=6 absorbed=10 malformed=2 "
-      "requests=100 admitted=84 blocked=16\n"
-      "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0 link=up\n"
-      "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0 link=down\n"
-      "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3 link=unknown\n"
-      "total store pending=3 synced=81 expired=1\n");
+  EXPECT_EQ(total_lines(moment()),
+            "total rule=login offered=60 admitted=50 blocked=10\n"
+            "total rule=search offered=40 admitted=34 blocked=6\n"
+            "total packets rx=1000 tx=990 crafted=20 consumed=26 tx_drops=4 dropped=6 absorbed=10 "
+            "malformed=2 cut_heads=8 "
+            "requests=100 admitted=84 blocked=16 observed=9\n"
+            "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0 link=up\n"
+            "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0 link=down\n"
+            "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3 link=unknown\n"
+            "total store pending=3 synced=81 expired=1\n");
 }
 
 TEST(DurationText, UsesTheLargestUnitThatIsExact) {
