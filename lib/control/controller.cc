@@ -228,7 +228,7 @@ void Controller::flip(Instant now) {
   // Relaxed: what is refused later, other workers may still admit out of their grants until it is judged.
   for (const auto& grants : parts_.grants) refused_ |= grants->refused.load(std::memory_order_relaxed);
 
-  // Until what was counted by the clock as it was has moved along, it goes by that.
+  // Until what windows that slide hold by the clock as it was has moved along, it goes by that.
   const WallTime as_it_was = flipped_.wall + (now.monotonic - flipped_.monotonic);
   quotas_at_ = now.wall < flipped_.wall || now.wall - as_it_was >= shortest_span_ ? as_it_was : now.wall;
   lasting_ = spans_kept * std::clamp(now.monotonic - flipped_.monotonic, usual_span(), longest_kept);
@@ -787,7 +787,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
     if (!terms.granted()) ungranted_keys_.push_back(override.key);
   };
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
-  parts_.engine.for_each_override({quotas_at_, now.monotonic}, append);
+  parts_.engine.for_each_override({flipped_.wall, now.monotonic}, quotas_at_, append);
 
   const std::span<const LastingBlocks::Key> ended = lasting_blocks_.unmet();
   const std::shared_ptr<const BlockedKeys> blocked = lasting_blocks_.keys();

@@ -218,7 +218,7 @@ class Controller {
   Instant flipped_{};            // when the running span began
   Duration lasting_{};           // what is said of a span has to do for so long, at most, …
   MonotonicTime keep_until_ = SpanTable::keep_none;  // …and until then, what was said of the span before
-  WallTime quotas_at_;                               // what keys may be admitted is published as of then
+  WallTime quotas_at_;  // what windows that slide have left is published as of then
   WallTime next_flip_{};
   Duration shortest_span_{};
   MonotonicTime drain_deadline_{};

@@ -226,8 +226,11 @@ class Engine {
 
   /// Calls visit(const KeyOverride&) for every other key that has an active block or an allowance of its own
   /// at `now`, and has not been set aside. In the order of their slots.
+  /// @param slides_at  the like of windows that slide: where the clock has been set, what they hold goes by
+  ///                   the clock as it was until step() has moved it along. All other quotas are of the
+  ///                   interval whose pool workers draw from, and that is another one at once
   template <typename Visitor>
-  void for_each_override(Instant now, Visitor&& visit) const {
+  void for_each_override(Instant now, WallTime slides_at, Visitor&& visit) const {
     RuleIndex rule = no_rule;
     KeyOverride usual;  // of `rule`
     std::optional<RuleMoment> at;
@@ -250,7 +253,8 @@ class Engine {
         if (key.slot.rule != rule) {
           rule = key.slot.rule;
           usual = default_of(rule);
-          at.emplace(rules_[rule], now);
+          const bool slides = rules_[rule].algorithm == Algorithm::sliding_window;
+          at.emplace(rules_[rule], Instant{slides ? slides_at : now.wall, now.monotonic});
         }
         KeyOverride quota = quota_of(rules_[rule], key, cluster_, *at, usual);
         quota.slot = slot;
@@ -259,6 +263,10 @@ class Engine {
           visit(quota);
       }
     }
+  }
+  template <typename Visitor>
+  void for_each_override(Instant now, Visitor&& visit) const {
+    for_each_override(now, now.wall, visit);
   }
 
   /// The key is not to be visited until it is taken back: of a block that lasts nothing new is to be said.

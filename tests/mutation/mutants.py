@@ -3455,6 +3455,14 @@ MUTANTS = [
         file="lib/control/controller.cc",
     ),
     whole(
+        "until a span has been judged a lease is good for whatever interval the clock has been set into",
+        "StrictWhoseClockIsSet.TakesNoQuotaIntoAnotherInterval",
+        "Instant{slides ? slides_at : now.wall, now.monotonic}",
+        "Instant{slides_at, now.monotonic}",
+        file="lib/engine/engine.h",
+        units=["lib/control/controller.cc"],
+    ),
+    whole(
         "who waits for a late worker has set the clock back",
         "SlidingWindowWhoseClockIsSet.HoldsNothingLongerWhereOnlyTheControllerIsLate",
         "end_all, !draining(), flipped_.monotonic);",
@@ -3663,8 +3671,8 @@ MUTANTS = [
     engine(
         "all rules' keys are told of by the clock of one",
         "Overrides.NameEachKeyOnceAndByItsOwnRulesClockWhereRulesTakeTurns",
-        "at.emplace(rules_[rule], now);",
-        "if (!at) at.emplace(rules_[rule], now);",
+        "at.emplace(rules_[rule], Instant{",
+        "if (!at) at.emplace(rules_[rule], Instant{",
         file="lib/engine/engine.h",
         units=["tests/unit/engine/overrides_test.cc"],
     ),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <random>
@@ -117,13 +118,13 @@ class Nodes {
 
   void advance(Duration by) {
     now_ += by;
-    for (std::size_t node = 0; node < count(); ++node) {
-      if (!alive(node)) continue;
-      for (int round = 0; round < 2; ++round) {
-        nodes_[node]->core->advance(time(node));
-        for (unsigned i = 0; i < workers; ++i) nodes_[node]->core->worker(i).quiescent();
-      }
-    }
+    for (std::size_t node = 0; node < count(); ++node)
+      for (int round = 0; alive(node) && round < 2; ++round) come_round(node);
+  }
+  /// Once: where a span has ended, workers know that then, but nobody has judged it yet.
+  void come_round(std::size_t node) {
+    nodes_[node]->core->advance(time(node));
+    for (unsigned i = 0; i < workers; ++i) nodes_[node]->core->worker(i).quiescent();
   }
 
   void admit(std::size_t node, const std::string& user) {
@@ -290,6 +291,33 @@ TEST(StrictFlood, KeysWithoutRoomStayWithinTheLimit) {
   nodes.expect_never_over(limit);
   nodes.expect_all_came_back();
   EXPECT_GT(nodes.admitted_in_all(), limit);
+}
+
+// Workers draw from another pool as soon as they know of the other interval, before anybody has judged the
+// span that the clock has left; and what they draw there counts in an interval of which nothing is claimed.
+TEST(StrictWhoseClockIsSet, TakesNoQuotaIntoAnotherInterval) {
+  for (const Duration by : std::initializer_list<Duration>{300ms, 1300ms, 1h + 300ms, -1500ms, -5500ms}) {
+    SCOPED_TRACE(by / 1ms);
+    constexpr std::uint64_t limit = 1000;
+    Nodes nodes(user_rule(limit, Algorithm::strict), 2, seed());
+    for (int step = 0; step < 180; ++step) {
+      for (int i = 0; step >= 100 && i < 20; ++i) nodes.admit(0, "ann");
+      nodes.advance(10ms);
+    }
+    ASSERT_GT((nodes.admitted[{"user|ann", 1001}]), limit / 2)
+        << "of the interval that the clock leaves it held much";
+    for (std::size_t node = 0; node < nodes.count(); ++node) nodes.set_clock(node, by);
+    nodes.come_round(0);
+    for (std::uint64_t i = 0; i < 2 * limit; ++i) nodes.admit(0, "ann");
+    nodes.advance(0ms);
+    for (int step = 0; step < 60; ++step) {
+      for (int i = 0; i < 40; ++i) nodes.admit(1, "ann");
+      nodes.advance(10ms);
+    }
+    nodes.finish();
+    nodes.expect_never_over(limit);
+    EXPECT_GT(nodes.admitted_in_all(), limit);
+  }
 }
 
 class StrictQuota : public ::testing::TestWithParam<Case> {};
