@@ -507,7 +507,11 @@ void Engine::beat(Instant now) {
   };
   say(ordinal - 1, 0);
   say(ordinal, 1);
-  if (!beating_ || beat_ != ordinal - 1) absent_ = ordinal - 1;
+  if (!beating_ || beat_ != ordinal - 1) {
+    absent_ = ordinal - 1;
+    // Where the clock has been set, others may come to this period only when this node is in the next one.
+    whole_from_ = beating_ ? ordinal + 1 : ordinal;
+  }
   beating_ = true;
   beat_ = ordinal;
 }
@@ -813,8 +817,11 @@ void Engine::apply_local_rules(RuleState& rule, Instant now) {
 
 void Engine::sync_result(bool reached, Instant now) {
   const bool newly_lost = cluster_.store_reached && !reached;
-  if (!cluster_.store_reached && reached)
+  if (!cluster_.store_reached && reached) {
     for (RuleState& rule : rules_) rule.asks_again_until = rule.passed(rule.span) + rule.spans;
+    // Others may find it a little later.
+    whole_from_ = heartbeat.ordinal(now.wall) + 1;
+  }
   cluster_.store_reached = reached;
   if (newly_lost)
     for (RuleState& rule : rules_) apply_local_rules(rule, now);

@@ -12,7 +12,8 @@
 namespace weir {
 
 /// Every node adds one to the heartbeat's counter in each of its periods. Those of the period before are all
-/// in when a period begins: it was written at its beginning.
+/// in when a period begins, for it was written at its beginning: unless the store was away then, or has been
+/// wiped since.
 inline constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
 inline constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
 inline constexpr Duration heartbeat_lives = std::chrono::seconds{5};

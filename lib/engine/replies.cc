@@ -50,19 +50,23 @@ void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
 
 void Engine::reply(const EngineReply& reply, Instant now) {
   if (reply.use == CounterUse::members) {
-    // Only a period that is over has been written by all; the one that runs can only show that there are
-    // more.
+    // Only a period that is over, and in which nobody can have been kept from the store, has been written by
+    // all; any other can only show that there are more.
     // In a period from before its time this node did not count itself.
     const bool absent = reply.ordinal == absent_;
+    const bool is_over = reply.ordinal < beat_;
+    // The store has lost what it was told; of the period that runs, too, perhaps.
+    if (is_over && !absent && reply.total == 0) whole_from_ = std::max(whole_from_, beat_ + 1);
+    const bool is_whole = is_over && !absent && cluster_.store_reached && reply.ordinal >= whole_from_;
     const auto alive =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
-    cluster_.nodes = reply.ordinal < beat_ ? alive : std::max(cluster_.nodes, alive);
+    cluster_.nodes = is_whole ? alive : std::max(cluster_.nodes, alive);
     share_light();
     // Nodes that begin together do not see each other in their first period: until the next one they would
     // keep back too much. But where there were none before, the n-th to begin finds n, and may have 1 / n (n
     // + 1) of what is kept back: however many there are, their parts come to less than one. (Where there were
     // some, these have all of it. And by a clock that the store's answer has set since, nobody can tell.)
-    cluster_.counted = cluster_.counted || (reply.ordinal < beat_ && !absent);
+    cluster_.counted = cluster_.counted || (is_over && !absent);
     if (absent) cluster_.founded = reply.total == 0;
     if (cluster_.counted)
       share_holds(cluster_.nodes);

@@ -151,9 +151,11 @@ struct RuleState {
 /// What bears on every key.
 struct Cluster {
   bool store_reached = true;
-  std::uint32_t nodes = 1;  ///< that were alive a moment ago, this one included
-  bool counted = false;     ///< `nodes` has been counted over a whole period
-  bool founded = false;     ///< there was none before the period in which this one began
+  /// That were alive a moment ago, this one included. Where the store has been away, or has forgotten some:
+  /// no fewer than were known before, until all can have told of themselves in a whole period again.
+  std::uint32_t nodes = 1;
+  bool counted = false;  ///< `nodes` has been counted over a whole period
+  bool founded = false;  ///< there was none before the period in which this one began
 };
 
 }  // namespace weir

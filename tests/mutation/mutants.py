@@ -3248,6 +3248,32 @@ MUTANTS = [
         file="lib/engine/replies.cc",
     ),
     engine(
+        "who finds the store again takes those who have done so, too, for all there are",
+        "Members.AreNotOnlyThoseWhoHaveFoundTheStoreAgainByThen",
+        "is_over && !absent && cluster_.store_reached && reply.ordinal >= whole_from_;",
+        "is_over;",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "who finds the store again counts on it that all others have by the end of the second",
+        "Members.AreCountedAgainOverAWholeSecondAfterAnOutage",
+        "whole_from_ = heartbeat.ordinal(now.wall) + 1;",
+        "",
+    ),
+    engine(
+        "whom the store has forgotten is gone",
+        "Members.AreNoFewerWhereTheStoreHasForgottenThem",
+        "if (is_over && !absent && reply.total == 0) whole_from_",
+        "if (false) whole_from_",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "all nodes' clocks are set in the same moment",
+        "Members.AreNoFewerWhereTheClockHasBeenSet",
+        "whole_from_ = beating_ ? ordinal + 1 : ordinal;",
+        "whole_from_ = ordinal;",
+    ),
+    engine(
         "unknown keys have the whole limit on each node while the store is away",
         "Default.IsTheWholeLimitWhileTheStoreTellsOfOthersAndAnEvenPartWhileItIsAway",
         "(alone(rule, cluster) && rule.by_shares());",

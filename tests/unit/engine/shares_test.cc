@@ -117,6 +117,77 @@ TEST(Members, WhoHasLeftIsNoMemberFromThePeriodAfterTheNextOn) {
   EXPECT_EQ(node.engine.nodes(), 2U);
 }
 
+/// A node that has seen three others in each of two seconds.
+class OneOfFour : public EngineNode {
+ public:
+  OneOfFour() : EngineNode(rule_with(Algorithm::fixed_window)) {
+    end_second(3);
+    end_second(3);
+    EXPECT_EQ(engine.nodes(), 4U);
+  }
+
+  /// @param others  whose heartbeats come to be in the second that ends
+  void end_second(std::uint64_t others) {
+    counters[{"~nodes", first_ordinal + now / 1s}] += others;
+    end_second_unanswered();
+    sync(counters, now + 5ms);
+  }
+  void end_second_unanswered() {
+    now += 1s;
+    step(now);
+  }
+
+  Counters counters;
+  Duration now{};
+};
+
+// What each node had to say in an outage it has said when it finds the store again: the first is alone there.
+TEST(Members, AreNotOnlyThoseWhoHaveFoundTheStoreAgainByThen) {
+  OneOfFour node;
+  node.engine.sync_result(false, EngineNode::at(2500ms));
+  for (int second = 0; second < 3; ++second) node.end_second_unanswered();
+  node.sync(node.counters, 5500ms);
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  node.engine.sync_result(false, EngineNode::at(5600ms));
+  EXPECT_EQ(node.engine.default_of(0).allowance, 25U);
+}
+
+TEST(Members, AreCountedAgainOverAWholeSecondAfterAnOutage) {
+  OneOfFour node;
+  node.engine.sync_result(false, EngineNode::at(2500ms));
+  node.end_second_unanswered();
+  node.sync(node.counters, 3900ms);
+  node.end_second(0);  // others are still looking for the store
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  node.end_second(1);
+  EXPECT_EQ(node.engine.nodes(), 2U);
+}
+
+TEST(Members, AreNoFewerWhereTheStoreHasForgottenThem) {
+  OneOfFour node;
+  node.counters.clear();
+  node.end_second(0);
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  node.end_second(1);  // two more had told before all was forgotten
+  EXPECT_EQ(node.engine.nodes(), 4U);
+  node.end_second(1);
+  EXPECT_EQ(node.engine.nodes(), 2U);
+}
+
+TEST(Members, AreNoFewerWhereTheClockHasBeenSet) {
+  for (const Duration by : {10s, -10s}) {
+    SCOPED_TRACE(by / 1s);
+    OneOfFour node;
+    node.now += by;
+    node.end_second(0);
+    EXPECT_EQ(node.engine.nodes(), 4U);
+    node.end_second(0);  // others' clocks are still to be set
+    EXPECT_EQ(node.engine.nodes(), 4U);
+    node.end_second(1);
+    EXPECT_EQ(node.engine.nodes(), 2U);
+  }
+}
+
 TEST(Members, AKeyWithoutHistoryBeginsWithAnEvenShare) {
   EngineNode node(rule_with(Algorithm::fixed_window));
   Counters counters{{{"~nodes", first_ordinal}, 3}};
