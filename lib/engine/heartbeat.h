@@ -15,7 +15,8 @@ namespace weir {
 /// in when a period begins, for it was written at its beginning: unless the store was away then, or has been
 /// wiped since.
 inline constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
-inline constexpr std::string_view heartbeat_name = "~nodes";  // no rule's name begins so
+/// No rule's name begins so: by that a store tells it from the rules' counters where these are everybody's.
+inline constexpr std::string_view heartbeat_name = "~nodes";
 inline constexpr Duration heartbeat_lives = std::chrono::seconds{5};
 
 }  // namespace weir

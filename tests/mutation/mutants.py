@@ -140,6 +140,13 @@ MUTANTS = [
         "std::chrono::ceil<std::chrono::milliseconds>(write.interval)",
         "std::chrono::floor<std::chrono::milliseconds>(write.interval)",
     ),
+    store(
+        "in the literal form nodes of another prefix are taken for some of their own",
+        "ABatch.InTheLiteralFormNamesThePrefixWithWhatIsOfNoRule",
+        "    if (is_of_nodes(name))\n",
+        "    if (false)\n",
+        file="lib/store/redis/batch_command.cc",
+    ),
     engine(
         "ends of blocks are counted by intervals that the store cannot name",
         "StoredBlock.EndsAreCountedByIntervalsOfWholeMilliseconds",

@@ -45,7 +45,7 @@ struct StoreConfig {
   Duration timeout = std::chrono::milliseconds{50};
   Duration reconnect = std::chrono::milliseconds{200};  ///< pause between attempts to connect; 10 ms … 60 s
   std::string prefix =
-      "weir";  ///< first part of every name in the store, but of StoreLayout::plain's counters
+      "weir";  ///< first part of every name in the store, but of the rules' counters of StoreLayout::plain
   StoreLayout layout = StoreLayout::hash;
   /// The most counters that wait for a store that is away or slow; what comes beyond is given up, and counted
   /// as expired; 1024 … 64 Mi.

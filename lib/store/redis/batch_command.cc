@@ -164,6 +164,10 @@ void pack_change(std::string& output, const OutboxEntry& entry) {
   pack_string(output, change_text(text, entry));
 }
 
+/// Whether a counter is of no rule, for no rule's name begins so, but of the nodes that share a prefix: those
+/// of another one would be taken for some of them.
+bool is_of_nodes(std::string_view name) noexcept { return name.starts_with('~'); }
+
 // As others may have left it, or a version that let it fall below 0. That is no count.
 std::uint64_t total_of(std::int64_t value) { return value < 0 ? 0 : static_cast<std::uint64_t>(value); }
 
@@ -244,7 +248,13 @@ void BatchCommand::append_plain(std::string& output, const OutboxBatch& batch, s
                           std::to_string(batch.group.ordinal) + ":applied:" + instance_);
   NumberText text;
   const std::string ordinal = ':' + std::string(to_text(text, batch.group.ordinal));
-  for (const OutboxEntry& entry : batch.entries) append_word(output, batch.name(entry), ordinal);
+  for (const OutboxEntry& entry : batch.entries) {
+    const std::string_view name = batch.name(entry);
+    if (is_of_nodes(name))
+      append_word(output, prefix_ + ':' + std::string(name), ordinal);
+    else
+      append_word(output, name, ordinal);
+  }
   append_word(output, static_cast<std::int64_t>(batch.sequence));
   append_word(output, whole_milliseconds(batch.time_to_live + marker_margin));
   append_word(output, whole_milliseconds(batch.time_to_live));

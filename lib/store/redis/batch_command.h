@@ -25,7 +25,7 @@ inline constexpr std::size_t instance_length = 56;
 class BatchCommand {
  public:
   /// @param layout    exchange as hash: what is not exchanged lies there as it would
-  /// @param prefix    first part of the names of hashes and markers
+  /// @param prefix    first part of the names of hashes, markers, and counters that are of no rule ("~…")
   /// @param instance  of the store object: no other has it. As long as instance_length says
   BatchCommand(StoreLayout layout, std::string prefix, const std::string& instance);
 

@@ -47,7 +47,9 @@
 /// its own
 /// ("prefix:{partition}:interval:ordinal:applied:<instance>"), so that eviction, a DEL by hand or a jump of
 /// the server's clock by a minute may leave one without the other; what the other gateways do is theirs. The
-/// name has neither prefix nor length of interval in it: rules of one name must agree on it everywhere.
+/// name has neither prefix nor length of interval in it: rules of one name must agree on it everywhere. Only
+/// the counter by which nodes know how many they are has the prefix, "prefix:~nodes:ordinal": those of
+/// another prefix are not counted among them.
 ///
 /// Layout "exchange": nodes exchange plain sums instead of adding them up in Redis. Each writes what it has
 /// counted into a log of its own and reads those of the others (store/exchange/exchange_group.h); all logs of

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/heartbeat.h"
 #include "redis_server.h"
 #include "watched_store.h"
 
@@ -48,6 +49,25 @@ TEST(PlainLayout, ACounterThatSomebodyElseUsesForAnotherTypeIsGivenUpAndTheOther
   ASSERT_TRUE(store.wait_until([](const StoreFigures& figures) { return figures.pending == 0; }));
   EXPECT_EQ(store.figures().expired, 3u);
   EXPECT_EQ(server.command({"GET", "b:1"}).text, "2");
+}
+
+TEST(PlainLayout, NodesOfAnotherPrefixAreNotCountedAmongTheirOwn) {
+  RedisServer server;
+  StoreConfig others = plain();
+  others.prefix = "others";
+  WatchedStore first(server.unix_url(), plain());
+  WatchedStore second(server.unix_url(), plain());
+  WatchedStore other(server.unix_url(), others);
+  const std::string beat(heartbeat_name);
+  for (WatchedStore* store : {&first, &second, &other}) {
+    store->add({{beat, 1}, {"login|203.0.113.9", 1}}, 170);
+    ASSERT_TRUE(store->wait_until_quiet());
+  }
+  EXPECT_EQ(second.total(beat, 170), 2u);
+  EXPECT_EQ(other.total(beat, 170), 1u);
+  EXPECT_EQ(other.total("login|203.0.113.9", 170), 3u) << "rules' counters are everybody's";
+  EXPECT_EQ(server.command({"GET", "weir:~nodes:170"}).text, "2");
+  EXPECT_EQ(server.command({"GET", "others:~nodes:170"}).text, "1");
 }
 
 TEST(PlainLayout, ConnectionsKilledInMidRunLoseAndDoubleNothing) {

@@ -113,6 +113,15 @@ TEST_F(ABatch, InTheLiteralFormIsOneCallOnItsMarkerAndEachCounter) {
                           "login|10.0.0.1:170", "all:170", "y:170", "12", "60003", "3", "5", "0", ">7"));
 }
 
+TEST_F(ABatch, InTheLiteralFormNamesThePrefixWithWhatIsOfNoRule) {
+  add("~nodes", {.delta = 1});
+  add("login|~refused", {.delta = 2});
+  const auto command = sent(StoreLayout::plain);
+  ASSERT_THAT(command, SizeIs(11));
+  EXPECT_EQ(command[4], "weir:~nodes:170") << "other nodes' rules may be others";
+  EXPECT_EQ(command[5], "login|~refused:170");
+}
+
 TEST(BatchOutcomes, OfAHashAreOnePerEntry) {
   const BatchCommand command(StoreLayout::hash, "weir", instance);
   std::string packed;
