@@ -5,6 +5,22 @@
 #include <chrono>
 
 namespace weir {
+namespace {
+
+/// So much more than an interval the clocks of nodes may differ without a strict limit being exceeded.
+constexpr Duration strict_clocks_apart = std::chrono::seconds{10};
+
+// A counter must outlive the read one span after its interval, what is kept back until the end of the next
+// one, and a carry-over of about another interval. Under a strict limit also the claims of the node that is
+// latest in the interval, by its clock: on a counter that has expired they would be granted once more. From
+// the first node's claim, a span before the interval, to its own, a span before the end, is an interval and
+// what their clocks are apart.
+Duration life_of_counters(const Rule& rule) {
+  const Duration life = 2 * rule.interval + 2 * (rule.interval / rule.spans) + std::chrono::milliseconds{1};
+  return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart : life;
+}
+
+}  // namespace
 
 RuleState::RuleState(const Rule& rule)
     : clock(rule.interval, rule.spans),
@@ -14,9 +30,7 @@ RuleState::RuleState(const Rule& rule)
       burst(burst_of(rule)),
       spans(rule.spans),
       block{rule.cooldown, rule.dephase},
-      // The counter must outlive the read one span after its interval, what is kept back until the end of the
-      // next one, and a carry-over of about another interval.
-      time_to_live(2 * rule.interval + 2 * (rule.interval / rule.spans) + std::chrono::milliseconds{1}),
+      time_to_live(life_of_counters(rule)),
       algorithm(rule.algorithm),
       early_block(rule.early_block),
       on_store_failure(rule.on_store_failure),

@@ -161,6 +161,13 @@ MUTANTS = [
         "return std::chrono::floor<std::chrono::milliseconds>(clock.interval());",
     ),
     engine(
+        "counters of a strict limit live no longer than others",
+        "Strict.CountersLiveTenSecondsLongerThanThoseOfOtherRules",
+        "return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart : life;",
+        "return life;",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
         "a store that has lost claims grants more",
         "Lease.WhatTheStoreHasLostIsClaimedAnewAndNothingMoreIsGranted",
         "const bool lost = sum < claim || sum - claim < granted;",

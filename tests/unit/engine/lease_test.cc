@@ -250,6 +250,26 @@ TEST(Strict, AdmitsNothingBeforeTheStoreHasGrantedIt) {
   EXPECT_EQ(node.state(106ms).allowance, claimed(counters, first_ordinal));
 }
 
+// So far the clocks of nodes may be apart, beside an interval: a claim on a counter that has expired would be
+// granted once more.
+TEST(Strict, CountersLiveTenSecondsLongerThanThoseOfOtherRules) {
+  const auto life = [](const Rule& rule) {
+    EngineNode node(rule);
+    node.count(0ms, 5, 5);
+    node.engine.step(EngineNode::at(10s));
+    Duration longest{};
+    node.engine.for_each_write([&](const EngineWrite& write) {
+      if (write.interval == rule.interval) longest = std::max(longest, write.time_to_live);
+    });
+    return longest;
+  };
+  const Rule other = rule_of(100, 60s, 6);
+  EXPECT_EQ(life(other), 140s + 1ms);
+  Rule strict = other;
+  strict.algorithm = Algorithm::strict;
+  EXPECT_EQ(life(strict), 150s + 1ms);
+}
+
 TEST(Strict, AdmittedRequestsAreNotCountedASecondTimeBesideTheClaims) {
   EngineNode node(strict_rule(100));
   Counters counters;
