@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/backlog.h"
 #include "store/store.h"
 
 namespace weir {
@@ -32,7 +33,6 @@ class Arrivals {
     }
     return writes_;
   }
-  std::size_t size() const noexcept { return writes_.size(); }
   /// When the last of them came.
   MonotonicTime time() const noexcept { return time_; }
   void clear() noexcept {
@@ -54,15 +54,17 @@ class Arrivals {
 /// Where writes wait to be taken. Not thread-safe: its owner locks.
 class Inbox {
  public:
-  /// @param most  writes that wait at most; what comes beyond is given up, as expired
-  explicit Inbox(std::size_t most) noexcept : most_(most) {}
+  /// @param most  writes that wait at most, fewer where names are long (store/backlog.h: a write takes little
+  ///              more than the counter it is for will); what comes beyond is given up, as expired
+  explicit Inbox(std::size_t most) noexcept : backlog_(most) {}
 
   void submit(std::span<const CounterWrite> writes, MonotonicTime now) {
     for (const CounterWrite& write : writes) {
       const std::uint64_t weight = write.weightless ? 0 : write.delta;
       submitted_ += weight;
-      if (waiting_.size() < most_) {
+      if (backlog_.has_room_for(write.name.size())) {
         waiting_.add(write, now);
+        backlog_.add(write.name.size());
         changes_ += write.returned != 0 || write.raised_to != 0;
       } else {
         expired_ += weight;
@@ -72,6 +74,7 @@ class Inbox {
   /// Exchanges what waits for `empty`.
   void swap(Arrivals& empty) noexcept {
     waiting_.swap(empty);
+    backlog_.clear();
     changes_ = 0;
   }
   /// Writes that wait and return or raise something.
@@ -82,7 +85,7 @@ class Inbox {
   std::uint64_t expired() const noexcept { return expired_; }
 
  private:
-  std::size_t most_;
+  Backlog backlog_;
   Arrivals waiting_;
   std::size_t changes_ = 0;
   std::uint64_t submitted_ = 0;

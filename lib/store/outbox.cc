@@ -13,8 +13,13 @@ namespace {
 constexpr std::size_t least_index = 64;
 constexpr std::size_t most_spare = 4 * store_partitions;
 constexpr std::size_t most_spare_entries = 32 * 1024;
-/// Entries that are done with are moved out of the way when they are this many, and half of all.
-constexpr std::size_t forget_at = 4096;
+constexpr std::size_t most_spare_names = 64 * most_spare_entries;
+/// Entries that are done with are moved out of the way when they take so many bytes, and half of all.
+constexpr std::size_t forget_at = 256 * 1024;
+/// A group's names are found by 32 bits.
+constexpr std::size_t most_names = std::numeric_limits<decltype(OutboxEntry::name_at)>::max();
+/// An entry has at most four places in its group's index.
+static_assert(sizeof(OutboxEntry) + 4 * sizeof(std::uint32_t) <= Backlog::bytes_beside_name);
 
 std::uint64_t fnv1a(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -73,9 +78,18 @@ void Outbox::Group::reindex(std::size_t slots) {
   }
 }
 
+std::size_t Outbox::Group::names_before(std::size_t position) const noexcept {
+  return position < entries.size() ? entries[position].name_at : names.size();
+}
+
+bool Outbox::Group::has_room_for(std::string_view name) const noexcept {
+  return name.size() <= most_names - names.size();
+}
+
 void Outbox::Group::forget_done() {
-  if (out_begin < forget_at || out_begin * 2 < entries.size()) return;
-  const std::size_t names_done = out_begin < entries.size() ? entries[out_begin].name_at : names.size();
+  const std::size_t names_done = names_before(out_begin);
+  const std::size_t done = out_begin * Backlog::bytes_beside_name + names_done;
+  if (done < forget_at || done * 2 < entries.size() * Backlog::bytes_beside_name + names.size()) return;
   entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(out_begin));
   names.erase(0, names_done);
   for (OutboxEntry& entry : entries) entry.name_at -= static_cast<std::uint32_t>(names_done);
@@ -128,13 +142,19 @@ Outbox::Group& Outbox::group_for(const OutboxGroupId& id) {
 }
 
 Outbox::Groups::iterator Outbox::drop(Groups::iterator group) {
-  entries_ -= group->second->entries.size() - group->second->out_begin;
-  changes_ -= group->second->changes();
-  if (spare_.size() < most_spare && group->second->entries.capacity() <= most_spare_entries) {
-    group->second->clear();
+  Group& dropped = *group->second;
+  release(dropped, dropped.out_begin, dropped.entries.size());
+  changes_ -= dropped.changes();
+  if (spare_.size() < most_spare && dropped.entries.capacity() <= most_spare_entries &&
+      dropped.names.capacity() <= most_spare_names) {
+    dropped.clear();
     spare_.push_back(std::move(group->second));
   }
   return groups_.erase(group);
+}
+
+void Outbox::release(const Group& group, std::size_t from, std::size_t to) noexcept {
+  backlog_.remove(to - from, group.names_before(to) - group.names_before(from));
 }
 
 void Outbox::queue(const OutboxGroupId& id, Group& group) {
@@ -149,7 +169,8 @@ void Outbox::add(const CounterWrite& write) {
                          std::chrono::ceil<std::chrono::milliseconds>(write.interval), write.ordinal, sum};
   const auto known = groups_.find(id);
   OutboxEntry* found = known == groups_.end() ? nullptr : known->second->find(write.name, hash);
-  if (found == nullptr && entries_ >= max_entries_) {
+  if (found == nullptr && (!backlog_.has_room_for(write.name.size()) ||
+                           (known != groups_.end() && !known->second->has_room_for(write.name)))) {
     if (!write.weightless) expired_ += write.delta;
     return;
   }
@@ -157,7 +178,7 @@ void Outbox::add(const CounterWrite& write) {
   if (found == nullptr) {
     found = &group.append(write.name, hash);
     found->tag = write.tag;
-    ++entries_;
+    backlog_.add(write.name.size());
   }
   OutboxEntry& entry = *found;
   entry.key = write.key;
@@ -256,7 +277,7 @@ std::size_t Outbox::answer(const OutboxGroupId& id, std::uint64_t sequence,
       ++refused;
     }
   }
-  entries_ -= group.out_end - group.out_begin;
+  release(group, group.out_begin, group.out_end);
   group.out_begin = group.out_end;
   group.out_sequence = 0;
   if (group.out_begin == group.entries.size()) {

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/keyed_hash.h"
+#include "store/backlog.h"
 #include "store/store.h"
 
 namespace weir {
@@ -98,7 +99,8 @@ class Outbox {
   static constexpr std::uint64_t max_delta = std::numeric_limits<std::int64_t>::max();
 
   /// @param batch_entries  the most entries of one batch, ≥ 1
-  /// @param max_entries    the most that are kept; what would be more is given up, as expired
+  /// @param max_entries    the most that are kept, fewer where names are long (store/backlog.h); what would
+  ///                       be more is given up, as expired
   /// @param hash_key       nobody else's: clients choose parts of the names
   /// @param sums_entries   the most entries of one batch of plain sums, in groups of their own; 0: plain sums
   ///                       go with the others
@@ -106,7 +108,7 @@ class Outbox {
          std::size_t sums_entries = 0)
       : batch_entries_(batch_entries),
         sums_entries_(sums_entries),
-        max_entries_(max_entries),
+        backlog_(max_entries),
         hash_key_(hash_key) {}
 
   /// Takes over writes, merging those that wait for the same counter. Expired ones count as expired at once.
@@ -146,7 +148,7 @@ class Outbox {
   std::uint64_t expired() const noexcept { return expired_; }
 
   /// Entries waiting or out: what memory is spent on.
-  std::size_t entries() const noexcept { return entries_; }
+  std::size_t entries() const noexcept { return backlog_.counters(); }
   /// Those of them that return or raise something.
   std::size_t changes() const noexcept { return changes_; }
 
@@ -166,7 +168,9 @@ class Outbox {
     bool queued = false;                           // in its partition's `ready_`
 
     OutboxEntry* find(std::string_view name, std::uint64_t hash) noexcept;
-    OutboxEntry& append(std::string_view name, std::uint64_t hash);
+    bool has_room_for(std::string_view name) const noexcept;
+    OutboxEntry& append(std::string_view name, std::uint64_t hash);  // where it has room for the name
+    std::size_t names_before(std::size_t position) const noexcept;   // bytes of the entries before that
     void reindex(std::size_t slots);
     void forget_done();
     void clear() noexcept;
@@ -178,18 +182,18 @@ class Outbox {
   void add(const CounterWrite& write);
   Group& group_for(const OutboxGroupId& id);
   Groups::iterator drop(Groups::iterator group);
+  void release(const Group& group, std::size_t from, std::size_t to) noexcept;  // entries [from, to)
   void queue(const OutboxGroupId& id, Group& group);
   OutboxBatch view(const OutboxGroupId& id, const Group& group) const;
 
   std::size_t batch_entries_;
   std::size_t sums_entries_;
-  std::size_t max_entries_;
+  Backlog backlog_;  // of all that is waiting or out
   HashKey hash_key_;
   Groups groups_;
   std::vector<std::unique_ptr<Group>> spare_;  // their memory is wanted again with the next interval
   std::array<std::deque<OutboxGroupId>, store_partitions> ready_;
   std::uint64_t last_sequence_ = 0;
-  std::size_t entries_ = 0;
   std::size_t changes_ = 0;
   std::uint64_t submitted_ = 0;
   std::uint64_t applied_ = 0;

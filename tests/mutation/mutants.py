@@ -147,6 +147,18 @@ MUTANTS = [
         "    if (false)\n",
         file="lib/store/redis/batch_command.cc",
     ),
+    store(
+        "long names take no more of the backlog than short ones",
+        "Outbox.KeepsFewerWhereNamesAreLong",
+        "    backlog_.add(write.name.size());\n",
+        "    backlog_.add(0);\n",
+    ),
+    store(
+        "what is answered does not leave the room that its name took",
+        "Outbox.WhatIsAnsweredLeavesTheRoomOfItsOwnName",
+        "group.names_before(to) - group.names_before(from)",
+        "group.names_before(to) - group.names_before(to)",
+    ),
     engine(
         "ends of blocks are counted by intervals that the store cannot name",
         "StoredBlock.EndsAreCountedByIntervalsOfWholeMilliseconds",

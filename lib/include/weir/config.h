@@ -47,7 +47,8 @@ struct StoreConfig {
   std::string prefix =
       "weir";  ///< first part of every name in the store, but of the rules' counters of StoreLayout::plain
   StoreLayout layout = StoreLayout::hash;
-  /// The most counters that wait for a store that is away or slow; what comes beyond is given up, and counted
+  /// The most counters that wait for a store that is away or slow, in about 100 bytes of memory for each:
+  /// fewer where their names are longer than 28 bytes on average. What comes beyond is given up, and counted
   /// as expired; 1024 … 64 Mi.
   std::uint32_t backlog = 4 << 20;
   std::string password_file;     ///< holds the password, alone on its line; read anew for every connection

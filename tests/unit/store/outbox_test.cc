@@ -377,6 +377,76 @@ TEST(Outbox, KeepsNoMoreThanItMayAndCountsTheRestAsExpired) {
   EXPECT_EQ(outbox.pending(), 8u) << "there is room again";
 }
 
+/// @param size  of the name, in bytes
+std::string long_name(int number, std::size_t size) {
+  std::string name = "r|" + std::to_string(number) + '|';
+  name.resize(size, 'x');
+  return name;
+}
+
+/// Submits a count of one for each of so many names.
+void fill(Outbox& outbox, int count, std::size_t name_size) {
+  for (int i = 0; i < count; ++i) {
+    const std::string name = long_name(i, name_size);
+    outbox.submit({{write(name, 1, 1)}}, start);
+  }
+}
+
+TEST(Outbox, KeepsAsManyAsItMayWhereNamesAreShort) {
+  Outbox outbox(8, 1000);
+  fill(outbox, 1200, Backlog::bytes_each - Backlog::bytes_beside_name);
+  EXPECT_EQ(outbox.entries(), 1000u);
+  EXPECT_EQ(outbox.expired(), 200u);
+}
+
+// Clients choose the names: what waits must not take the more memory the longer they are.
+TEST(Outbox, KeepsFewerWhereNamesAreLong) {
+  Outbox outbox(8, 1000);
+  constexpr std::size_t as_ten = 10 * Backlog::bytes_each - Backlog::bytes_beside_name;
+  fill(outbox, 150, as_ten);
+  EXPECT_EQ(outbox.entries(), 100u);
+  EXPECT_EQ(outbox.expired(), 50u);
+  fill(outbox, 1, as_ten);
+  EXPECT_EQ(outbox.expired(), 50u) << "what merges takes no room";
+  fill(outbox, 1, 8);
+  EXPECT_EQ(outbox.expired(), 51u) << "nor is there any for a short one";
+
+  while (!outbox.empty())
+    for (const Sent& sent : batches(outbox)) answer(outbox, sent);
+  EXPECT_EQ(outbox.applied(), 101u);
+  fill(outbox, 150, as_ten);
+  EXPECT_EQ(outbox.entries(), 100u) << "what is answered leaves its room";
+  outbox.expire(start + 10s);
+  EXPECT_EQ(outbox.entries(), 0u);
+  fill(outbox, 150, as_ten);
+  EXPECT_EQ(outbox.entries(), 100u) << "and so does what has expired";
+}
+
+TEST(Outbox, WhatIsAnsweredLeavesTheRoomOfItsOwnName) {
+  Outbox outbox(1, 10);
+  int number = 0;
+  const auto submit = [&](std::size_t size) {
+    std::string name;
+    do name = long_name(number++, size - Backlog::bytes_beside_name);
+    while (partition_of(name) != 9);
+    outbox.submit({{write(name, 1, 1)}}, start);
+  };
+  submit(400);
+  submit(600);
+  EXPECT_EQ(outbox.entries(), 2u);
+  answer(outbox, batches(outbox).at(0));
+  submit(401);
+  EXPECT_EQ(outbox.entries(), 1u);
+  submit(400);
+  EXPECT_EQ(outbox.entries(), 2u);
+  answer(outbox, batches(outbox).at(0));
+  submit(601);
+  EXPECT_EQ(outbox.entries(), 1u);
+  submit(600);
+  EXPECT_EQ(outbox.entries(), 2u);
+  EXPECT_EQ(outbox.submitted(), outbox.pending() + outbox.applied() + outbox.expired());
+}
+
 TEST(Outbox, ALongQueueIsSentWholeWhileMoreKeepsComing) {
   // More than what is done with is kept for, so that it is moved out of the way several times.
   Outbox outbox(512, plenty);
@@ -470,6 +540,20 @@ TEST(Inbox, TakesNoMoreThanItMayAndCountsTheRestAsExpired) {
   inbox.swap(arrived);
   EXPECT_THAT(arrived.writes(), SizeIs(2));
   inbox.submit({{write("c", 1, 4)}}, start);
+  EXPECT_EQ(inbox.expired(), 4u) << "there is room again";
+}
+
+TEST(Inbox, TakesFewerWhereNamesAreLong) {
+  Inbox inbox(10);
+  constexpr std::size_t as_five = 5 * Backlog::bytes_each - Backlog::bytes_beside_name;
+  const std::string first = long_name(1, as_five);
+  const std::string second = long_name(2, as_five);
+  inbox.submit({{write(first, 1, 2), write(second, 1, 3), write("a", 1, 4)}}, start);
+  EXPECT_EQ(inbox.expired(), 4u);
+  Arrivals arrived;
+  inbox.swap(arrived);
+  EXPECT_THAT(arrived.writes(), SizeIs(2));
+  inbox.submit({{write(first, 1, 2), write(second, 1, 3)}}, start);
   EXPECT_EQ(inbox.expired(), 4u) << "there is room again";
 }
 
