@@ -7,8 +7,11 @@
 namespace weir {
 namespace {
 
-/// So much more than an interval the clocks of nodes may differ without a strict limit being exceeded.
-constexpr Duration strict_clocks_apart = std::chrono::seconds{10};
+/// So much more than an interval the clocks of nodes may differ without a strict limit being exceeded: another
+/// one, for counters that lived 10 s longer whatever their interval would be many times as many.
+Duration strict_clocks_apart(const Rule& rule) {
+  return std::min<Duration>(rule.interval, std::chrono::seconds{10});
+}
 
 // A counter must outlive the read one span after its interval, what is kept back until the end of the next
 // one, and a carry-over of about another interval. Under a strict limit also the claims of the node that is
@@ -17,7 +20,7 @@ constexpr Duration strict_clocks_apart = std::chrono::seconds{10};
 // what their clocks are apart.
 Duration life_of_counters(const Rule& rule) {
   const Duration life = 2 * rule.interval + 2 * (rule.interval / rule.spans) + std::chrono::milliseconds{1};
-  return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart : life;
+  return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart(rule) : life;
 }
 
 }  // namespace

@@ -174,8 +174,8 @@ MUTANTS = [
     ),
     engine(
         "counters of a strict limit live no longer than others",
-        "Strict.CountersLiveTenSecondsLongerThanThoseOfOtherRules",
-        "return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart : life;",
+        "Strict.CountersLiveUpToTenSecondsLongerThanThoseOfOtherRules",
+        "return rule.algorithm == Algorithm::strict ? life + strict_clocks_apart(rule) : life;",
         "return life;",
         file="lib/engine/rule_state.cc",
     ),
