@@ -513,6 +513,12 @@ class Sections(unittest.TestCase):
         self.assertRegex(text, "- first: .*; version v1, buildtype|- first: .*; version v1, ..unknown build")
         self.assertRegex(text, "- second: .*; version v2, ")
 
+    def test_are_told_with_the_version_that_they_began_with(self):
+        asked = []
+        with unittest.mock.patch.object(self.bench, "version", side_effect=lambda: asked.append("version") or "v1"):
+            self.run_main({"first": self.section("first", **{"measure.side_effect": lambda _: asked.append("measure") or {}})})
+        self.assertEqual(asked, ["version", "measure"])
+
     def test_that_are_not_asked_for_and_are_of_another_version_are_left_out_and_said(self):
         self.run_main({"first": self.section("first"), "second": self.section("second")})
         first = self.section("first", **{"report.side_effect": KeyError("round")})
