@@ -839,20 +839,55 @@ TEST(ConfigErrors, BracketsThatLeadTheParserAstrayAreToldWithTheirPlace) {
   }
 }
 
+constexpr std::size_t without_end = 1'000'000;
+
+std::string repeated(std::string_view what, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += what;
+  return text;
+}
+
 TEST(ConfigErrors, AKeyNestedWithoutEndIsRefused) {
-  std::string text = "a";
-  for (int i = 0; i < 1'000'000; ++i) text += ".a";
-  const auto errors = errors_of(text + " = 1");
-  ASSERT_THAT(errors, SizeIs(1));
-  EXPECT_THAT(errors[0], HasSubstr("more dots in one line"));
-  EXPECT_THAT(errors_of("[node] # \"" + std::string(300, '.') + "\""), IsEmpty());
+  const std::string key = "a" + repeated(".a", without_end);
+  EXPECT_THAT(errors_of(key + " = 1"), ElementsAre(StartsWith("c.toml:1:514: nested more deeply")));
+  EXPECT_THAT(errors_of("[node]\n[" + key + "]"),
+              ElementsAre(StartsWith("c.toml:2:513: nested more deeply")));
+  EXPECT_THAT(errors_of("a = {" + key + " = 1}"), ElementsAre(HasSubstr("nested more deeply")));
+}
+
+TEST(ConfigErrors, AKeyNestedWithoutEndBehindAStringIsRefused) {
+  const std::string more = repeated(".a", without_end);
+  for (const char* key :
+       {R"("\"")", R"("\\")", R"('\')", R"("\\\"")", R"("'")", R"('"')", R"("#")", R"("")", "''"})
+    EXPECT_THAT(errors_of(key + more + " = 1"), ElementsAre(HasSubstr("nested more deeply"))) << key;
+  for (const char* value : {R"("""""")", R"("""a"""")", R"("""a""""")", R"(""""a""")", R"("""a\"""")",
+                            R"("""\\""")", "''''''", "'''a''''", "'''a'''''", "''''a'''", R"('''\''')",
+                            "\"\"\"\n\"\"\"", "\"\"\"a\\\n'\"\"\"", "'''\n\"'''"})
+    EXPECT_THAT(errors_of("a = {s = " + std::string(value) + ", a" + more + " = 1}"),
+                ElementsAre(HasSubstr("nested more deeply")))
+        << value;
 }
 
 TEST(ConfigErrors, AnArrayNestedWithoutEndIsRefused) {
-  EXPECT_THAT(errors_of("a = " + std::string(1'000'000, '[')), SizeIs(1));
-  std::string tables;
-  for (int i = 0; i < 100'000; ++i) tables += "a={";
-  EXPECT_THAT(errors_of(tables), SizeIs(1));
+  for (const char* open : {"[", "[\n", "a={", "[{a=", "{a=[\n", "{a.a=[\n"})
+    EXPECT_THAT(errors_of("a = " + repeated(open, without_end)), SizeIs(1)) << open;
+}
+
+TEST(ConfigErrors, KeysNestedDeeplyWithinOneAnotherOverSeveralLinesAreRefused) {
+  const std::string open = "{a" + repeated(".a", 200) + " = [\n";
+  EXPECT_THAT(errors_of("a = " + repeated(open, 100) + repeated("]}", 100)),
+              ElementsAre(StartsWith("c.toml:2:")));
+}
+
+TEST(ConfigErrors, DotsThatNestNothingAreNotCounted) {
+  const std::string dots(300, '.');
+  EXPECT_THAT(errors_of("# " + dots + "\n[node] # \"" + dots), IsEmpty());
+  EXPECT_THAT(errors_of("a = \"\\\"" + dots + "\""), ElementsAre(HasSubstr("unknown key")));
+  EXPECT_THAT(errors_of("a = '''\n" + dots + "'\n''' # ]"), ElementsAre(HasSubstr("unknown key")));
+  EXPECT_THAT(errors_of("a = [" + repeated("1.5, ", 300) + "]"), ElementsAre(HasSubstr("unknown key")));
+  EXPECT_THAT(errors_of("a = [" + repeated("{a.b = [1.5]},\n", 300) + "]"),
+              ElementsAre(HasSubstr("unknown table")));
+  EXPECT_THAT(errors_of(repeated("a.a = [\n]\n", 300)), ElementsAre(HasSubstr("cannot redefine")));
 }
 
 TEST(ConfigErrors, AnErrorReadsFileLineColumnMessage) {
