@@ -1,20 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
-/// Reads values out of one TOML table, with every mistake noted where it stands. The only header that
-/// includes toml++; its implementation is compiled into toml_table.cc, so that the library needs no toml++ at
-/// run time, whichever way the system packages it.
+/// Reads values out of one TOML table, with every mistake noted where it stands.
 #pragma once
-
-#undef TOML_HEADER_ONLY
-#undef TOML_SHARED_LIB
-#undef TOML_EXCEPTIONS
-#undef TOML_ENABLE_FORMATTERS
-#define TOML_HEADER_ONLY 0
-#define TOML_SHARED_LIB 0
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-
-#include <toml++/toml.h>
 
 #include <array>
 #include <concepts>

@@ -42,6 +42,23 @@ int main() {
 }
 """
 
+# What reads TOML by exceptions, as weir does not.
+TOML_PROGRAM = PROGRAM.replace(
+    "int main() {",
+    """
+#define TOML_HEADER_ONLY 0
+#define TOML_IMPLEMENTATION
+#include <toml++/toml.h>
+
+int main() {
+  try {
+    (void)toml::parse("a = ");
+    return 3;
+  } catch (const toml::parse_error&) {
+  }
+""",
+)
+
 C_PROGRAM = """
 #include <weir/weir.h>
 
@@ -63,12 +80,12 @@ int main(void) {
 """
 
 
-def pkg_config(*arguments):
+def pkg_config(*arguments, package="weir"):
     """The words of an answer, as if the library were installed where it was built."""
     here = (f"--define-variable=includedir={SOURCE}/lib/include", f"--define-variable=libdir={BUILD}/lib")
     path = f"{BUILD}/meson-private:{os.environ.get('PKG_CONFIG_PATH', '')}"
     done = subprocess.run(
-        ["pkg-config", *here, *arguments, "weir"],
+        ["pkg-config", *here, *arguments, package],
         env=os.environ | {"PKG_CONFIG_PATH": path},
         check=True,
         capture_output=True,
@@ -109,6 +126,10 @@ class Embed(unittest.TestCase):
 
     def test_its_archive_is_linked_with_what_it_stands_on(self):
         self.builds_and_runs(archive())
+
+    def test_its_archive_is_linked_into_a_program_with_a_toml_reader_of_its_own(self):
+        headers = pkg_config("--cflags-only-I", package="tomlplusplus")
+        self.builds_and_runs([*headers, *archive()], text=TOML_PROGRAM)
 
     def test_a_c_program_is_linked_with_it_and_its_archive(self):
         compiler = (*C_COMPILER, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")

@@ -43,7 +43,7 @@ ROOMS = {
 FOREIGN = {
     "hiredis": (re.compile(r"^hiredis[/.]"), {"lib/store/redis", "bench/store"}),
     "openssl": (re.compile(r"^openssl/"), {"lib/store/redis"}),
-    "toml++": (re.compile(r"^toml(\+\+|plusplus)"), {"lib/config"}),
+    "toml++": (re.compile(r"^toml(\+\+|plusplus)"), {"lib/config/toml.h"}),
     "dpdk": (
         re.compile(r"^rte_"),
         {"lib/shared", "lib/include/weir/mbuf.h", "app", "bench", "tools", "tests"},
