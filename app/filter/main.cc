@@ -76,30 +76,47 @@ std::vector<unsigned> worker_lcores() {
   return lcores;
 }
 
+/// What `run` throws, if it throws.
+std::exception_ptr caught(auto&& run) noexcept {
+  try {
+    run();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 /// Runs statistics and the polling threads until it is time to stop; afterwards all workers are offline.
+/// Throws what ends them before, once they have stopped.
 void run_threads(Throttle& throttle, Reporter& reporter, std::vector<Task>& tasks,
                  const std::vector<unsigned>& lcores, const cpu_set_t& home, std::atomic<bool>& stop) {
+  std::exception_ptr failure;
+  const auto report = [&] {
+    failure = caught([&] { reporter.run(); });
+    stop.store(true, std::memory_order_relaxed);
+  };
   if (lcores.empty()) {
-    std::latch started{1};
+    bool running = false;
+    std::latch decided{1};
     std::thread control([&] {
       keep_off(home, own_cpus());
-      throttle.start();
-      started.count_down();
-      reporter.run();
-      stop.store(true, std::memory_order_relaxed);
+      failure = caught([&] { throttle.start(); });
+      running = failure == nullptr;
+      decided.count_down();
+      if (running) report();
     });
-    started.wait();  // a worker needs the first publication
-    tasks.front()();
+    decided.wait();  // a worker needs the first publication
+    if (running) tasks.front()();
     control.join();
     // For this thread, too, which now waits for the store.
     release_stop_signals();
-    return;
+  } else {
+    throttle.start();
+    for (std::size_t i = 0; i < tasks.size(); ++i) rte_eal_remote_launch(run_task, &tasks[i], lcores[i]);
+    report();
+    for (std::size_t i = 0; i < tasks.size(); ++i) rte_eal_wait_lcore(lcores[i]);
   }
-  throttle.start();
-  for (std::size_t i = 0; i < tasks.size(); ++i) rte_eal_remote_launch(run_task, &tasks[i], lcores[i]);
-  reporter.run();
-  stop.store(true, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < tasks.size(); ++i) rte_eal_wait_lcore(lcores[i]);
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 int filter(const Options& options, const Config& config) {
@@ -188,8 +205,9 @@ int check(const Config& config) {
   for (unsigned workers = 1; workers <= memory.size(); ++workers) {
     const ThrottleResult made = Throttle::create(alone, {.workers = workers, .hash_seed = {}, .log = {}});
     if (!made) {
+      // Of a configuration that is good: there is no memory for what it asks.
       complain(made.error);
-      return exit_usage;
+      return exit_failure;
     }
     memory[workers - 1] = made.throttle->memory() + workers * BurstFilter::memory();
   }

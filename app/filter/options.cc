@@ -40,7 +40,8 @@ OptionsResult read_options(std::span<const char* const> arguments) {
       "cores are\n"
       "usual: '-l 0,1' runs statistics and control on core 0 and one worker on core 1; each further core is "
       "a worker.\n"
-      "Exit status: 0 good, 1 failure of DPDK, a port or memory, 2 wrong command line or configuration.");
+      "Exit status: 0 good, 1 failure of DPDK, a port, memory or a thread, 2 wrong command line or "
+      "configuration.");
   double seconds = 0;
   app.add_option("--config", result.options.config, "configuration file (TOML)")
       ->type_name("FILE")

@@ -14,7 +14,7 @@ namespace weir::filter {
 
 /// Exit statuses of the program.
 inline constexpr int exit_good = 0;
-inline constexpr int exit_failure = 1;  ///< DPDK, a port or memory failed
+inline constexpr int exit_failure = 1;  ///< DPDK, a port, memory or a thread failed
 inline constexpr int exit_usage = 2;    ///< the command line or the configuration is wrong
 
 struct Options {

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -135,6 +136,18 @@ class Program(VdevTest):
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               check=False)
         self.fails(done, 1, "no memory for", "lower [ports] descriptors")
+
+    def test_check_tells_of_too_little_memory_as_of_no_mistake_in_the_configuration(self):
+        done = subprocess.run([PROGRAM, "--config", self.write_config(RULE, node="keys = 16777216"), "--check"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)))
+        self.fails(done, 1, "not enough memory for node.keys = 16777216")
+
+    def test_a_controller_that_gets_no_thread_is_told_on_one_lcore_too(self):
+        line = command(self.write_config(RULE), ["--lcores", "0@0", *self.vdevs([], [])], ["--duration", "1"])
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              check=False, env={**os.environ, "LD_PRELOAD": os.environ["WEIR_NO_MORE_THREADS"]})
+        self.fails(done, 1, "weir-filter: Resource temporarily unavailable")
 
     def test_statistics_lines_are_key_value_pairs_on_stdout(self):
         run = self.run_filter(requests(10), rules=RULE, node="", duration=2)
