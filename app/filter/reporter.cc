@@ -65,7 +65,7 @@ void Reporter::print(const Snapshot& now) {
         live_heading(before_, now, shared_) + rules_table(before_, now, throttle_.config().rules);
     show(terminal_ ? "\033[H\033[J" + table : table + "\n", reader_patience);
   } else {
-    show(statistics_line(before_, now, shared_), reader_patience);
+    show(statistics_line(throttle_.config().node.name, before_, now, shared_), reader_patience);
   }
   before_ = now;
 }

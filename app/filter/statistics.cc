@@ -175,17 +175,18 @@ std::string shown_url(std::string_view url) {
   return std::string(url.substr(0, colon + 1)) + "***" + std::string(url.substr(at));
 }
 
-std::string statistics_line(const Snapshot& before, const Snapshot& now, bool shared) {
+std::string statistics_line(const std::string& node, const Snapshot& before, const Snapshot& now,
+                            bool shared) {
   const Totals& totals = now.totals;
   const Figures& figures = now.figures;
   const PortState lost = losses(now.ports);
   return text(
-      "time=%.3f rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu observed=%llu "
+      "time=%.3f node=%s rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu observed=%llu "
       "dropped=%llu "
       "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s links_down=%u "
       "malformed=%llu cut_heads=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
-      now.unix_seconds, wide(totals.received), wide(totals.transmitted),
+      now.unix_seconds, node.c_str(), wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(now.observed), wide(totals.dropped),
       wide(totals.transmit_drops), wide(lost.missed), wide(lost.no_buffer), wide(lost.errors),
@@ -258,7 +259,7 @@ std::string description(const Config& config, std::size_t table_memory, std::siz
   std::string out;
   for (const Rule& rule : config.rules) out += rule_text(rule);
   if (config.rules.empty()) out += "no rules: every request passes\n";
-  out += "ports:";
+  out += "node: " + config.node.name + "\nports:";
   if (config.ports.pairs.empty()) out += " all there are, paired in order";
   for (const auto& [first, second] : config.ports.pairs)
     out += text(" %u-%u", unsigned{first}, unsigned{second});

@@ -32,9 +32,11 @@ std::string duration_text(Duration duration);
 std::string shown_url(std::string_view url);
 
 /// One line of key=value pairs, with its newline.
+/// @param node    what tells this node's lines from others'; has no blanks, by what names may have
 /// @param before  the previous moment, for rates
 /// @param shared  whether there is a store to be up or down
-std::string statistics_line(const Snapshot& before, const Snapshot& now, bool shared);
+std::string statistics_line(const std::string& node, const Snapshot& before, const Snapshot& now,
+                            bool shared);
 
 /// Heading and one row per rule, with newlines.
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules);

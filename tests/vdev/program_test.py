@@ -13,7 +13,7 @@ from harness import PROGRAM, TIMEOUT_SECONDS, VdevTest, command, tap
 from packets import tcp
 
 RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
-STATISTICS = ["time", "rx", "tx", "pps", "requests", "admitted", "blocked", "observed", "dropped", "tx_drops",
+STATISTICS = ["time", "node", "rx", "tx", "pps", "requests", "admitted", "blocked", "observed", "dropped", "tx_drops",
               "rx_missed", "rx_no_buffer", "rx_errors", "rx_lost_at", "links_down", "malformed", "cut_heads",
               "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "expired", "overruns", "stalled"]
 
@@ -85,6 +85,7 @@ class Program(VdevTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("rule all: every request; one key for all; limit 3 per 31536000s in 10 spans", done.stdout)
         self.assertIn("action drop", done.stdout)
+        self.assertIn("node: %s\n" % re.sub(r"[^0-9A-Za-z._-]", "-", socket.gethostname()), done.stdout)
         self.assertIn("ports: 0-1;", done.stdout)
         self.assertIn("store: redis://me:***@localhost:6379/1", done.stdout)
         self.assertNotIn("secret", done.stdout)
@@ -150,7 +151,7 @@ class Program(VdevTest):
         self.fails(done, 1, "weir-filter: Resource temporarily unavailable")
 
     def test_statistics_lines_are_key_value_pairs_on_stdout(self):
-        run = self.run_filter(requests(10), rules=RULE, node="", duration=2)
+        run = self.run_filter(requests(10), rules=RULE, node='name = "gateway-a"', duration=2)
         lines = [line for line in run.stdout.splitlines() if line.startswith("time=")]
         self.assertGreaterEqual(len(lines), 2)
         for line in lines:
@@ -158,7 +159,7 @@ class Program(VdevTest):
         last = dict(pair.split("=") for pair in lines[-1].split())
         self.assertEqual((last["rx"], last["requests"], last["admitted"], last["blocked"], last["dropped"]),
                          ("10", "10", "3", "7", "7"))
-        self.assertEqual(last["store"], "none")
+        self.assertEqual((last["node"], last["store"]), ("gateway-a", "none"))
         self.assertNotIn("EAL:", run.stdout)
 
     def test_live_prints_plain_tables_where_there_is_no_terminal(self):

@@ -17,7 +17,9 @@ namespace weir {
 
 /// `[node]`
 struct NodeConfig {
-  std::string name;              ///< for people, in logs; default: the host's name
+  /// For people: weir-filter shows it, the library does not. At most 64 letters, digits, '.', '_' and '-'.
+  /// Read from TOML that has none, the host's name; in a Config that a program makes, empty.
+  std::string name;
   std::uint32_t keys = 65536;    ///< keys the node can hold at once, all rules together; 64 … 16 Mi
   bool busy_controller = false;  ///< poll instead of sleep in the controller's thread
   Duration idle_sleep{};  ///< weir-filter: a worker that finds nothing to do sleeps this long; 0: polls on

@@ -51,31 +51,29 @@ std::vector<Rule> rules() {
 }
 
 TEST(StatisticsLine, IsKeyValuePairs) {
-  EXPECT_EQ(statistics_line({}, moment(), true),
-            "time=1700000000.250 rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 observed=9 "
-            "dropped=6 tx_drops=4 "
+  EXPECT_EQ(statistics_line("gateway-a", {}, moment(), true),
+            "time=1700000000.250 node=gateway-a rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 "
+            "observed=9 dropped=6 tx_drops=4 "
             "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 "
-            "cut_heads=8 generation=7 "
-            "keys=12 "
-            "overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 overruns=0 "
-            "stalled=0\n");
+            "cut_heads=8 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 "
+            "overruns=0 stalled=0\n");
 }
 
 TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {
   Snapshot snapshot = moment();
-  EXPECT_NE(statistics_line({}, snapshot, false).find("store=none "), std::string::npos);
+  EXPECT_NE(statistics_line("a", {}, snapshot, false).find("store=none "), std::string::npos);
   snapshot.figures.store_up = false;
-  EXPECT_NE(statistics_line({}, snapshot, true).find("store=down "), std::string::npos);
+  EXPECT_NE(statistics_line("a", {}, snapshot, true).find("store=down "), std::string::npos);
 }
 
 TEST(StatisticsLine, HasNoRateWhenNoTimeHasPassed) {
-  EXPECT_NE(statistics_line(moment(), moment(), true).find(" pps=0 "), std::string::npos);
+  EXPECT_NE(statistics_line("a", moment(), moment(), true).find(" pps=0 "), std::string::npos);
 }
 
 TEST(StatisticsLine, SaysThatNoPortHasLostAnything) {
   Snapshot snapshot = moment();
   snapshot.ports.resize(1);
-  EXPECT_NE(statistics_line({}, snapshot, true)
+  EXPECT_NE(statistics_line("a", {}, snapshot, true)
                 .find(" rx_missed=0 rx_no_buffer=0 rx_errors=0 rx_lost_at=none links_down=0 "),
             std::string::npos);
 }
@@ -167,6 +165,7 @@ TEST(Description, TellsWhatEveryRuleDoes) {
   config.rules[0].key = {{Dimension::Kind::source_address, 24, 56, ""},
                          {Dimension::Kind::header, 32, 64, "x-api-key"}};
   config.rules[0].cooldown = std::chrono::seconds{3};
+  config.node.name = "gateway-a";
   config.ports.pairs = {{0, 1}, {2, 3}};
   const std::string text = description(config, 1 << 20, 1 << 19);
   EXPECT_NE(
@@ -175,8 +174,9 @@ TEST(Description, TellsWhatEveryRuleDoes) {
       std::string::npos)
       << text;
   EXPECT_NE(text.find("rule search: every request; one key for all;"), std::string::npos) << text;
-  EXPECT_NE(text.find("ports: 0-1 2-3; 1024 descriptors per queue; as many queues as workers\n"),
-            std::string::npos);
+  EXPECT_NE(
+      text.find("node: gateway-a\nports: 0-1 2-3; 1024 descriptors per queue; as many queues as workers\n"),
+      std::string::npos);
   config.ports.mtu = 9000;
   EXPECT_NE(description(config, 0, 0).find("; as many queues as workers; MTU 9000\n"), std::string::npos);
   EXPECT_NE(text.find("tables 1.0 MiB with one worker; each worker 0.5 MiB more"), std::string::npos) << text;
