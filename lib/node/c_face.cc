@@ -36,10 +36,22 @@ static_assert(WEIR_DROP == static_cast<int>(Action::drop) && WEIR_RESET == stati
               WEIR_OBSERVE == static_cast<int>(Action::observe));
 static_assert(WEIR_NO_RULE == no_rule && WEIR_FOREVER == forever.count());
 
+/// How much of a text is told where not all of it finds room: whole lines, or of the first whole characters.
+std::size_t whole_part(std::string_view text, std::size_t room) noexcept {
+  if (text.size() <= room) return text.size();
+  std::size_t end = text.rfind('\n', room);
+  if (end != std::string_view::npos) return end;
+  end = room;
+  // Behind the first byte of a character come at most three more; what is not UTF-8 is cut all the same.
+  while (end + 3 > room && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return end;
+}
+
 /// As much of a text as finds room, with a 0 behind it.
 template <std::size_t size>
 void copy_text(std::string_view from, char (&to)[size]) noexcept {
-  to[from.copy(to, size - 1)] = '\0';
+  static_assert(size > 4);
+  to[from.copy(to, whole_part(from, size - 1))] = '\0';
 }
 
 void tell(weir_error* error, std::string_view why) noexcept {

@@ -40,7 +40,8 @@ typedef struct weir_throttle weir_throttle;
 /// One worker's handle. Lives as long as its throttle.
 typedef struct weir_worker weir_worker;
 
-/// Why something failed: a line for each mistake, as many as find room. Ends with a 0.
+/// Why something failed: a line for each mistake, as many whole ones as find room, or whole characters of the
+/// first. Ends with a 0.
 typedef struct weir_error {
   char text[2048];
 } weir_error;
@@ -139,7 +140,7 @@ typedef struct weir_figures {
   int64_t clock_offset;
   int64_t clock_uncertainty;
   bool store_up;
-  char store_error[256];  ///< why the store is down; empty while it is up
+  char store_error[256];  ///< why the store is down, as far as it finds room; empty while it is up
 } weir_figures;
 
 /// Figures of one rule, since the start. Requests, not weights.

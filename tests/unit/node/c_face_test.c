@@ -94,14 +94,41 @@ static void mistakes_are_errors(void) {
   end_of("mistakes are errors, told as far as somebody listens");
 }
 
-static void more_mistakes_than_find_room_are_cut(void) {
+static void of_more_mistakes_than_find_room_some_are_told_as_a_whole(void) {
+  static const char last_words[] = "; there are the tables: node, store, ports, rule";
   static char many[64 * 1024];
-  for (int i = 0; i < 200; ++i) strcat(many, "[[rule]]\nunknown = 1\n");
+  for (int i = 0; i < 200; ++i) sprintf(many + strlen(many), "unknown%d = 1\n", i);
   weir_error error;
   memset(&error, 'x', sizeof error);
   CHECK(weir_create(many, "a.toml", 1, NULL, NULL, &error) == NULL);
-  CHECK(strnlen(error.text, sizeof error.text) == sizeof error.text - 1);
-  end_of("more mistakes than find room are cut");
+  const size_t size = strnlen(error.text, sizeof error.text);
+  CHECK(size < sizeof error.text && size > sizeof error.text - 100);
+  CHECK(strcmp(error.text + size - strlen(last_words), last_words) == 0);
+  end_of("of more mistakes than find room some are told as a whole");
+}
+
+/// How much is told of a file's name that is longer than there is room for.
+static size_t told_of(const char* first, const char* repeated) {
+  static char path[4000];
+  strcpy(path, first);
+  while (strlen(path) + strlen(repeated) < sizeof path) strcat(path, repeated);
+  weir_error error;
+  memset(&error, 'x', sizeof error);
+  CHECK(weir_create_from_file(path, 1, NULL, NULL, &error) == NULL);
+  const size_t size = strnlen(error.text, sizeof error.text);
+  CHECK(size < sizeof error.text && memcmp(error.text, path, size) == 0);
+  return size;
+}
+
+static void a_line_that_is_too_long_ends_with_a_whole_character(void) {
+  CHECK(told_of("", "a") == 2047);
+  CHECK(told_of("", "\xc3\xa4") == 2046 && told_of("a", "\xc3\xa4") == 2047);
+  CHECK(told_of("", "\xe2\x82\xac") == 2046 && told_of("a", "\xe2\x82\xac") == 2047);
+  CHECK(told_of("aa", "\xe2\x82\xac") == 2045);
+  CHECK(told_of("", "\xf0\x9f\x98\x80") == 2044 && told_of("aaa", "\xf0\x9f\x98\x80") == 2047);
+  CHECK(told_of("aa", "\xf0\x9f\x98\x80") == 2046 && told_of("a", "\xf0\x9f\x98\x80") == 2045);
+  CHECK(told_of("", "\x80") == 2044);  // no character at all
+  end_of("a line that is too long ends with a whole character");
 }
 
 static void rules_and_workers_are_found(void) {
@@ -286,7 +313,8 @@ static void what_is_worth_a_line_is_told_with_the_callers_context(void) {
 
 int main(void) {
   mistakes_are_errors();
-  more_mistakes_than_find_room_are_cut();
+  of_more_mistakes_than_find_room_some_are_told_as_a_whole();
+  a_line_that_is_too_long_ends_with_a_whole_character();
   rules_and_workers_are_found();
   a_request_is_decided_on();
   of_many_headers_the_first_ones_are_looked_at();
