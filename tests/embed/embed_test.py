@@ -124,6 +124,14 @@ class Embed(unittest.TestCase):
         self.assertEqual([f"-L{BUILD}/lib", "-lweir"], pkg_config("--libs"))
         self.builds_and_runs(pkg_config("--libs"))
 
+    def test_until_1_0_each_minor_version_has_a_soname_of_its_own(self):
+        major, minor, _ = pkg_config("--modversion")[0].split(".")
+        version = f"0.{minor}" if major == "0" else major
+        read = subprocess.run(
+            ["readelf", "-d", f"{BUILD}/lib/libweir.so"], check=True, capture_output=True, text=True, timeout=60
+        )
+        self.assertRegex(read.stdout, rf"\(SONAME\).*\[libweir\.so\.{re.escape(version)}\]")
+
     def test_its_archive_is_linked_with_what_it_stands_on(self):
         self.builds_and_runs(archive())
 
