@@ -74,7 +74,8 @@ class WEIR_API Limiter {
   /// @param now     the caller's clocks: wall for aligned windows, monotonic for all else
   /// @param weight  what it costs; 0: peek()
   Acquisition try_acquire(Instant now, std::uint64_t weight) noexcept;
-  /// What try_acquire(now, 1) would answer, `remaining` counted before it. Changes nothing.
+  /// What try_acquire(now, 1) would answer, `remaining` counted before it. Changes nothing. Under `cooldown`
+  /// its waits are those of who does not ask: asking beyond the limit begins a block, and waits for that.
   Acquisition peek(Instant now) const noexcept;
   /// How long to wait until a request may go, claiming that moment where the algorithm can: buckets, fixed
   /// windows and the sliding log. Weight 0 asks about weight 1 and claims nothing.

@@ -46,6 +46,7 @@ TEST(CooldownGate, LookingAndReservingExceedNothing) {
   CooldownGate gate(3, 1s, 10s);
   EXPECT_TRUE(gate.try_acquire(at(0s), 3).admitted);
   EXPECT_FALSE(gate.peek(at(0s)).admitted);
+  EXPECT_EQ(gate.peek(at(0s)).retry_after, 1s) << "the window's end: no block has begun";
   EXPECT_FALSE(gate.try_acquire(at(0s), 0).admitted);
   const Reservation reservation = gate.reserve(at(0s), 1);
   EXPECT_TRUE(reservation.claimed);
