@@ -293,7 +293,13 @@ MonotonicTime WorkerCore::block_of(MonotonicTime published, const AllowancePool:
 KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState* state,
                               const WindowState& window, bool own_cell) const noexcept {
   const std::uint16_t number = plane_.terms[rule].window;
-  const bool slides = plane_.terms[rule].algorithm == Algorithm::sliding_window;
+  const Algorithm algorithm = plane_.terms[rule].algorithm;
+  const bool slides = algorithm == Algorithm::sliding_window;
+  // Who took up the span before just when it ended goes on in it, whatever is published: what is leased of
+  // the next interval is not for the pool of the last one.
+  if (algorithm == Algorithm::strict &&
+      window.interval_number != publication_->windows[number].interval_number) [[unlikely]]
+    return {};
   KeyTerms terms = state != nullptr ? state->terms : publication_->defaults[rule];
   if (slides && state == nullptr) {
     if (publication_->light_keys[number].may_hold(static_cast<std::uint32_t>(key)))

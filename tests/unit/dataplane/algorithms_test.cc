@@ -97,7 +97,8 @@ struct Plane {
                              .settled = settled,
                              .slides = rules[0].algorithm == Algorithm::sliding_window,
                              .running_number = window,
-                             .ended_number = window - 1});
+                             .ended_number = window - 1,
+                             .interval_number = window});
     next->defaults = defaults;
     next->light_keys = {light_keys};
     next->light_allowances.assign(rules.size(), light_allowance);
@@ -881,6 +882,19 @@ TEST(StrictWorker, ALeaseThatIsLoweredIsObeyedByTheNextRequest) {
   EXPECT_EQ(plane.admitted_of(5, start), 5);
   plane.publish({{.key = plane.key(), .terms = {7, 0}}});
   EXPECT_EQ(plane.admitted_of(9, start), 2);
+}
+
+// It is late, and has taken up its table too late for the controller to see that.
+TEST(StrictWorker, WhatIsLeasedOfTheNextIntervalIsNotDrawnInTheLastOne) {
+  Plane plane({rule_with(Algorithm::strict, 100)});
+  plane.publish({{.key = plane.key(), .terms = {5, 0}}});
+  EXPECT_EQ(plane.admitted_of(9, start), 5);
+  plane.turn({});
+  plane.publish({{.key = plane.key(), .terms = {9, 0}}});
+  EXPECT_EQ(plane.admitted_of(20, start), 0);
+  plane.turn({0});
+  plane.publish({{.key = plane.key(), .terms = {9, 0}}});
+  EXPECT_EQ(plane.admitted_of(20, start), 9);
 }
 
 TEST(StrictWorker, AKeyThatFindsNoRoomInTheTableDrawsNothingOnItsLease) {
