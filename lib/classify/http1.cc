@@ -600,6 +600,8 @@ void HttpRequests::get_lost(std::string_view rest) noexcept {
   lost_end_ = rest_.data() + rest_.size();
   lost_below_ = any_length;
   found_lost_ = 0;
+  note_lost_field(rest.substr(rest_.size()), {});
+  found_lost_ &= ~(std::uint32_t{1} << lost_host);  // a part of a host's name is another host's
   lost_complete_ = false;
 }
 

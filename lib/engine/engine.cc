@@ -514,6 +514,7 @@ void Engine::beat(Instant now) {
   }
   beating_ = true;
   beat_ = ordinal;
+  beat_at_ = now.monotonic;
 }
 
 void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed) {
@@ -817,11 +818,8 @@ void Engine::apply_local_rules(RuleState& rule, Instant now) {
 
 void Engine::sync_result(bool reached, Instant now) {
   const bool newly_lost = cluster_.store_reached && !reached;
-  if (!cluster_.store_reached && reached) {
+  if (!cluster_.store_reached && reached)
     for (RuleState& rule : rules_) rule.asks_again_until = rule.passed(rule.span) + rule.spans;
-    // Others may find it a little later.
-    whole_from_ = heartbeat.ordinal(now.wall) + 1;
-  }
   cluster_.store_reached = reached;
   if (newly_lost)
     for (RuleState& rule : rules_) apply_local_rules(rule, now);

@@ -512,7 +512,8 @@ class Engine {
   Instant last_step_{};
   bool stepped_ = false;
   bool beating_ = false;
-  Ordinal beat_ = 0;        // the period of the last heartbeat, …
+  MonotonicTime beat_at_;   // when the last heartbeat was written, …
+  Ordinal beat_ = 0;        // …its period, …
   Ordinal absent_ = 0;      // …and the last one before in which this node sent none
   Ordinal whole_from_ = 0;  // the first of whose heartbeats none can have been late or lost, for all it knows
 };

@@ -55,9 +55,12 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     // In a period from before its time this node did not count itself.
     const bool absent = reply.ordinal == absent_;
     const bool is_over = reply.ordinal < beat_;
-    // The store has lost what it was told; of the period that runs, too, perhaps.
-    if (is_over && !absent && reply.total == 0) whole_from_ = std::max(whole_from_, beat_ + 1);
-    const bool is_whole = is_over && !absent && cluster_.store_reached && reply.ordinal >= whole_from_;
+    // The store has lost what it was told; of the period that runs, too, perhaps. Or it was away: others may
+    // find it again a little later than this node.
+    const bool is_forgotten = is_over && !absent && reply.total == 0;
+    const bool was_away = reply.delta > 0 && (is_over || now.monotonic - beat_at_ > heartbeat_is_late);
+    if (is_forgotten || was_away) whole_from_ = std::max(whole_from_, beat_ + 1);
+    const bool is_whole = is_over && !absent && reply.ordinal >= whole_from_;
     const auto alive =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reply.total + (absent ? 1 : 0), 1, most_nodes));
     cluster_.nodes = is_whole ? alive : std::max(cluster_.nodes, alive);
@@ -156,8 +159,8 @@ void Engine::reply(const EngineReply& reply, Instant now) {
     return;
   }
 
-  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet; and with what
-  // has been given back since the store was told, for others' parts have that, too.
+  // Step 4. Our own part is what we counted, whether or not all of it has reached the store yet; and with
+  // what has been given back since the store was told, for others' parts have that, too.
   if (detail.reading && detail.reading_ordinal == reply.ordinal) {
     const std::uint64_t own_counts = rule.counted(running ? slot.current : previous(slot));
     if (const std::uint64_t own = std::max(own_counts, counted.acknowledged); own > 0)
@@ -374,7 +377,8 @@ void Engine::learn() {
 void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
   const bool is_estimated = rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1;
   // A price paid while the key was known to be contended, or its share is estimated in any case, has others'
-  // part in it already. A bucket that others had emptied before is not full here: what was taken from it is owed.
+  // part in it already. A bucket that others had emptied before is not full here: what was taken from it is
+  // owed.
   if (std::exchange(detail.was_full, false))
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
   else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)

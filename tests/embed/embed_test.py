@@ -82,7 +82,7 @@ int main(void) {
 
 def pkg_config(*arguments, package="weir"):
     """The words of an answer, as if the library were installed where it was built."""
-    here = (f"--define-variable=includedir={SOURCE}/lib/include", f"--define-variable=libdir={BUILD}/lib")
+    here = (f"--define-variable=includedir={SOURCE}/lib/include", f"--define-variable=libdir={BUILD}/lib") if package == "weir" else ()
     path = f"{BUILD}/meson-private:{os.environ.get('PKG_CONFIG_PATH', '')}"
     done = subprocess.run(
         ["pkg-config", *here, *arguments, package],

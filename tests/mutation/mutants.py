@@ -3094,6 +3094,12 @@ MUTANTS = [
         "else if (own_cell && false)",
     ),
     worker(
+        "what is leased of the next interval is drawn from the pool of the last one",
+        "StrictWorker.WhatIsLeasedOfTheNextIntervalIsNotDrawnInTheLastOne",
+        "  if (algorithm == Algorithm::strict &&\n",
+        "  if (false &&\n",
+    ),
+    worker(
         "what was given back that was never drawn refuses all",
         "SlidingWindowWorker.WhatWasGivenBackThoughItWasNeverDrawnIsNoReasonToRefuse",
         "terms.allowance = std::min(terms.allowance, before->left_of(terms.allowance));",
@@ -3276,21 +3282,29 @@ MUTANTS = [
     engine(
         "who finds the store again takes those who have done so, too, for all there are",
         "Members.AreNotOnlyThoseWhoHaveFoundTheStoreAgainByThen",
-        "is_over && !absent && cluster_.store_reached && reply.ordinal >= whole_from_;",
+        "is_over && !absent && reply.ordinal >= whole_from_;",
         "is_over;",
         file="lib/engine/replies.cc",
     ),
     engine(
         "who finds the store again counts on it that all others have by the end of the second",
         "Members.AreCountedAgainOverAWholeSecondAfterAnOutage",
-        "whole_from_ = heartbeat.ordinal(now.wall) + 1;",
-        "",
+        "now.monotonic - beat_at_ > heartbeat_is_late",
+        "false",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "nobody is gone whose store answers too late for a span",
+        "Members.WhoHasLeftIsNoneAlsoWhereTheStoreIsDistant",
+        "is_over && !absent && reply.ordinal >= whole_from_;",
+        "is_over && !absent && cluster_.store_reached && reply.ordinal >= whole_from_;",
+        file="lib/engine/replies.cc",
     ),
     engine(
         "whom the store has forgotten is gone",
         "Members.AreNoFewerWhereTheStoreHasForgottenThem",
-        "if (is_over && !absent && reply.total == 0) whole_from_",
-        "if (false) whole_from_",
+        "if (is_forgotten || was_away) ",
+        "if (was_away) ",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -4081,8 +4095,8 @@ MUTANTS = [
     classify(
         "DEL ends a target",
         "HttpTarget.MayHoldDel",
-        "return static_cast<unsigned char>(c) > 0x20; };",
-        "return static_cast<unsigned char>(c) > 0x20 && c != 0x7f; };",
+        "return c != '\\0' && c != '\\r'; };",
+        "return c != '\\0' && c != '\\r' && c != 0x7f; };",
         file="lib/classify/http1.cc",
     ),
     classify(
@@ -4258,6 +4272,20 @@ MUTANTS = [
         "InstructionSets.FindTheSameRequestsInAnyPayload",
         "  if (!complete) offer_cut_field(rest, *selection_, chosen);\n",
         "",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a value in which the payload ends is none where nobody can tell where a request ends",
+        "Pipelining.HasTheValueInWhichItIsCutAlsoWhereNobodyCanTellWhereARequestEnds",
+        "  note_lost_field(rest.substr(rest_.size()), {});\n",
+        "",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "where nobody can tell where a request ends a part of a host's name is another host",
+        "Pipelining.HasTheValueInWhichItIsCutAlsoWhereNobodyCanTellWhereARequestEnds",
+        "  found_lost_ &= ~(std::uint32_t{1} << lost_host);",
+        "  (void)lost_host;",
         file="lib/classify/http1.cc",
     ),
     classify(

@@ -453,6 +453,17 @@ TEST(Pipelining, GoesOnWithEveryRequestLineWhereNobodyCanTellWhereABodyEnds) {
         << header;
 }
 
+TEST(Pipelining, HasTheValueInWhichItIsCutAlsoWhereNobodyCanTellWhereARequestEnds) {
+  const std::string text = "POST /1 HTTP/1.1\r\nTransfer-Encoding:\r\n\r\nGET /2 HTTP/1.1\r\nX: 1\r\n";
+  const auto found = requests_in(text + "Y: cut o", selection({"x", "y"}));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_FALSE(found[1].complete);
+  ASSERT_EQ(found[1].headers.size(), 2u);
+  EXPECT_EQ(found[1].headers[0].second, "1");
+  EXPECT_EQ(found[1].headers[1].second, "cut o");
+  EXPECT_EQ(requests_in(text + "Host: exam").at(1).host, "");
+}
+
 // Go's server looks at no chunks in HTTP/1.0.
 TEST(Pipelining, GoesOnBehindTheChunksAndBehindTheLengthOfOlderRequests) {
   const std::string hidden = "GET /2 HTTP/1.1\r\n\r\n";

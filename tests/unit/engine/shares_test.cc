@@ -109,6 +109,8 @@ TEST(Members, ThePeriodThatRunsCanOnlyShowThatThereAreMore) {
 TEST(Members, WhoHasLeftIsNoMemberFromThePeriodAfterTheNextOn) {
   EngineNode node(rule_with(Algorithm::fixed_window));
   Counters counters{{{"~nodes", first_ordinal}, 3}, {{"~nodes", first_ordinal + 1}, 1}};
+  node.step(0ms);
+  node.sync(counters, 5ms);
   node.step(1000ms);
   node.sync(counters, 1005ms);
   EXPECT_EQ(node.engine.nodes(), 4U);
@@ -121,14 +123,17 @@ TEST(Members, WhoHasLeftIsNoMemberFromThePeriodAfterTheNextOn) {
 class OneOfFour : public EngineNode {
  public:
   OneOfFour() : EngineNode(rule_with(Algorithm::fixed_window)) {
+    step(0ms);
+    sync(counters, 5ms);
     end_second(3);
     end_second(3);
     EXPECT_EQ(engine.nodes(), 4U);
   }
 
+  void others_tell(std::uint64_t others) { counters[{"~nodes", first_ordinal + now / 1s}] += others; }
   /// @param others  whose heartbeats come to be in the second that ends
   void end_second(std::uint64_t others) {
-    counters[{"~nodes", first_ordinal + now / 1s}] += others;
+    others_tell(others);
     end_second_unanswered();
     sync(counters, now + 5ms);
   }
@@ -144,6 +149,7 @@ class OneOfFour : public EngineNode {
 // What each node had to say in an outage it has said when it finds the store again: the first is alone there.
 TEST(Members, AreNotOnlyThoseWhoHaveFoundTheStoreAgainByThen) {
   OneOfFour node;
+  node.others_tell(3);
   node.engine.sync_result(false, EngineNode::at(2500ms));
   for (int second = 0; second < 3; ++second) node.end_second_unanswered();
   node.sync(node.counters, 5500ms);
@@ -154,6 +160,7 @@ TEST(Members, AreNotOnlyThoseWhoHaveFoundTheStoreAgainByThen) {
 
 TEST(Members, AreCountedAgainOverAWholeSecondAfterAnOutage) {
   OneOfFour node;
+  node.others_tell(3);
   node.engine.sync_result(false, EngineNode::at(2500ms));
   node.end_second_unanswered();
   node.sync(node.counters, 3900ms);
@@ -161,6 +168,20 @@ TEST(Members, AreCountedAgainOverAWholeSecondAfterAnOutage) {
   EXPECT_EQ(node.engine.nodes(), 4U);
   node.end_second(1);
   EXPECT_EQ(node.engine.nodes(), 2U);
+}
+
+// A round trip may be longer than a span, so that the store is called away in each, and what is found in it
+// is complete all the same.
+TEST(Members, WhoHasLeftIsNoneAlsoWhereTheStoreIsDistant) {
+  OneOfFour node;
+  for (int second = 0; second < 3; ++second) {
+    node.others_tell(1);
+    node.end_second_unanswered();
+    node.engine.sync_result(false, EngineNode::at(node.now + 100ms));
+    node.sync(node.counters, node.now + 500ms);
+    node.engine.sync_result(false, EngineNode::at(node.now + 600ms));
+    EXPECT_EQ(node.engine.nodes(), 2U);
+  }
 }
 
 TEST(Members, AreNoFewerWhereTheStoreHasForgottenThem) {
