@@ -100,6 +100,45 @@ std::vector<std::string> redis_inputs() {
           "17\xd3\xff\xff\xff\xff\xff\xff\xff\x00"s};
 }
 
+std::vector<std::string> configs() {
+  return {R"([node]
+name = "a"
+keys = 1024
+[store]
+url = "redis://h:6379/0"
+timeout = "50ms"
+prefix = "w"
+layout = "plain"
+backlog = 1024
+[ports]
+pairs = [[0, 1]]
+queues = 1
+[[rule]]
+name = "login"
+key = ["src_ip/24/56", "header:x-user", "path:id"]
+limit = 20
+interval = "1s"
+spans = 10
+cooldown = "10s"
+action = "reset"
+match = { method = ["GET"], host = "*.example.com", path = "/users/{id}/**", port = [80, 443] }
+)",
+          R"([[rule]]
+name = "all"
+limit = 1_000_000
+interval = "500ms"
+algorithm = "token-bucket"
+burst = 10
+on_store_failure = "closed"
+warmup = "1m"
+)",
+          R"(a."b\"".c = [{d = '''x''', e = """y\\"""}, [1.5, -0x1f, 1979-05-27T07:32:00Z]] # .
+[[rule]]
+"name" = 'x'
+limit = -1
+)"};
+}
+
 void write(const std::filesystem::path& folder, const std::vector<std::string>& inputs) {
   std::filesystem::create_directories(folder);
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -119,6 +158,7 @@ int main(int argc, char** argv) {
   write(root / "classifier", classifier_inputs());
   write(root / "key_name", keys());
   write(root / "redis", redis_inputs());
+  write(root / "config", configs());
   std::ofstream(root / "done");
   return 0;
 }

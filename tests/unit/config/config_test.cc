@@ -868,6 +868,21 @@ TEST(ConfigErrors, AKeyNestedWithoutEndBehindAStringIsRefused) {
         << value;
 }
 
+// The parser takes some of them for white space, and others for what cannot come.
+TEST(ConfigErrors, CharactersBeyondAsciiStandInQuotesAndCommentsOnly) {
+  const std::string node = "[node]\nkeys = 1024";
+  for (const char* character : {"\u00a0", "\u00e9", "\u03d5", "\u2003", "\u3000", "\xff"})
+    for (const char* space : {"", " ", "\t"}) {
+      const std::string text = space + std::string(character) + space;
+      EXPECT_THAT(errors_of(node + text), ElementsAre(HasSubstr("only within quotes"))) << text;
+      EXPECT_THAT(errors_of(text + "\n" + node), ElementsAre(HasSubstr("only within quotes"))) << text;
+      EXPECT_THAT(errors_of("a" + text + " = 1"), ElementsAre(HasSubstr("only within quotes"))) << text;
+    }
+  EXPECT_THAT(errors_of("[node]\n caf\u00e9 = 1"), ElementsAre(StartsWith("c.toml:2:5: only within quotes")));
+  EXPECT_THAT(errors_of("\ufeff" + node + "  # caf\u00e9\n"), IsEmpty());
+  EXPECT_THAT(errors_of("[node]\n\"caf\u00e9\" = 1"), ElementsAre(HasSubstr("caf\u00e9")));
+}
+
 TEST(ConfigErrors, AnArrayNestedWithoutEndIsRefused) {
   for (const char* open : {"[", "[\n", "a={", "[{a=", "{a=[\n", "{a.a=[\n"})
     EXPECT_THAT(errors_of("a = " + repeated(open, without_end)), SizeIs(1)) << open;
