@@ -46,25 +46,11 @@ Location location_at(std::string_view text, std::size_t at) {
           static_cast<std::uint32_t>(at - line_begin + 1)};
 }
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-
-/// What toml++ cannot be trusted with.
-struct Unreadable {
-  Location where;
-  const char* why;
-};
-
-/// The first place where a key or a value is nested too deeply, its tables by dots and by brackets together;
-/// or where toml++ 3.3 looks whether a character is white space in a way that promises the compiler that most
-/// others do not come.
-std::optional<Unreadable> unreadable(std::string_view text) {
+/// Where a key or a value is nested too deeply, its tables by dots and by brackets together.
+std::optional<Location> too_deep(std::string_view text) {
   std::vector<std::size_t> around{0};  // how deep each open bracket's elements are, the innermost last
   std::size_t depth = 0;
-  for (std::size_t at = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; at < text.size();
-       ++at) {
-    if (static_cast<unsigned char>(text[at]) >= 0x80)
-      return Unreadable{location_at(text, at),
-                        "only within quotes, and in comments, characters may be other than ASCII"};
+  for (std::size_t at = 0; at < text.size(); ++at) {
     switch (text[at]) {
       case '"':
       case '\'':
@@ -94,9 +80,7 @@ std::optional<Unreadable> unreadable(std::string_view text) {
       default:
         break;
     }
-    if (depth > max_depth)
-      return Unreadable{location_at(text, at),
-                        "nested more deeply than any configuration is, or an earlier bracket is not closed"};
+    if (depth > max_depth) return location_at(text, at);
   }
   return std::nullopt;
 }
@@ -110,7 +94,8 @@ void toml_assertion_failed(const char* what) {
 }
 
 TomlResult parse_toml(std::string_view text) {
-  if (const auto found = unreadable(text)) return {{}, found->where, found->why};
+  if (const auto where = too_deep(text))
+    return {{}, *where, "nested more deeply than any configuration is, or an earlier bracket is not closed"};
   try {
     // Without the file's name: toml++ would keep a reference to it with every value.
     toml::parse_result parsed = toml::parse(text, std::string_view{});
