@@ -28,7 +28,8 @@ Replay::Replay(std::unique_ptr<Throttle> throttle, Listener listener, std::int64
     : throttle_(std::move(throttle)),
       listener_(std::move(listener)),
       timeline_(rules_of(throttle_), longest_walk),
-      headers_(throttle_ != nullptr ? throttle_->headers() : HeaderSelection()) {
+      headers_(throttle_ != nullptr ? throttle_->headers() : HeaderSelection()),
+      observed_(rules_of(throttle_).size()) {
   headers_.want_host(true);
 }
 
@@ -100,6 +101,19 @@ KeyTally* Replay::tally_of(const std::string& key) {
   return &tally_.keys[key];
 }
 
+// A decision names the first such rule only, but each of them has counted the request.
+std::vector<bool> Replay::would_have_refused(const Decision& decision) {
+  std::vector<bool> refuse(observed_.size());
+  if (decision.observed == no_rule) return refuse;
+  const std::vector<RuleFigures> figures = throttle_->figures().rules;
+  for (std::size_t rule = 0; rule < refuse.size(); ++rule) {
+    if (throttle_->config().rules[rule].action != Action::observe) continue;
+    refuse[rule] = figures[rule].blocked != observed_[rule];
+    observed_[rule] = figures[rule].blocked;
+  }
+  return refuse;
+}
+
 void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
   const Request& request = parsed.request;
   ++tally_.requests;
@@ -116,6 +130,7 @@ void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
   if (blocked) ++tally_.blocked;
   if (decision.rule == no_rule) ++tally_.without_rule;
 
+  const std::vector<bool> observed = would_have_refused(decision);
   std::string deciding_key;
   for (const RuleIndex rule : throttle_->rules_for(request)) {
     const std::string key = throttle_->key_name(rule, request);
@@ -128,7 +143,7 @@ void Replay::decide(const Packet& packet, ParsedRequest& parsed) {
       ++tally->blocked;
       // A request that can never pass is told to wait for ever.
       tally->blocked_until = now + std::min(decision.retry_after, MonotonicTime::max() - now);
-    } else if (rule == decision.observed) {
+    } else if (observed[rule]) {
       ++tally->blocked;
       // An observing rule does not say how long; the first refusal begins a cooldown.
       if (tally->blocked_until <= now) tally->blocked_until = now + throttle_->config().rules[rule].cooldown;

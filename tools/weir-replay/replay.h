@@ -54,6 +54,8 @@ class Replay {
   void drive(WallTime at);
   void decide(const Packet& packet, ParsedRequest& parsed);
   KeyTally* tally_of(const std::string& key);
+  /// By rule: whether it observes, and would have refused what has just been decided on.
+  std::vector<bool> would_have_refused(const Decision& decision);
 
   std::unique_ptr<Throttle> throttle_;
   Worker* worker_ = nullptr;
@@ -61,6 +63,8 @@ class Replay {
   Timeline timeline_;
   Tally tally_;
   HeaderSelection headers_;  ///< what the rules name, and the host, which listeners see
+  /// By rule: how many requests it would have refused so far, if it observes.
+  std::vector<std::uint64_t> observed_;
   WallTime now_{};
 };
 

@@ -247,6 +247,44 @@ TEST_F(ReplayLimit, CountsWhatAnObservingRuleWouldHaveRefused) {
   EXPECT_EQ(summary_number(ran.output, "blocked"), 0u) << "no request was";
 }
 
+TEST_F(ReplayLimit, CountsWhatEachOfSeveralObservingRulesWouldHaveRefused) {
+  const std::string config = R"(
+[[rule]]
+name = "drop"
+key = ["src_ip"]
+limit = 2
+interval = "10ms"
+cooldown = "5ms"
+[[rule]]
+name = "first"
+key = ["src_ip"]
+limit = 4
+interval = "1s"
+cooldown = "2s"
+action = "observe"
+[[rule]]
+name = "second"
+key = ["src_ip"]
+limit = 3
+interval = "1s"
+cooldown = "2s"
+action = "observe"
+)";
+  PcapFile file;
+  for (const Duration at : {0ms, 1ms, 2ms, 20ms, 21ms, 40ms, 41ms}) file.packet(start + at, request("/"));
+  std::vector<Row> rows;
+  const Ran ran = play(file.str(), config, rows);
+  EXPECT_EQ(verdicts(rows), "AABAAAA");
+  using Cells = std::vector<std::string>;
+  // Offered, admitted, blocked, keys blocked now; and of the only key its state.
+  EXPECT_EQ(summary_cells(ran.output, "drop"), (Cells{"7", "6", "1", "0"}));
+  EXPECT_EQ(summary_cells(ran.output, "drop|203.0.113.7"), (Cells{"7", "6", "1", "open"}));
+  EXPECT_EQ(summary_cells(ran.output, "first"), (Cells{"7", "4", "2", "1"}));
+  EXPECT_EQ(summary_cells(ran.output, "first|203.0.113.7"), (Cells{"7", "4", "2", "blocked"}));
+  EXPECT_EQ(summary_cells(ran.output, "second"), (Cells{"7", "3", "3", "1"}));
+  EXPECT_EQ(summary_cells(ran.output, "second|203.0.113.7"), (Cells{"7", "3", "3", "blocked"}));
+}
+
 TEST_F(ReplayLimit, ChargesNoRuleForWhatAnotherRefuses) {
   const std::string config = login_rule + "[[rule]]\nname = \"all\"\nlimit = 100\ninterval = \"1s\"\n";
   PcapFile file;
