@@ -31,6 +31,12 @@ constexpr std::uint64_t hash_seed = 1;
 
 void complain(const std::string& what) { std::fprintf(stderr, "weir-replay: %s\n", what.c_str()); }
 
+void complain_of_overflow(std::uint64_t requests) {
+  complain(std::to_string(requests) +
+           " requests found no room for their keys and may have been limited together with others: raise "
+           "[node] keys");
+}
+
 /// Whether a path that is to be written names the very file that is read, which then would be gone.
 bool writes_over(const std::string& read, const std::string& written) {
   struct stat from {};
@@ -103,6 +109,10 @@ int run_list(const Options& options) {
     complain(list.error() + "; the decisions cover what stands before it");
     status = exit_failure;
   }
+  if (const std::uint64_t requests = replay.overflowed(); requests != 0) {
+    complain_of_overflow(requests);
+    status = exit_failure;
+  }
   return status;
 }
 
@@ -148,6 +158,8 @@ int run_capture(const Options& options) {
     complain(capture.error() + "; the summary covers what stands before it");
     status = exit_failure;
   }
+  // No failure: who captured a flood of keys sees what a node of this size does with them.
+  if (const std::uint64_t requests = replay.overflowed(); requests != 0) complain_of_overflow(requests);
   return status;
 }
 

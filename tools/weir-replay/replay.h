@@ -45,6 +45,8 @@ class Replay {
   const Tally& tally() const noexcept { return tally_; }
   /// What the node itself has counted, by rule, with the keys blocked at the end; empty without rules.
   std::vector<RuleFigures> rules() const;
+  /// Requests that found no room for their keys, once for each rule: what became of them may be wrong.
+  std::uint64_t overflowed() const { return throttle_ == nullptr ? 0 : throttle_->figures().overflowed; }
   /// Whether a key is blocked at the end of what has been played.
   bool is_blocked(const KeyTally& key) const noexcept { return monotonic(now_) < key.blocked_until; }
 

@@ -28,6 +28,9 @@ class RuleReplay {
   /// stay as they are.
   Decision decide(WallTime time, std::string_view key, std::uint32_t weight);
 
+  /// Requests that found no room for their keys: what they were answered may be wrong.
+  std::uint64_t overflowed() const { return throttle_->figures().overflowed; }
+
   /// What the rule says of itself.
   const Rule& rule() const noexcept { return throttle_->config().rules[0]; }
 

@@ -62,12 +62,14 @@ std::string packets(const Tally& tally) {
   return text + table.text();
 }
 
-std::string requests(const Tally& tally) {
+std::string requests(const Replay& replay) {
+  const Tally& tally = replay.tally();
   Table table({"requests", number(tally.requests)});
   table.add({"  admitted", number(tally.requests - tally.blocked)});
   table.add({"  blocked", number(tally.blocked)});
   table.add({"  under no rule", number(tally.without_rule)});
   table.add({"  with cut-off headers", number(tally.incomplete)});
+  table.add({"  without room for their keys", number(replay.overflowed())});
   return table.text();
 }
 
@@ -103,11 +105,10 @@ std::string keys(const Replay& replay, std::size_t top) {
 }  // namespace
 
 std::string summary(const Replay& replay, std::size_t top) {
-  const Tally& tally = replay.tally();
-  std::string text = packets(tally) + "\n" + requests(tally);
+  std::string text = packets(replay.tally()) + "\n" + requests(replay);
   if (const std::vector<RuleFigures> figures = replay.rules(); !figures.empty()) {
     text += "\n" + rules(figures);
-    if (top != 0 && !tally.keys.empty()) text += "\n" + keys(replay, top);
+    if (top != 0 && !replay.tally().keys.empty()) text += "\n" + keys(replay, top);
   }
   return text;
 }

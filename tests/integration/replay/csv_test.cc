@@ -303,6 +303,29 @@ TEST_F(ReplayList, KeysAreAnyBytes) {
   for (const Row& row : table) EXPECT_EQ(row.at("verdict"), "admit") << "three different keys";
 }
 
+TEST_F(ReplayList, OfMoreKeysThanTheNodeHasRoomForIsSaidToBeDecidedWrongly) {
+  std::string list = "time_ms,key\n";
+  for (int key = 0; key < 1000; ++key) list += "0,k" + std::to_string(key) + "\n";
+  write("l.csv", list);
+  write("small.toml", "[node]\nkeys = 64\n" + rules);
+  const Ran small = run("--config small.toml --csv l.csv --rule login");
+  EXPECT_EQ(small.status, 1);
+  EXPECT_TRUE(small.errors.starts_with("weir-replay: ")) << small.errors;
+  EXPECT_TRUE(
+      small.errors.ends_with(" requests found no room for their keys and may have been limited together with "
+                             "others: raise [node] keys\n"))
+      << small.errors;
+  const auto table = test::parse_table(small.output);
+  ASSERT_EQ(table.size(), 1000u);
+  EXPECT_TRUE(std::ranges::any_of(table, [](const Row& row) { return row.at("verdict") == "block"; }));
+
+  write("large.toml", "[node]\nkeys = 4096\n" + rules);
+  const Ran large = run("--config large.toml --csv l.csv --rule login");
+  EXPECT_EQ(large.status, 0);
+  EXPECT_EQ(large.errors, "");
+  for (const Row& row : test::parse_table(large.output)) EXPECT_EQ(row.at("remaining"), "2");
+}
+
 TEST_F(ReplayList, ThatIsBrokenIsDecidedUpToThere) {
   write("config.toml", rules);
   write("l.csv", "time_ms,key\n0,a\nnow,a\n0,a\n");

@@ -226,6 +226,26 @@ TEST_F(ReplayLimit, KeepsKeysApart) {
   EXPECT_EQ(verdicts(rows), "AAAAAABB");
 }
 
+TEST_F(ReplayLimit, TellsHowManyRequestsFoundNoRoomForTheirKeys) {
+  PcapFile file;
+  for (int i = 0; i < 1000; ++i)
+    file.packet(start, request("/login", "10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250)));
+  std::vector<Row> rows;
+  const Ran small = play(file.str(), "[node]\nkeys = 64\n" + login_rule, rows);
+  EXPECT_EQ(small.status, 0) << "so does a node of that size";
+  const std::uint64_t overflowed = summary_number(small.output, "without room for their keys");
+  EXPECT_GT(overflowed, 0u);
+  EXPECT_LE(overflowed, 1000u);
+  EXPECT_EQ(small.errors, "weir-replay: " + std::to_string(overflowed) +
+                              " requests found no room for their keys and may have been limited together "
+                              "with others: raise [node] keys\n");
+
+  const Ran large = play(file.str(), "[node]\nkeys = 4096\n" + login_rule, rows);
+  EXPECT_EQ(large.status, 0);
+  EXPECT_EQ(large.errors, "");
+  EXPECT_EQ(summary_number(large.output, "without room for their keys"), 0u);
+}
+
 TEST_F(ReplayLimit, IsNotEvadedBySpellings) {
   PcapFile file;
   for (const auto target : {"/login", "//login", "/%6cogin?1", "/x/../login/", "/login/"})
