@@ -144,6 +144,19 @@ bool CsvFile::parse_time(std::string_view text, WallTime& time) {
   return true;
 }
 
+bool CsvFile::step_to(WallTime time) {
+  constexpr Duration most{last_ms * nanoseconds_per_ms};
+  if (last_time_ && time > *last_time_) {
+    const Duration step = time - *last_time_;
+    if (step > most - forward_)
+      return fail("time goes back and forth, and all steps forward come to more than " +
+                  std::to_string(last_ms) + " ms");
+    forward_ += step;
+  }
+  last_time_ = time;
+  return true;
+}
+
 bool CsvFile::parse_weight(std::string_view text, std::uint32_t& weight) {
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), weight);
   if (wrong == std::errc{} && end == text.data() + text.size()) return true;
@@ -156,7 +169,7 @@ bool CsvFile::next(CsvRequest& request) {
   if (fields_.size() != columns_)
     return fail("there are " + std::to_string(fields_.size()) + " fields, and the header has " +
                 std::to_string(columns_) + " (a key with a comma in it must be quoted)");
-  if (!parse_time(fields_[0], request.time)) return false;
+  if (!parse_time(fields_[0], request.time) || !step_to(request.time)) return false;
   request.key = fields_[1];
   request.weight = 1;
   return columns_ == 2 || parse_weight(fields_[2], request.weight);

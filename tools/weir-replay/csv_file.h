@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <istream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,8 @@ class CsvFile {
  public:
   /// The longest line, with all its quotes; a quoted field may have line ends of its own.
   static constexpr std::size_t max_record = std::size_t{1} << 20;
-  /// The latest time: a wall clock of 64-bit nanoseconds ends in 2262, and rules look years ahead.
+  /// The latest time: a wall clock of 64-bit nanoseconds ends in 2262, and rules look years ahead. It
+  /// bounds the sum of all steps forward, too: a monotonic clock takes each of them, and none back.
   static constexpr std::int64_t last_ms = 9'000'000'000'000;
 
   /// Opens the list and reads its header.
@@ -51,6 +53,7 @@ class CsvFile {
   int take();
   bool fail(const std::string& what);
   bool parse_time(std::string_view text, WallTime& time);
+  bool step_to(WallTime time);
   bool parse_weight(std::string_view text, std::uint32_t& weight);
 
   std::ifstream file_;
@@ -62,6 +65,9 @@ class CsvFile {
   std::uint64_t line_ = 1;       ///< where reading stands, 1-based
   std::uint64_t record_at_ = 1;  ///< where the record began
   std::string error_;
+  std::optional<WallTime> last_time_;
+  /// All steps forward from one request to the next.
+  Duration forward_{};
 };
 
 /// A time in milliseconds, as lists have it: exact, without zeroes at the end of a fraction ("1.5").

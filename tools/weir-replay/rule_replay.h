@@ -26,6 +26,7 @@ class RuleReplay {
   /// The rule's answer. A time earlier than the one before sets the node's wall clock back, while its
   /// monotonic clock stands still: counting begins anew in the interval of that time, blocks and buckets
   /// stay as they are.
+  /// @pre all steps forward together are within what a monotonic clock can tell, as CsvFile sees to
   Decision decide(WallTime time, std::string_view key, std::uint32_t weight);
 
   /// Requests that found no room for their keys: what they were answered may be wrong.

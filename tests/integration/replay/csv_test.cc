@@ -159,6 +159,18 @@ TEST(CsvFile, BrokenInTheMiddleIsReadUpToThere) {
   EXPECT_TRUE(list.error.starts_with("l.csv:4: ")) << list.error;
 }
 
+TEST(CsvFile, MayGoBackAndForthAsLongAsAMonotonicClockCanFollow) {
+  const List whole = read_list("time_ms,key\n0,a\n9000000000000,a\n0,a\n0,a\n");
+  EXPECT_EQ(whole.error, "");
+  EXPECT_EQ(whole.requests.size(), 4u);
+  // Where the list begins is no step.
+  const List halves =
+      read_list("time_ms,key\n5,a\n4500000000005,a\n0,a\n4500000000000,a\n7,a\n7.000001,a\n7,a\n");
+  EXPECT_EQ(halves.error,
+            "l.csv:7: time goes back and forth, and all steps forward come to more than 9000000000000 ms");
+  EXPECT_EQ(halves.requests.size(), 5u);
+}
+
 TEST(CsvFile, OfAnyBytesGivesRequestsOrAnErrorWithItsLine) {
   std::mt19937_64 random(seed());
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed()));
@@ -334,6 +346,21 @@ TEST_F(ReplayList, ThatIsBrokenIsDecidedUpToThere) {
   EXPECT_EQ(test::parse_table(ran.output).size(), 1u);
   EXPECT_TRUE(ran.errors.starts_with("weir-replay: l.csv:3: time_ms must be a number")) << ran.errors;
   EXPECT_TRUE(ran.errors.ends_with("; the decisions cover what stands before it\n")) << ran.errors;
+}
+
+TEST_F(ReplayList, ThatSwingsBetweenTheEndsOfTimeIsDecidedUpToTheSecondSwing) {
+  write("config.toml", rules);
+  std::string list = "time_ms,key\n";
+  for (int swing = 0; swing < 5; ++swing) list += "0,a\n9000000000000,a\n";
+  write("l.csv", list);
+  const Ran ran = run("--config config.toml --csv l.csv --rule login");
+  EXPECT_EQ(ran.status, 1);
+  const auto table = test::parse_table(ran.output);
+  EXPECT_EQ(table.size(), 3u);
+  for (const Row& row : table) EXPECT_EQ(row.at("verdict"), "admit");
+  EXPECT_EQ(ran.errors,
+            "weir-replay: l.csv:5: time goes back and forth, and all steps forward come to more than "
+            "9000000000000 ms; the decisions cover what stands before it\n");
 }
 
 TEST_F(ReplayList, SaysWhatIsWrongWithItsCommandLine) {
