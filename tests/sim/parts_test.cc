@@ -488,6 +488,36 @@ TEST_F(SimMeter, TellsFalseRefusalsFromThoseThatFollowAnExcess) {
   EXPECT_DOUBLE_EQ(summary().false_block_intervals_pct, 25);
 }
 
+TEST_F(SimMeter, LooksBackAsFarAsDephaseMayHaveKeptABlock) {
+  Rule rule = rule_of(10);
+  rule.dephase = 2s;
+  meter = Meter(rule, 1, 7s, 200ms, 100ms);
+  for (int i = 0; i < 11; ++i) request(i * 1ms, i < 10);
+  for (int i = 1; i < 6; ++i) request(i * 1s, false);
+  // The one block may have lasted 2.2 s, from the end of its interval at the latest; only second 5 is beyond.
+  EXPECT_DOUBLE_EQ(summary().false_block_intervals_pct, 100.0 / 6);
+}
+
+TEST_F(SimMeter, TakesNoReactionWhereABlockOutOfPhaseMayStillRun) {
+  Rule rule = rule_of(10);
+  rule.dephase = 2s;
+  meter = Meter(rule, 1, 4s, 200ms, 100ms);
+  for (int i = 0; i < 11; ++i) request(i * 1ms, i < 10);
+  for (int i = 0; i < 15; ++i) request(2s + i * 10ms, true);
+  EXPECT_DOUBLE_EQ(summary().reaction_ms_p99, 0) << "of the first second alone";
+}
+
+TEST_F(SimMeter, MeasuresTheReactionWithinOneCooldownWhateverDephaseAdds) {
+  Rule rule = rule_of(10);
+  rule.dephase = 2s;
+  meter = Meter(rule, 1, 4s, 200ms, 100ms);
+  for (int i = 0; i < 15; ++i) request(i * 10ms, true);  // over at 100 ms, the last one at 140 ms
+  request(150ms, false);
+  request(360ms, true);  // where the key's block has ended
+  EXPECT_DOUBLE_EQ(summary().reaction_ms_p99, 40);
+  EXPECT_DOUBLE_EQ(summary().block_spread_ms_p99, 0);
+}
+
 TEST_F(SimMeter, MeasuresTheReactionFromTheExcessOn) {
   for (int i = 0; i < 15; ++i) request(i * 10ms, true);  // over at 100 ms, the last one at 140 ms
   request(150ms, false);

@@ -35,6 +35,7 @@ Meter::Meter(const Rule& rule, std::size_t keys, Duration duration, Duration bli
       duration_(duration),
       blind_(blind),
       closed_for_(rule.algorithm == Algorithm::cooldown ? rule.cooldown : rule.interval),
+      closed_at_most_(rule.algorithm == Algorithm::cooldown ? rule.cooldown + rule.dephase : rule.interval),
       intervals_(static_cast<std::size_t>((duration + rule.interval - Duration{1}) / rule.interval)) {
   keys_.reserve(keys);
   for (std::size_t i = 0; i < keys; ++i)
@@ -58,7 +59,7 @@ void Meter::add(const Sample& sample) {
   Key& key = keys_[sample.key];
   IntervalRecord& record = key.records[static_cast<std::size_t>(sample.at / rule_.interval)];
   if (record.offered == 0)
-    record.fresh = key.last_refused == Duration::min() || key.last_refused + closed_for_ < sample.at;
+    record.fresh = key.last_refused == Duration::min() || key.last_refused + closed_at_most_ < sample.at;
   record.offered += sample.units;
   key.offered.add(sample.at, sample.units);
   if (key.offered.sum() > rule_.limit) key.last_crowded = sample.at;
@@ -87,7 +88,8 @@ void Meter::add(const Sample& sample) {
   } else if (sample.refused_here) {
     record.first_refused = std::min(record.first_refused, sample.at);
     key.last_refused = sample.at;
-    if (key.last_crowded == Duration::min() || key.last_crowded + rule_.interval + closed_for_ < sample.at)
+    if (key.last_crowded == Duration::min() ||
+        key.last_crowded + rule_.interval + closed_at_most_ < sample.at)
       record.refused_in_calm = true;
   }
 }
@@ -112,7 +114,7 @@ bool Meter::falsely_blocked(const Key& key, std::size_t interval) const noexcept
   if (key.records[interval].first_refused == Duration::max()) return false;
   if (!is_aligned(rule_.algorithm)) return key.records[interval].refused_in_calm;
   const auto back =
-      static_cast<std::size_t>((closed_for_ + 2 * rule_.interval - Duration{1}) / rule_.interval);
+      static_cast<std::size_t>((closed_at_most_ + 2 * rule_.interval - Duration{1}) / rule_.interval);
   for (std::size_t i = interval - std::min(interval, back); i <= interval; ++i)
     if (key.records[i].eligible > rule_.limit) return false;
   return true;

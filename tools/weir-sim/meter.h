@@ -91,8 +91,9 @@ class Meter {
   Rule rule_;
   Duration duration_;
   Duration blind_;
-  Duration closed_for_;    // how long a refusal may go on for one exceeding
-  std::size_t intervals_;  // the last one may be cut short
+  Duration closed_for_;      // the shortest block: what is admitted later is no part of a reaction
+  Duration closed_at_most_;  // how long a refusal may go on for one exceeding
+  std::size_t intervals_;    // the last one may be cut short
   std::vector<Key> keys_;
   Curve curve_;
 };
