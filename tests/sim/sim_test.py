@@ -250,6 +250,26 @@ class Output(Case):
         self.assertEqual(1, done.returncode)
         self.assertIn("plot.svg: the plot could not be written", done.stderr)
 
+    def test_no_plot_is_written_over_what_is_read(self):
+        recording = self.file("time_ms,key\n5,a\n", "demand.csv")
+        scenario = self.file(SMALL.replace("of_limit = 2", 'shape = "recorded"\nfile = "demand.csv"'))
+        before = {path: path.read_bytes() for path in (scenario, recording)}
+        for number, path in enumerate(before):
+            symbolic, hard = self.folder / f"symbolic{number}", self.folder / f"hard{number}"
+            symbolic.symlink_to(path.name)
+            os.link(path, hard)
+            for plot in (path, f"{self.folder}/./{path.name}", symbolic, hard):
+                with self.subTest(read=path.name, plot=plot):
+                    done = run(scenario, "--plot", plot)
+                    self.assertEqual((2, ""), (done.returncode, done.stdout))
+                    self.assertEqual(f"weir-sim: --plot would write over {path}\n", done.stderr)
+                    self.assertEqual(before, {each: each.read_bytes() for each in before})
+        # What was drawn before is drawn anew, and what is no file has nothing that could be lost.
+        plot = self.file("an older one", "plot.svg")
+        for path in (plot, "/dev/null"):
+            self.assertEqual(0, run(scenario, "--plot", path).returncode)
+        self.assertIn("</svg>", plot.read_text(encoding="utf-8"))
+
     def test_help_and_version_end_with_0(self):
         for option, word in (("--help", "SCENARIO"), ("--version", "weir-sim ")):
             done = run(option)

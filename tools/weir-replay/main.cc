@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // weir-replay: what would weir have done with a capture, or with a list of requests?
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "capture.h"
+#include "command-line/written_file.h"
 #include "csv_file.h"
 #include "decision_table.h"
 #include "options.h"
@@ -35,15 +33,6 @@ void complain_of_overflow(std::uint64_t requests) {
   complain(std::to_string(requests) +
            " requests found no room for their keys and may have been limited together with others: raise "
            "[node] keys");
-}
-
-/// Whether a path that is to be written names the very file that is read, which then would be gone.
-bool writes_over(const std::string& read, const std::string& written) {
-  struct stat from {};
-  struct stat to {};
-  const int found = read == "-" ? fstat(STDIN_FILENO, &from) : stat(read.c_str(), &from);
-  return found == 0 && S_ISREG(from.st_mode) && stat(written.c_str(), &to) == 0 && from.st_dev == to.st_dev &&
-         from.st_ino == to.st_ino;
 }
 
 /// The configuration with counters of this process's own; nothing, and complaints, when it is wrong.
@@ -166,7 +155,7 @@ int run_capture(const Options& options) {
 int run(const Options& options) {
   const bool to_file = !options.requests.empty() && options.requests != "-";
   for (const std::string& read : {options.config, options.capture, options.list}) {
-    if (!to_file || read.empty() || !writes_over(read, options.requests)) continue;
+    if (!to_file || read.empty() || !command_line::writes_over(read, options.requests)) continue;
     complain("--requests would write over " + (read == "-" ? "the standard input" : read));
     return exit_usage;
   }

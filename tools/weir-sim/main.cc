@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "command-line/written_file.h"
 #include "options.h"
 #include "plot.h"
 #include "report.h"
@@ -37,6 +38,11 @@ int run(const Options& options) {
     return exit_usage;
   }
   const Scenario& scenario = read.scenario;
+  for (const std::string& input : {options.scenario, scenario.recording}) {
+    if (options.plot.empty() || input.empty() || !command_line::writes_over(input, options.plot)) continue;
+    complain("--plot would write over " + input);
+    return exit_usage;
+  }
 
   std::vector<Report> reports;
   const auto add = [&](const std::vector<Rule>& rules) {

@@ -168,6 +168,7 @@ struct Scenario {
   std::vector<ScenarioEvent> events;
   std::vector<Gate> gates;
   Duration plot_bucket{};  ///< 0: chosen
+  std::string recording;   ///< path of the recorded demand's file; empty: there is none
 
   /// How many different keys a rule can meet.
   std::size_t keys_of(std::size_t rule) const noexcept {

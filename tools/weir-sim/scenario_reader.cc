@@ -372,6 +372,7 @@ class ScenarioDocument {
     }
     recorded_ = true;
     const std::filesystem::path path = std::filesystem::path(file_).parent_path() / name;
+    scenario_.recording = path.string();
     std::string text;
     std::string wrong = read_whole_file(path.string(), text);
     KeySpace& space = scenario_.keys[0];
