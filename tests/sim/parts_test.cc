@@ -18,6 +18,7 @@
 #include "node_clock.h"
 #include "random.h"
 #include "router.h"
+#include "scenario_reader.h"
 #include "server.h"
 #include "sliding_sum.h"
 
@@ -422,6 +423,57 @@ TEST_F(SimNetwork, AnOutageIsNoticedAndHeals) {
   EXPECT_TRUE(client.figures().up);
   EXPECT_EQ(client.figures().pending, 0U);
   EXPECT_EQ(network.server().ledger(name).of(4), 5);
+}
+
+constexpr Algorithm every_algorithm[] = {
+    Algorithm::cooldown,     Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
+    Algorithm::leaky_bucket, Algorithm::sliding_log,  Algorithm::shed,           Algorithm::strict};
+
+/// The algorithms under which a rule keeps what `given` has changed in it; others leave it out.
+std::vector<Algorithm> keepers(const Rule& given, auto Rule::*value) {
+  std::vector<Algorithm> found;
+  for (const Algorithm algorithm : every_algorithm) {
+    std::vector<ConfigError> errors;
+    const std::vector<Rule> changed = with_algorithm({given}, algorithm, errors);
+    for (const ConfigError& error : errors) ADD_FAILURE() << error.to_string();
+    EXPECT_EQ(changed.at(0).algorithm, algorithm);
+    if (changed.at(0).*value == given.*value)
+      found.push_back(algorithm);
+    else
+      EXPECT_EQ(changed.at(0).*value, Rule().*value) << to_string(algorithm);
+  }
+  return found;
+}
+
+TEST(SimWithAlgorithm, LeavesOutWhatTheAlgorithmCannotUseAndNothingElse) {
+  using enum Algorithm;
+  using Algorithms = std::vector<Algorithm>;
+  Rule rule = rule_of(10);
+  rule.debt = true;
+  EXPECT_EQ(keepers(rule, &Rule::debt), (Algorithms{cooldown, fixed_window, shed}));
+  rule = rule_of(10);
+  rule.penalize = true;
+  EXPECT_EQ(keepers(rule, &Rule::penalize), (Algorithms{cooldown, fixed_window}));
+  rule = rule_of(10);
+  rule.early_block = EarlyBlock::predictive;
+  EXPECT_EQ(keepers(rule, &Rule::early_block),
+            (Algorithms{cooldown, fixed_window, sliding_window, token_bucket, leaky_bucket, shed}));
+  rule.on_store_failure = OnStoreFailure::open;
+  EXPECT_EQ(
+      keepers(rule, &Rule::on_store_failure),
+      (Algorithms{cooldown, fixed_window, sliding_window, token_bucket, leaky_bucket, sliding_log, shed}));
+  rule.hold_back = 0.2;
+  EXPECT_EQ(keepers(rule, &Rule::hold_back), (Algorithms{cooldown, fixed_window, sliding_window, token_bucket,
+                                                         leaky_bucket, sliding_log, shed}));
+  rule.dephase = 1s;
+  EXPECT_EQ(keepers(rule, &Rule::dephase), Algorithms{cooldown});
+  rule.local_rule = LocalRule::per_span;
+  EXPECT_EQ(keepers(rule, &Rule::local_rule), Algorithms{cooldown});
+  rule = rule_of(10, token_bucket);
+  rule.burst = 20;
+  EXPECT_EQ(keepers(rule, &Rule::burst), (Algorithms{token_bucket, leaky_bucket}));
+  rule.warmup = 1s;
+  EXPECT_EQ(keepers(rule, &Rule::warmup), Algorithms{token_bucket});
 }
 
 TEST(SimRouter, SendsNothingToClosedNodes) {

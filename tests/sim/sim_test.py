@@ -513,6 +513,23 @@ class Mistakes(Case):
         self.assertEqual(2, done.returncode)
         self.assertIn("under algorithm sliding-window: ", done.stderr)
 
+    def test_what_an_algorithm_cannot_use_is_left_out_for_it(self):
+        every = "cooldown fixed-window sliding-window token-bucket leaky-bucket sliding-log shed strict".split()
+        options = [f"--algorithm={name}" for name in every]
+        for line in (
+            "debt = true",
+            "penalize = true",
+            'early_block = "predictive"',
+            'on_store_failure = "open"',
+            'dephase = "2s"',
+            'algorithm = "token-bucket"\nburst = 80',
+        ):
+            with self.subTest(line):
+                done = run(self.file(SMALL.replace("limit = 50", f"limit = 50\n{line}")), *options)
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                for name in every:
+                    self.assertIn(name, done.stdout)
+
     def test_wrong_command_lines_end_with_2(self):
         scenario = self.file(SMALL)
         for arguments in ((), (scenario, "--sed", "1"), (scenario, "--algorithm", "colddown"), ("absent.toml",)):

@@ -787,11 +787,21 @@ std::vector<Rule> with_algorithm(const std::vector<Rule>& rules, Algorithm algor
   const Rule plain;
   for (Rule& rule : changed) {
     rule.algorithm = algorithm;
-    if (!foreign_key("burst", algorithm).empty()) rule.burst = plain.burst;
-    if (!foreign_key("warmup", algorithm).empty()) rule.warmup = plain.warmup;
-    if (!foreign_key("dephase", algorithm).empty()) rule.dephase = plain.dephase;
-    if (!foreign_key("hold_back", algorithm).empty()) rule.hold_back = plain.hold_back;
-    if (!foreign_key("local_rule", algorithm).empty()) rule.local_rule = plain.local_rule;
+    Findings findings;
+    check_combinations("rule", rule, findings);
+    const auto leave_out = [&](std::string_view key, auto Rule::*value) {
+      if (findings.faulty("rule." + std::string(key))) rule.*value = plain.*value;
+    };
+    leave_out("burst", &Rule::burst);
+    leave_out("warmup", &Rule::warmup);
+    leave_out("early_block", &Rule::early_block);
+    leave_out("dephase", &Rule::dephase);
+    leave_out("debt", &Rule::debt);
+    leave_out("hold_back", &Rule::hold_back);
+    leave_out("penalize", &Rule::penalize);
+    leave_out("on_store_failure", &Rule::on_store_failure);
+    leave_out("local_rule", &Rule::local_rule);
+    // Any cooldown passes the check, because its default follows the rule's interval.
     if (!foreign_key("cooldown", algorithm).empty()) rule.cooldown = rule.interval;
   }
   Config config;
