@@ -452,6 +452,46 @@ class Mistakes(Case):
                 if place is not None:
                     self.assertIn(f"weir-sim: {path}:{place}: ", done.stderr)
 
+    def test_a_factor_that_no_run_would_end_with_is_one(self):
+        for factor in ("inf", "nan", "-1", "1000001"):
+            with self.subTest(factor):
+                points = f'of_limit = 2\nshape = "step"\npoints = [["0s", 1], ["1s", {factor}]]'
+                path = self.file(SMALL.replace("of_limit = 2", points))
+                done = run(path)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                message = f"weir-sim: {path}:12:22: a point's factor must be from 0 to 1000000\n"
+                self.assertEqual(message, done.stderr)
+        points = 'rate = 0.0001\nshape = "step"\npoints = [["0s", 1000000]]'
+        self.assertEqual(0, run(self.file(SMALL.replace("of_limit = 2", points))).returncode)
+
+    def test_more_keys_than_can_be_counted_are_too_many(self):
+        # 65536 to the power of 4 is 0 in 64 bits.
+        for count, headers in ((65536, "abcd"), (2001, "ab")):
+            with self.subTest(count=count, headers=headers):
+                key = ", ".join(f'"header:{header}"' for header in headers)
+                spaces = "".join(f'[[keys]]\nheader = "{header}"\ncount = {count}\n' for header in headers)
+                path = self.file(SMALL.replace('"header:user"', key) + spaces)
+                done = run(path)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                message = f"weir-sim: {path}:4:7: a rule of a scenario can have at most 4000000 keys\n"
+                self.assertEqual(message, done.stderr)
+
+    def test_times_whose_sums_would_not_fit_are_refused(self):
+        for change, place, name in (
+            (('duration = "3s"', 'duration = "106751d"'), "1:12", "duration"),
+            (('duration = "3s"', 'duration = "3660.5d"'), "1:12", "duration"),
+            (("of_limit = 2", 'of_limit = 2\nshape = "on-off"\non = "106751d"\noff = "1s"'), "12:6", "on"),
+            (("of_limit = 2", 'of_limit = 2\n[store]\nrtt = "106751d"'), "12:7", "rtt"),
+            (("of_limit = 2", 'of_limit = 2\n[clocks]\noffsets = ["-106751d"]'), "12:12", "an offset"),
+            (("of_limit = 2", 'of_limit = 2\n[plot]\nbucket = "106751d"'), "12:10", "bucket"),
+        ):
+            with self.subTest(change=change):
+                path = self.file(SMALL.replace('interval = "1s"', 'interval = "366d"').replace(*change))
+                done = run(path)
+                self.assertEqual((2, ""), (done.returncode, done.stdout))
+                self.assertIn(f"weir-sim: {path}:{place}: {name} must be at most 3660d\n", done.stderr)
+        self.assertEqual(0, run(self.file(SMALL + '[plot]\nbucket = "3660d"\n')).returncode)
+
     def test_a_gate_that_no_run_of_the_scenario_comes_to_is_one(self):
         only_shed = SMALL.replace("limit = 50", 'limit = 50\nalgorithm = "shed"')
         in_turn = 'algorithms = ["shed", "strict"]\n' + SMALL

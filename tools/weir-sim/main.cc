@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ bool write_file(const std::string& path, const std::string& text) {
   std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "wbe"));
   if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) return false;
   return std::fclose(file.release()) == 0;
+}
+
+int too_large() {
+  complain("there is not enough memory for the nodes, keys and intervals of this scenario");
+  return exit_usage;
 }
 
 int run(const Options& options) {
@@ -77,9 +83,9 @@ int main(int argc, char** argv) try {
   std::fputs(read.error.c_str(), stderr);
   return read.exit ? *read.exit : run(read.options);
 } catch (const std::bad_alloc&) {
-  std::fputs("weir-sim: there is not enough memory for the nodes, keys and intervals of this scenario\n",
-             stderr);
-  return weir::sim::exit_usage;
+  return weir::sim::too_large();
+} catch (const std::length_error&) {
+  return weir::sim::too_large();
 } catch (const std::exception& error) {
   std::fprintf(stderr, "weir-sim: %s\n", error.what());
   return weir::sim::exit_failure;

@@ -15,7 +15,7 @@ namespace weir::sim {
 namespace {
 
 constexpr std::size_t max_file_size = 256 * 1024 * 1024;
-/// Three centuries would overflow a nanosecond count; a year is more than any scenario lasts.
+/// Three centuries would overflow a nanosecond count; a year is more than any recording lasts.
 constexpr double longest_ms = 366.0 * 24 * 3600 * 1000;
 
 struct FileCloser {

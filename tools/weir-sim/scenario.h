@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -170,10 +171,12 @@ struct Scenario {
   Duration plot_bucket{};  ///< 0: chosen
   std::string recording;   ///< path of the recorded demand's file; empty: there is none
 
-  /// How many different keys a rule can meet.
+  /// How many different keys a rule can meet; the largest number where they are more.
   std::size_t keys_of(std::size_t rule) const noexcept {
     std::size_t count = 1;
-    for (const std::size_t space : spaces_of_rule[rule]) count *= keys[space].values.size();
+    for (const std::size_t space : spaces_of_rule[rule])
+      if (__builtin_mul_overflow(count, keys[space].values.size(), &count))
+        return std::numeric_limits<std::size_t>::max();
     return count;
   }
 };

@@ -50,6 +50,8 @@ constexpr std::array algorithms{Algorithm::cooldown,     Algorithm::fixed_window
                                 Algorithm::shed,         Algorithm::strict};
 constexpr std::uint32_t most_nodes = 65536;
 constexpr std::size_t most_keys = 4'000'000;
+/// Times are added to one another, and to those of wall clocks: no such sum may leave the range of Duration.
+constexpr Duration longest_time = 10 * interval_range.most;
 constexpr double unbounded = std::numeric_limits<double>::infinity();
 
 struct NumberRange {
@@ -87,6 +89,11 @@ class Reader : public TableReader {
     }
     out = value;
     return true;
+  }
+
+  /// In place of TableReader's, which knows no longest_time.
+  void duration(std::string_view key, Duration& out) {
+    if (const toml::node* node = take(key); node != nullptr) plain_duration(*node, path_of(key), key, out);
   }
 
   /// A duration that may have a sign.
@@ -135,6 +142,10 @@ class Reader : public TableReader {
     const DurationResult result = parse_duration(text);
     if (!result) {
       findings_->add(path, std::string(what) + ' ' + result.error);
+      return false;
+    }
+    if (result.value > longest_time) {
+      findings_->add(path, std::string(what) + " must be at most " + format_duration(longest_time));
       return false;
     }
     out = negative ? -result.value : result.value;
@@ -344,8 +355,7 @@ class ScenarioDocument {
                    if (pair == nullptr) return;
                    RatePoint point;
                    if (!reader.plain_duration(*pair->get(0), at, "a point's time", point.at)) return;
-                   if (!reader.number(*pair->get(1), at, "a point's factor", {0, unbounded}, point.factor))
-                     return;
+                   if (!reader.number(*pair->get(1), at, "a point's factor", {0, 1e6}, point.factor)) return;
                    if (!demand.points.empty() && point.at <= demand.points.back().at)
                      add(at, "a point's time must be later than that of the point before it");
                    demand.points.push_back(point);
