@@ -49,6 +49,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
   grant_clocks_.resize(windows);
+  spare_logs_.resize(windows);
   for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, span_of(terms));
   lasted_ = shortest_span_;
   rule_grants_.resize(plane.terms.size());
@@ -325,7 +326,8 @@ void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTe
                                  terms.bucket, now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (cell.log.load(std::memory_order_relaxed) == 0)
-      terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);
+      terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell,
+                            spare_logs_[terms.window]);
   }
 }
 
@@ -802,11 +804,14 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
 // The request was refused by another rule. What a worker may keep for its next request stays with its entry.
 void WorkerCore::undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept {
   if (touched.drawn == 0) return;
+  if (is_bucket(terms.algorithm) && !touched.direct) table_->drop_credit(touched.place, touched.drawn);
+  // Else the cell may be another key's by now.
+  if (!window_is_known(terms.window)) [[unlikely]]
+    return;
   if (terms.algorithm == Algorithm::sliding_log) {
     terms.logs->log(*touched.cell).give_back(now, touched.drawn);
   } else if (is_bucket(terms.algorithm)) {
     BucketCell(*touched.cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
-    if (!touched.direct) table_->drop_credit(touched.place, touched.drawn);
   } else {
     touched.cell->give_back(touched.drawn);
   }

@@ -524,7 +524,9 @@ class alignas(64) WorkerCore {
   bool refusals_first_ = false;
   std::uint32_t plain_left_ = 0;              // of a burst of frames: what decide_plain() may decide on
   std::span<const PlainFrame> plain_frames_;  // as long as something is left
-  std::uint32_t spare_log_ = 0;  // taken from the pool of logs, and then another worker's was agreed on
+  // By window, each of which has the logs of one rule, if any: taken from those, and then another worker's
+  // was agreed on.
+  std::vector<std::uint32_t> spare_logs_;
   Classifier::Scratch scratch_;
   KeyBytes key_bytes_;
   KeyHash key_hash_;

@@ -2,6 +2,11 @@
 // One node never admits more than the limit of one key in one interval, over all its workers.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <span>
+#include <string>
+
 #include "running_node.h"
 
 namespace weir::testing {
@@ -34,6 +39,44 @@ void expect_hard_limit(std::uint64_t limit) {
   EXPECT_GT(recorded.totals.size(), users.all().size());
   // Not by admitting too little: under such load most intervals are used up but for what chunks strand.
   EXPECT_GT(recorded.sum(), recorded.totals.size() * limit / 2);
+}
+
+// Workers that meet a key of one rule in the same moment take a log for it each, and all but one in vain.
+// What such a one keeps for later is a log of that rule: under another one it would be the log of another key
+// there.
+TEST(SlidingLogs, OfOneRuleAreNeverTakenForThoseOfAnother) {
+  constexpr std::uint64_t limit = 6;
+  constexpr int rounds = 2000;
+  constexpr unsigned two = 2;  // that really run at once, also on a small machine
+  Config config = fast_config(limit, 1h);
+  config.node.keys = 16'384;
+  config.rules[0].spans = 3600;
+  config.rules[0].algorithm = Algorithm::sliding_log;
+  config.rules.push_back(config.rules[0]);
+  config.rules[1].name = "other";
+  NodeCore node(config, {.workers = two, .hash_seed = 1, .log = {}}, std::make_unique<RecordingStore>());
+  node.start();
+  const MonotonicTime now = monotonic_now();
+  std::atomic<int> there{0};
+  std::atomic<std::uint64_t> refused{0};
+  run_workers(node, two, [&](Worker& worker, unsigned index) {
+    for (int round = 0; round < rounds; ++round) {
+      const std::string together = "a" + std::to_string(round);
+      const std::vector<Key> same{worker.key(0, together)};
+      std::array<Verdict, limit> verdicts;
+      ++there;
+      while (there.load() < static_cast<int>(two) * (round + 1)) {
+      }
+      worker.admit_keys(same, now, std::span(verdicts).first(1));
+      const std::string alone = "b" + std::to_string(round) + "," + std::to_string(index);
+      const std::vector<Key> own(limit, worker.key(1, alone));
+      worker.admit_keys(own, now, verdicts);
+      refused += static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::block));
+      worker.quiescent();
+    }
+  });
+  EXPECT_TRUE(node.stop(1s));
+  EXPECT_EQ(refused, 0U);
 }
 
 TEST(HardLimit, HoldsForLimitsSmallerThanTheNumberOfWorkers) { expect_hard_limit(1); }

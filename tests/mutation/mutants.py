@@ -3182,8 +3182,8 @@ MUTANTS = [
     worker(
         "a log begins anew with each window",
         "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
-        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell, spare_log_);",
-        "terms.logs->take_over(cell, nullptr, spare_log_);",
+        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell,\n",
+        "terms.logs->take_over(cell, nullptr,\n",
     ),
     worker(
         "a light key has as much as others",
@@ -5161,7 +5161,7 @@ MUTANTS = [
     ),
     avx512(
         "eight at once: what stands behind the version is not looked at",
-        "InstructionSets.FindTheSameKeysInPlainFrames",
+        "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
         "static_cast<__mmask16>((1U << rest_of_line) - 1)",
         "static_cast<__mmask16>((1U << (rest_of_line - 2)) - 1)",
         file="lib/classify/request_line_kernel.h",

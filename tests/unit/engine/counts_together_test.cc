@@ -224,7 +224,7 @@ std::vector<Aside> rules_that_block() {
     Rule rule = rule_of(30);
     rule.cooldown = 2s;
     rule.dephase = 1s;
-    rule.hold_back = 0.1;
+    rule.hold_back = 0.4;
     change(rule);
     rules.push_back({name, rule});
   };
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, KeysSetAside, ::testing::ValuesIn(rules_that_blo
 TEST_P(KeysSetAside, AreCountedAsIfTheyWereNot) {
   const std::uint64_t first_seed = test_seed();
   std::size_t set_aside = 0;
-  for (std::uint64_t seed = first_seed; seed < first_seed + 6; ++seed) {
+  for (std::uint64_t seed = first_seed; seed < first_seed + 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
