@@ -80,5 +80,52 @@ TEST(LateSpans, ThatEndInTimeAgainSoonBringAllNewKeys) {
   EXPECT_EQ(node.overflowed(), before);
 }
 
+// Then others go on in the windows that they know. Were a window that slides cleared under them, as its spans
+// go by, they would give out the limit anew each time.
+TEST(LateSpans, NoSlidingWindowIsClearedWhileNothingCanBePublishedBecauseAWorkerIsStuck) {
+  const ConfigResult read = parse_config(R"([[rule]]
+name = "user"
+key = ["header:user"]
+limit = 10
+interval = "10ms"
+hold_back = 0
+algorithm = "sliding-window"
+)",
+                                         "test");
+  ASSERT_TRUE(read);
+  NodeCore core(read.config, {.workers = 2, .hash_seed = 1, .log = {}},
+                make_memory_store(std::make_shared<MemoryCounters>()));
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  core.advance(now);
+  Worker& worker = core.worker(0);
+  worker.online();
+  core.worker(1).online();  // and is not heard of any more
+  const auto end_spans = [&](int count) {
+    for (; count > 0; --count) {
+      now = now + 1ms;
+      for (int i = 0; i < 2; ++i) {
+        core.advance(now);
+        worker.quiescent();
+      }
+      // Nobody waits any longer for whom it has not heard of.
+      core.advance(now + 500us);
+    }
+  };
+  std::uint64_t generation = 0;
+  do {
+    generation = core.figures().publication_generation;
+    end_spans(100);
+  } while (core.figures().publication_generation != generation);
+  std::uint64_t admitted = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (int request = 0; request < 20; ++request)
+      admitted += worker.admit_key(0, "ann", 1, now.monotonic).verdict == Verdict::admit;
+    end_spans(1);
+  }
+  EXPECT_LE(admitted, 10U);
+  worker.offline();
+  core.worker(1).offline();
+}
+
 }  // namespace
 }  // namespace weir
