@@ -84,7 +84,8 @@ class ErrorDiffusion {
 /// Several threads: the running span with its estimate is one 16-byte word; what was offered, and each
 /// class's credit, are words of their own. When a span ends, whoever moves the first one takes what it has
 /// seen off the offered weight; what others offered in between counts in the new span. No request is lost
-/// from the figures.
+/// from the figures; but where that thread stops for a whole span between the two, what was offered before
+/// counts in two, and some of what came since in none.
 class Shed {
  public:
   /// @param limit     weight per interval, 1 … 2^63 − 1
@@ -168,6 +169,14 @@ class Shed {
     return saturated_sum(seen, weight);
   }
 
+  /// Takes as much off again, as far as it is there.
+  void take_off(std::uint64_t weight) noexcept {
+    // Relaxed: as above.
+    std::uint64_t seen = offered_.load(std::memory_order_relaxed);
+    while (!offered_.compare_exchange_weak(seen, seen - std::min(seen, weight), std::memory_order_relaxed)) {
+    }
+  }
+
   std::int64_t number(Instant now) const noexcept {
     const __int128 product = static_cast<__int128>(now.wall.time_since_epoch().count()) * spans_;
     return static_cast<std::int64_t>(product / interval_ - (product % interval_ < 0 ? 1 : 0));
@@ -193,9 +202,8 @@ class Shed {
       const std::uint64_t offered = offered_.load(std::memory_order_relaxed);
       const Round next = next_round(seen, offered, span);
       if (!round_.exchange(seen, next)) continue;
-      // Never below zero: only what was seen before the exchange goes, and only one thread per span takes it
-      // off.
-      offered_.fetch_sub(offered, std::memory_order_relaxed);
+      // Whoever is late to it may find that the thread of the next span has taken it off, too.
+      take_off(offered);
       return next;
     }
     return seen;
