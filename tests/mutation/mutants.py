@@ -3176,7 +3176,7 @@ MUTANTS = [
     worker(
         "tokens drawn for a request that another rule refuses are given back and kept as well",
         "Worker/EveryAlgorithm.AChildIsNotChargedForWhatItsParentRefuses/token_bucket",
-        "    if (!touched.direct) table_->drop_credit(touched.place, touched.drawn);",
+        "  if (is_bucket(terms.algorithm) && !touched.direct) table_->drop_credit(touched.place, touched.drawn);\n",
         "",
     ),
     worker(
