@@ -6,6 +6,7 @@
 #include <atomic>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "running_node.h"
 
@@ -46,10 +47,11 @@ void expect_hard_limit(std::uint64_t limit) {
 // there.
 TEST(SlidingLogs, OfOneRuleAreNeverTakenForThoseOfAnother) {
   constexpr std::uint64_t limit = 6;
-  constexpr int rounds = 2000;
+  constexpr int rounds = 1500;
+  constexpr int met = 16;      // in each round, by one from the first on and by the other from the last on
   constexpr unsigned two = 2;  // that really run at once, also on a small machine
   Config config = fast_config(limit, 1h);
-  config.node.keys = 16'384;
+  config.node.keys = 65'536;
   config.rules[0].spans = 3600;
   config.rules[0].algorithm = Algorithm::sliding_log;
   config.rules.push_back(config.rules[0]);
@@ -61,17 +63,22 @@ TEST(SlidingLogs, OfOneRuleAreNeverTakenForThoseOfAnother) {
   std::atomic<std::uint64_t> refused{0};
   run_workers(node, two, [&](Worker& worker, unsigned index) {
     for (int round = 0; round < rounds; ++round) {
-      const std::string together = "a" + std::to_string(round);
-      const std::vector<Key> same{worker.key(0, together)};
-      std::array<Verdict, limit> verdicts;
+      std::vector<std::string> names;
+      for (int i = 0; i < met; ++i) names.push_back("a" + std::to_string(round * met + i));
+      if (index == 1) std::ranges::reverse(names);
+      std::vector<Key> same;
+      for (const std::string& name : names) same.push_back(worker.key(0, name));
+      std::array<Verdict, met> verdicts;
       ++there;
-      while (there.load() < static_cast<int>(two) * (round + 1)) {
-      }
-      worker.admit_keys(same, now, std::span(verdicts).first(1));
+      // Some time at full speed, so that both go on together; but on a processor of one's own only.
+      for (int spins = 0; there.load() < static_cast<int>(two) * (round + 1); ++spins)
+        if (spins % (1 << 16) == (1 << 16) - 1) std::this_thread::yield();
+      worker.admit_keys(same, now, verdicts);
       const std::string alone = "b" + std::to_string(round) + "," + std::to_string(index);
       const std::vector<Key> own(limit, worker.key(1, alone));
-      worker.admit_keys(own, now, verdicts);
-      refused += static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::block));
+      const auto own_verdicts = std::span(verdicts).first(own.size());
+      worker.admit_keys(own, now, own_verdicts);
+      refused += static_cast<std::uint64_t>(std::ranges::count(own_verdicts, Verdict::block));
       worker.quiescent();
     }
   });
