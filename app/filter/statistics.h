@@ -19,7 +19,8 @@ namespace weir::filter {
 struct Snapshot {
   Totals totals;
   Figures figures;
-  std::uint64_t observed = 0;  ///< requests that rules with action observe would have refused, once for each of them
+  /// Requests that rules with action observe would have refused, once for each of them.
+  std::uint64_t observed = 0;
   std::vector<PortState> ports;
   double unix_seconds = 0;  ///< when
   Duration uptime{};        ///< since the workers started

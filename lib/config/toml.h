@@ -41,8 +41,8 @@ void toml_assertion_failed(const char* what);
 #else
 #include <toml++/impl/preprocessor.h>
 #endif
-// Of most characters these functions promise the compiler that nobody asks whether they are white space, and then
-// toml++ does: of each that stands where something else is expected.
+// Of most characters these functions promise the compiler that nobody asks whether they are white space, and
+// then toml++ does: of each that stands where something else is expected.
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false

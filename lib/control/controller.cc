@@ -217,8 +217,9 @@ void Controller::flip(Instant now) {
   std::vector<WindowPools*> turned;
   const bool can_publish = publisher_.ready();
   for (std::size_t window = 0; window < parts_.pools.size(); ++window) {
-    // Where workers cannot be told they go on in what they know. Each third span it would be cleared under them, and
-    // of a window that slides they would have the limit anew each time. (Of others that is one in three windows.)
+    // Where workers cannot be told they go on in what they know. Each third turn would clear it under them:
+    // of a window that slides, and turns with each span, they would have the limit anew each time. (Of others
+    // that is one limit in three windows.)
     if (!can_publish && parts_.pools[window].terms().spans > 1) continue;
     const std::uint64_t interval = parts_.pools[window].interval_number();
     if (!parts_.pools[window].turn_to(now)) continue;

@@ -18,8 +18,8 @@ inline constexpr SpanClock heartbeat(std::chrono::seconds{1}, 1);
 /// No rule's name begins so: by that a store tells it from the rules' counters where these are everybody's.
 inline constexpr std::string_view heartbeat_name = "~nodes";
 inline constexpr Duration heartbeat_lives = std::chrono::seconds{5};
-/// Whose heartbeat has been answered later than that has not reached the store in time, nor perhaps others who
-/// have yet to find it again. A distant store answers sooner.
+/// Whose heartbeat has been answered later than that has not reached the store in time, nor perhaps others
+/// who have yet to find it again. A distant store answers sooner.
 inline constexpr Duration heartbeat_is_late = std::chrono::milliseconds{750};
 
 }  // namespace weir

@@ -7,8 +7,8 @@
 namespace weir {
 namespace {
 
-/// So much more than an interval the clocks of nodes may differ without a strict limit being exceeded: another
-/// one, for counters that lived 10 s longer whatever their interval would be many times as many.
+/// So much more than an interval the clocks of nodes may differ without a strict limit being exceeded:
+/// another one, for counters that lived 10 s longer whatever their interval would be many times as many.
 Duration strict_clocks_apart(const Rule& rule) {
   return std::min<Duration>(rule.interval, std::chrono::seconds{10});
 }

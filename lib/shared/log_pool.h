@@ -92,8 +92,7 @@ class LogPool {
 
   /// Gives the cell its key's log: the one the ended pool's cell has, or a free one. Any worker.
   /// @param ended  the key's cell in the pool before, or nullptr
-  /// @param spare  the caller's, of this pool and no other: a log it took and then did not need (plus 1), 0:
-  /// none
+  /// @param spare  the caller's, of this pool alone: a log it took and then did not need (plus 1), 0: none
   void take_over(AllowanceCell& cell, AllowanceCell* ended, std::uint32_t& spare) noexcept {
     // Relaxed: an index is all there is to agree on; the log's own words carry their order.
     std::uint32_t known = 0;
