@@ -160,8 +160,12 @@ Instant Controller::advance(Instant own) {
   const Instant now = clock_.at(own);
   watch_store(now);
   drain_passed();
-  // Before his table is another span's.
-  if (!awaiting_drain_ && !passed_.empty()) take_corrections(now, false);
+  // Before his table is another span's. What he has admitted meanwhile, windows that slide hold from now on.
+  if (!awaiting_drain_ && !passed_.empty()) {
+    take_corrections(now, false);
+    dirty_ = dirty_ || std::ranges::any_of(
+                           parts_.pools, [](const WindowPools& pools) { return pools.terms().spans > 1; });
+  }
   // Whoever was late has told by now: others need not keep clear of what he might have drawn until the next
   // span.
   if (!awaiting_drain_ && settle_pools()) {
@@ -344,8 +348,11 @@ void Controller::end_drain(std::size_t index) {
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
-      parts_.engine.count_overflow(static_cast<RuleIndex>(rule), table.began.wall, overflows[rule].offered,
-                                   overflows[rule].admitted);
+      parts_.engine.count_overflow({.rule = static_cast<RuleIndex>(rule),
+                                    .began = table.began.wall,
+                                    .counted_by = quotas_at_,
+                                    .offered = overflows[rule].offered,
+                                    .admitted = overflows[rule].admitted});
   table.renew();
 }
 
@@ -367,6 +374,7 @@ void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys
                  .key = key.key,
                  .key_bytes = key.name,
                  .began = began,
+                 .counted_by = quotas_at_,
                  .offered = key.offered + used,
                  .admitted = key.admitted + used,
                  .refused_at = key.refused_at};
@@ -467,6 +475,7 @@ void Controller::harvest(std::span<const std::size_t> workers) {
                        .key = use.key,
                        .learned = true,
                        .began = began,
+                       .counted_by = quotas_at_,
                        .offered = use.admitted,
                        .admitted = use.admitted};
     if (count == counts.size()) take_some();

@@ -60,6 +60,7 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
                                                       .key = correction.key,
                                                       .key_bytes = correction.name,
                                                       .began = began.wall,
+                                                      .counted_by = now.wall,
                                                       .offered = weight,
                                                       .admitted = weight});
   WindowPools& pools = pools_of(index);

@@ -121,7 +121,11 @@ std::uint64_t Engine::take_from_window(const RuleState& rule, KeySlot& slot, Spa
     counts.own -= taken;
     left -= taken;
   };
-  if (SpanCounts& own = detail->spans[rule.place_of(number)]; own.number == number) take_from(own);
+  const auto take_as_of = [&](std::int64_t held) {
+    if (SpanCounts& own = detail->spans[rule.place_of(held)]; own.number == held) take_from(own);
+  };
+  take_as_of(number);
+  if (const std::int64_t late = rule.held_late_of(number); late != number) take_as_of(late);
   if (SpanCounts& before = detail->spans.back(); before.number >= number) take_from(before);
   return amount - left;
 }

@@ -137,7 +137,8 @@ void Engine::count(std::span<const SpanCount> counts) {
     for (const std::size_t j : slides ? rest : std::span<std::uint8_t>())
       if (RuleState& rule = rules_[some[j].rule];
           slots[j] != Ledger::none && rule.algorithm == Algorithm::sliding_window)
-        ledger_.prefetch_span(slots[j], rule.place_of(rule.number(rule.span_of(some[j].began))));
+        ledger_.prefetch_span(
+              slots[j], rule.place_of(rule.number(rule.held_span_of(some[j].began, some[j].counted_by))));
     for (const std::size_t j : rest) {
       if (!light.are_of(some[j])) light = light_counts(some[j]);
       if (slots[j] == Ledger::none || ledger_[slots[j]].current.ordinal != light.ordinal - 1 ||
@@ -149,10 +150,14 @@ void Engine::count(std::span<const SpanCount> counts) {
 
 Engine::LightCounts Engine::light_counts(const SpanCount& count) {
   RuleState& rule = rules_[count.rule];
+  const Ordinal ordinal = rule.span_of(count.began).ordinal;
+  // Who is counted late may have to be a light key in the interval after his own, too.
+  const bool late = rule.held_span_of(count.began, count.counted_by).ordinal != ordinal;
   return {.rule = count.rule,
           .began = count.began,
-          .ordinal = rule.span_of(count.began).ordinal,
-          .possible = rule.hold > 0 && cluster_.store_reached,
+          .counted_by = count.counted_by,
+          .ordinal = ordinal,
+          .possible = rule.hold > 0 && cluster_.store_reached && !late,
           .hold = rule.hold,
           // Where windows slide the first count of an interval makes it a light key.
           .least = rule.has_light_keys() ? 1U : 0U,
@@ -213,6 +218,7 @@ bool Engine::is_of_lasting_block(const RuleState& rule, const KeySlot& slot, Ord
 void Engine::count(const SpanCount& count, SlotIndex likely) {
   RuleState& rule = rules_[count.rule];
   const SpanId span = rule.span_of(count.began);
+  const SpanId held = rule.held_span_of(count.began, count.counted_by);
   const Ordinal ordinal = span.ordinal;
   const std::uint64_t units = rule.counted(count.offered, count.admitted);
 
@@ -220,7 +226,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
   KeySlot* found = known ? &ledger_[likely] : slot_for(count, ordinal);
   if (found == nullptr) {
     ++strays_;
-    note_stray(rule, ordinal);
+    note_stray(rule, ordinal, held.ordinal);
     std::string name =
         count.learned ? std::string(ledger_.learned_name(count.key)) : key_name(rule.name, count.key_bytes);
     if (name.empty())
@@ -242,7 +248,7 @@ void Engine::count(const SpanCount& count, SlotIndex likely) {
     slot.idle = false;
     return;
   }
-  if (rule.algorithm == Algorithm::sliding_window) slide(rule, slot, span, count.admitted);
+  if (rule.algorithm == Algorithm::sliding_window) slide(rule, slot, span, held, count.admitted);
   const bool leased = rule.algorithm == Algorithm::strict;  // the claims are the counts
   if (leased)
     if (Lease* lease = own_detail(slot).leases->of(ordinal); lease != nullptr)
@@ -300,11 +306,11 @@ void Engine::learn(std::span<const LearnedKey> keys) {
   }
 }
 
-void Engine::count_overflow(RuleIndex index, WallTime began, std::uint64_t offered, std::uint64_t admitted) {
-  RuleState& rule = rules_[index];
-  const Ordinal ordinal = rule.clock.ordinal(began);
-  note_stray(rule, ordinal);
-  write_stray(rule, 0, rule.overflow_name, ordinal, rule.counted(offered, admitted));
+void Engine::count_overflow(const SpanCount& count) {
+  RuleState& rule = rules_[count.rule];
+  const Ordinal ordinal = rule.span_of(count.began).ordinal;
+  note_stray(rule, ordinal, rule.held_span_of(count.began, count.counted_by).ordinal);
+  write_stray(rule, 0, rule.overflow_name, ordinal, rule.counted(count.offered, count.admitted));
 }
 
 // The interval of a key changes: what is unwritten still belongs to the old one (step 1).
@@ -476,9 +482,10 @@ void Engine::step(Instant now, bool end_all, bool all_passed, MonotonicTime at) 
 
 // Nobody remembers a key that was counted in this interval; or in another one, by the clock as it was before
 // it was set.
-void Engine::note_stray(RuleState& rule, Ordinal ordinal) const noexcept {
+// @param held  the interval in which a window that slides holds it
+void Engine::note_stray(RuleState& rule, Ordinal ordinal, Ordinal held) const noexcept {
   const bool by_clock_before = rule.started && (ordinal > rule.span.ordinal + 1 || rule.was_set_lately());
-  rule.strayed = std::max(rule.strayed, by_clock_before ? rule.span.ordinal : ordinal);
+  rule.strayed = std::max(rule.strayed, by_clock_before ? rule.span.ordinal : held);
 }
 
 // A clock that is slow for a while, because it is ahead, is none that has been set: spans go on in order.
@@ -491,6 +498,7 @@ void Engine::notice_set(RuleState& rule, SpanId running, Duration set) {
   const std::int64_t by = set > Duration{} ? (set + span - Duration{1}) / span : set / span;
   rule.set_by += by;
   move_windows(rule, running, by);
+  rule.move_held(running, by);
   // What strays have used, too, is as old as it was, or younger.
   if (rule.strayed >= rule.span.ordinal - 1) rule.strayed = running.ordinal;
 }

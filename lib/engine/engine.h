@@ -38,6 +38,9 @@ struct SpanCount {
   std::span<const std::byte> key_bytes{};  ///< see base/key_bytes.h; where it has not been learned
   bool learned = false;                    ///< Engine::learn() has been told its name
   WallTime began{};                        ///< when the span began: names the ordinal
+  /// When all of it had been counted; no later than `began`: in that span. Windows that slide hold it as of
+  /// the last span that had ended by then. By the clock that the engine's last step() went by.
+  WallTime counted_by{};
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance, if any
@@ -134,7 +137,8 @@ class Engine {
 
   /// Adds counts whose keys found no room in a worker's table: they are written under the rule's own
   /// "rule|~", so that none is lost, and block nothing.
-  void count_overflow(RuleIndex rule, WallTime began, std::uint64_t offered, std::uint64_t admitted);
+  /// @param count  of all such keys of a rule; names none
+  void count_overflow(const SpanCount& count);
 
   /// Adds what has been admitted and turns out only now to have cost so much (or so much more) than it was
   /// counted for. `offered` is `admitted`.
@@ -341,13 +345,16 @@ class Engine {
   struct LightCounts {
     RuleIndex rule = no_rule;
     WallTime began{};
+    WallTime counted_by{};
     Ordinal ordinal = 0;
     bool possible = false;    ///< whether there are any
     std::uint64_t hold = 0;   ///< what may be kept back of a key
     std::uint64_t least = 0;  ///< that has been admitted of it in the interval before the count, …
     std::uint64_t most = 0;   ///< …and with it
 
-    bool are_of(const SpanCount& count) const noexcept { return count.rule == rule && count.began == began; }
+    bool are_of(const SpanCount& count) const noexcept {
+      return count.rule == rule && count.began == began && count.counted_by == counted_by;
+    }
     static bool may_be(const SpanCount& count) noexcept {
       return count.offered == count.admitted && count.refused_at == never;
     }
@@ -369,7 +376,7 @@ class Engine {
   }
   KeyDetail& make_detail(KeySlot& slot);
   void drop_detail(const RuleState& rule, KeySlot& slot, Ordinal running);
-  void slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint64_t admitted);
+  void slide(const RuleState& rule, KeySlot& slot, SpanId span, SpanId held, std::uint64_t admitted);
   void add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal);
   void find_light_keys(std::size_t group);
   bool window_says_nothing(const RuleState& rule, const KeySlot& slot, const KeyDetail& detail,
@@ -443,7 +450,7 @@ class Engine {
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;
   void move_windows(const RuleState& rule, SpanId to, std::int64_t by);
-  void note_stray(RuleState& rule, Ordinal ordinal) const noexcept;
+  void note_stray(RuleState& rule, Ordinal ordinal, Ordinal held) const noexcept;
   void notice_set(RuleState& rule, SpanId running, Duration set);
   void beat(Instant now);
   bool is_far(const RuleState& rule, const KeySlot& slot) const noexcept;

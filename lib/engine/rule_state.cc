@@ -47,12 +47,30 @@ RuleState::RuleState(const Rule& rule)
                   1),
       block_time_to_live(2 * block_clock.interval() + 2 * (rule.interval / rule.spans) +
                          std::chrono::milliseconds{1}),
-      holding(rule.spans) {}
+      holding(rule.spans),
+      late_spans(rule.algorithm == Algorithm::sliding_window ? rule.spans : 0) {}
 
 SpanCounts RuleState::before_spans(const KeySlot& slot, const KeyPast& past) const noexcept {
   const std::int64_t ends = number({slot.latest_ordinal(), spans - 1});
-  return {.number = started ? std::min(ends, number(span)) : ends,
+  return {.number = std::max(started ? std::min(ends, number(span)) : ends, held_latest),
           .own = slot.current.admitted + past.admitted};
+}
+
+void RuleState::find_held_span(WallTime began, WallTime counted_by) noexcept {
+  held_began = began;
+  held_counted_by = counted_by;
+  held_span = span_of(began);
+  const SpanId by = clock.span(counted_by);
+  if (number(by) - 1 <= number(held_span)) return;
+  const std::int64_t own = number(held_span);
+  held_span = by.index > 0 ? SpanId{by.ordinal, by.index - 1} : SpanId{by.ordinal - 1, spans - 1};
+  late_spans[place_of(own)] = {own, number(held_span)};
+  held_latest = std::max(held_latest, number(held_span));
+}
+
+void RuleState::move_held(SpanId running, std::int64_t by) noexcept {
+  std::ranges::fill(late_spans, LateSpan());
+  if (held_latest != before_all) held_latest = std::min(held_latest + by, number(running));
 }
 
 bool RuleState::holds() const noexcept { return hold_back * static_cast<double>(limit) >= 1; }

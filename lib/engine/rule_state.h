@@ -96,6 +96,21 @@ struct RuleState {
     }
     return counts_span;
   }
+  /// The span that a window which slides holds a count as of: the last that had ended when all of it had been
+  /// counted, but none before its own. Where the controller comes late, or the worker, spans go by meanwhile,
+  /// and nobody can tell in which of them it was admitted: from the first of them on it would leave too soon.
+  SpanId held_span_of(WallTime began, WallTime counted_by) noexcept {
+    if (algorithm != Algorithm::sliding_window || counted_by <= began) return span_of(began);
+    if (began != held_began || counted_by != held_counted_by) find_held_span(began, counted_by);
+    return held_span;
+  }
+  /// Where what began in a span may be held beside that one: what was counted in it last.
+  std::int64_t held_late_of(std::int64_t number) const noexcept {
+    const LateSpan& late = late_spans[place_of(number)];
+    return late.number == number ? late.held : number;
+  }
+  /// The clock has been set.
+  void move_held(SpanId running, std::int64_t by) noexcept;
 
   SpanClock clock;
   std::string name;
@@ -136,16 +151,32 @@ struct RuleState {
   SpanId span;                          // the span now running
   WallTime counts_began{};              // of the latest count…
   SpanId counts_span = clock.span({});  // …and the span that lies in
-  std::vector<SlotIndex> touched;       // counted since the last span's end
-  std::vector<SlotIndex> last_touched;  // counted in the span that ended last
-  std::vector<SlotIndex> watched;       // to be asked for in every span, counted or not
-  std::vector<SlotIndex> told;          // the store was told something of their running interval
-  std::vector<SlotIndex> indebted;      // with KeyDetail::owes
+  WallTime held_began{};                // of the latest count that a window holds, …
+  WallTime held_counted_by{};           // …and when all of it had been counted
+  SpanId held_span = clock.span({});
+  std::int64_t held_latest = before_all;  // the latest span that has got counts late
+  std::vector<SlotIndex> touched;         // counted since the last span's end
+  std::vector<SlotIndex> last_touched;    // counted in the span that ended last
+  std::vector<SlotIndex> watched;         // to be asked for in every span, counted or not
+  std::vector<SlotIndex> told;            // the store was told something of their running interval
+  std::vector<SlotIndex> indebted;        // with KeyDetail::owes
   std::vector<SlotIndex> awaiting_read;
   bool reads = false;         // the sum of the interval that has ended is to be asked for, …
   Ordinal reads_ordinal = 0;  // …which is this one
   /// Of which something is kept back, by the span in which it is written once its interval has ended.
   std::vector<std::vector<SlotIndex>> holding;
+
+ private:
+  static constexpr std::int64_t before_all = std::numeric_limits<std::int64_t>::min() / 2;
+  /// A span in which the controller or a worker was late, by numbers.
+  struct LateSpan {
+    std::int64_t number = before_all;
+    std::int64_t held = before_all;  ///< what it has got late is held as of this one
+  };
+
+  void find_held_span(WallTime began, WallTime counted_by) noexcept;
+
+  std::vector<LateSpan> late_spans;  // under windows that slide; at place_of()
 };
 
 /// What bears on every key.

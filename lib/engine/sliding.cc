@@ -31,22 +31,25 @@ void Engine::share_light() noexcept {
 }
 
 // Before a count is added to the key's interval: what it came to until then may make the key a light one.
-void Engine::slide(const RuleState& rule, KeySlot& slot, SpanId span, std::uint64_t admitted) {
+// @param held  the span that the window is to hold it as of
+void Engine::slide(const RuleState& rule, KeySlot& slot, SpanId span, SpanId held, std::uint64_t admitted) {
   if (slot.detail == no_index && rule.has_light_keys()) {
     const bool current = span.ordinal == slot.current.ordinal;
-    if (!current && span.ordinal != slot.previous_ordinal()) return;  // it has left the window
+    const bool remembered = current || span.ordinal == slot.previous_ordinal();
+    if (!remembered && (held == span || admitted == 0)) return;  // it has left the window
     const std::uint64_t before = current ? slot.current.admitted : ledger_.past(slot).admitted;
-    if (before <= rule.light && admitted <= rule.light - before) {
-      if (before == 0 && admitted > 0) add_light_key(rule, slot.key, span.ordinal);
+    if (remembered && before <= rule.light && admitted <= rule.light - before) {
+      if (admitted > 0 && (before == 0 || held.ordinal != span.ordinal))
+        add_light_key(rule, slot.key, held.ordinal);
       return;
     }
   }
   KeyDetail& detail = own_detail(slot);
-  const std::int64_t number = rule.number(span);
-  if (is_by_clock_before(rule, number)) {
+  if (is_by_clock_before(rule, rule.number(span))) {
     held_as_of_now(rule, detail).own += admitted;
     return;
   }
+  const std::int64_t number = rule.number(held);
   SpanCounts& own = detail.spans[rule.place_of(number)];
   if (own.number < number) own = {.number = number};
   if (own.number == number) own.own += admitted;
@@ -80,7 +83,7 @@ void Engine::find_light_keys(std::size_t group) {
     const RuleState& rule = rules_[slot.rule];
     if (!rule.has_light_keys() || light_keys_of_rule_[slot.rule] != group) continue;
     if (const Ordinal running = rule.span.ordinal; slot.latest_ordinal() >= running - 1)
-      keys.add(slot.key, std::max(running, slot.latest_ordinal()));
+      keys.add(slot.key, std::max({running, slot.latest_ordinal(), rule.held_latest / rule.spans}));
   }
 }
 

@@ -419,8 +419,20 @@ MUTANTS = [
     engine_corrections(
         "a refund of a sliding window is of whatever is held from before, too",
         "CorrectionOfASlidingWindow.IsOfTheSpanThatItWasChargedIn",
-        "if (SpanCounts& own = detail->spans[rule.place_of(number)]; own.number == number) take_from(own);",
+        "if (SpanCounts& own = detail->spans[rule.place_of(held)]; own.number == held) take_from(own);",
         "if (SpanCounts& own = detail->spans[rule.place_of(rule.number(rule.span))]; true) take_from(own);",
+    ),
+    engine_corrections(
+        "what was counted late in a sliding window cannot be handed back",
+        "CorrectionOfASlidingWindow.OfSpansThatEndedLateHandsBackWhatTheyHold",
+        "if (const std::int64_t late = rule.held_late_of(number); late != number) take_as_of(late);",
+        "",
+    ),
+    corrections(
+        "what is charged late leaves a sliding window as if it had been charged in time",
+        "CorrectionOfASlidingWindow.WhatIsChargedInSpansThatEndLateIsHeldAsOfTheLastOfThem",
+        "                                                      .counted_by = now.wall,\n",
+        "",
     ),
     engine_corrections(
         "the store is told what has been given back before it was told",
@@ -2127,8 +2139,8 @@ MUTANTS = [
     together(
         "counts are kept back lightly while the store is away",
         "fixed_window",
-        ".possible = rule.hold > 0 && cluster_.store_reached,",
-        ".possible = rule.hold > 0,",
+        ".possible = rule.hold > 0 && cluster_.store_reached && !late,",
+        ".possible = rule.hold > 0 && !late,",
     ),
     together(
         "all counts of a batch are taken for its first one's span's",
@@ -2187,14 +2199,14 @@ MUTANTS = [
     together_header(
         "counts of a span are all taken for one rule's",
         "fixed_window",
-        "return count.rule == rule && count.began == began;",
-        "return count.began == began;",
+        "return count.rule == rule && count.began == began && count.counted_by == counted_by;",
+        "return count.began == began && count.counted_by == counted_by;",
     ),
     together_header(
         "counts of a rule are all taken for one span's",
         "fixed_window",
-        "count.rule == rule && count.began == began;",
-        "count.rule == rule;",
+        "count.rule == rule && count.began == began && count.counted_by == counted_by;",
+        "count.rule == rule && count.counted_by == counted_by;",
     ),
     # Names of keys that workers tell of by their hash.
     whole(
@@ -3559,8 +3571,8 @@ MUTANTS = [
     engine(
         "a light key may use a little in every span",
         "LightKeys.WhoseSumIsMoreAreKnownBySpanFromThenOn",
-        "if (before <= rule.light && admitted <= rule.light - before) {",
-        "if (admitted <= rule.light) {",
+        "if (remembered && before <= rule.light && admitted <= rule.light - before) {",
+        "if (remembered && admitted <= rule.light) {",
         file="lib/engine/sliding.cc",
     ),
     engine(
@@ -3613,6 +3625,87 @@ MUTANTS = [
         "if (slot.current.admitted > rule.light ||",
         file="lib/engine/sliding.cc",
     ),
+    # What is counted while spans go by that nobody ends.
+    engine(
+        "what is counted late leaves a sliding window as if it had been counted in time",
+        "LateCounts.LeaveAWindowAsThoseOfTheLastSpanThatHadEnded",
+        "if (number(by) - 1 <= number(held_span)) return;",
+        "if (number(by) >= 0) return;",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
+        "what is counted late is held for a span too long",
+        "LateCounts.LeaveAWindowAsThoseOfTheLastSpanThatHadEnded",
+        "held_span = by.index > 0 ? SpanId{by.ordinal, by.index - 1} : SpanId{by.ordinal - 1, spans - 1};",
+        "held_span = by;",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
+        "what a light key had when it was one leaves its window before what it has been counted with",
+        "LateCounts.OfAKeyThatIsLightNoMoreAreHeldAsLongAsThoseThatItHadWhenItWas",
+        ".number = std::max(started ? std::min(ends, number(span)) : ends, held_latest),",
+        ".number = started ? std::min(ends, number(span)) : ends,",
+        file="lib/engine/rule_state.cc",
+    ),
+    engine(
+        "what was late before the clock was set back makes what comes after it last longer",
+        "LateCounts.BeforeTheClockIsSetBackMakeNoneOfThoseAfterItLastLonger",
+        "  rule.move_held(running, by);\n",
+        "",
+    ),
+    engine(
+        "a light key that is counted late is one of its own interval alone",
+        "LateCounts.OfALightKeyAreHeldInTheIntervalAfterTheirOwn",
+        "if (admitted > 0 && (before == 0 || held.ordinal != span.ordinal))",
+        "if (admitted > 0 && before == 0)",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "a light key that is counted late is one of the interval that has ended",
+        "LateCounts.OfALightKeyAreHeldInTheIntervalAfterTheirOwn",
+        "add_light_key(rule, slot.key, held.ordinal);",
+        "add_light_key(rule, slot.key, span.ordinal);",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "light keys that are looked for again while others come late leave their windows too soon",
+        "LateCounts.OfLightKeysAreHeldAsLongThoughTheyComeWithManyOthers",
+        "std::max({running, slot.latest_ordinal(), rule.held_latest / rule.spans})",
+        "std::max(running, slot.latest_ordinal())",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "what comes so late that its interval is forgotten is held by no window",
+        "LateCounts.OfAnIntervalThatIsNotRememberedAreHeld",
+        "if (!remembered && (held == span || admitted == 0)) return;",
+        "if (!remembered) return;",
+        file="lib/engine/sliding.cc",
+    ),
+    engine(
+        "strays that are counted late are some of the interval that has ended",
+        "LateCounts.OfKeysThatNobodyRemembersBearOnAWindowAnIntervalLonger",
+        "by_clock_before ? rule.span.ordinal : held);",
+        "by_clock_before ? rule.span.ordinal : ordinal);",
+    ),
+    together(
+        "light keys that are counted late are taken for keys that are counted in time",
+        "sliding_window",
+        "rule.hold > 0 && cluster_.store_reached && !late,",
+        "rule.hold > 0 && cluster_.store_reached,",
+    ),
+    node(
+        "what workers drew in spans that end late leaves a sliding window too soon",
+        "LateSpans.LeaveWhatWasAdmittedInThemInASlidingWindowForAnIntervalFromTheirEndOn",
+        "                 .counted_by = quotas_at_,\n                 .offered = key",
+        "                 .offered = key",
+    ),
+    whole(
+        "what workers were granted and used in spans that end late leaves a sliding window too soon",
+        "SlidingWindow.HoldsNoMoreThanTheLimitThoughSpansEndLate",
+        "                       .counted_by = quotas_at_,\n                       .offered = use",
+        "                       .offered = use",
+        file="lib/control/controller.cc",
+    ),
     engine(
         "light keys are not looked for again when their filter is full",
         "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",
@@ -3649,7 +3742,7 @@ MUTANTS = [
     engine(
         "keys that found no room in a worker's table are taken for known",
         "LightKeys.OfWhichNobodyKnowsAnythingAreTold",
-        "note_stray(rule, ordinal);\n  write_stray",
+        "note_stray(rule, ordinal, rule.held_span_of(count.began, count.counted_by).ordinal);\n  write_stray",
         "write_stray",
     ),
     engine(

@@ -503,7 +503,7 @@ TEST(Bounds, AFullLedgerStillCountsEveryRequestInTheStore) {
 
 TEST(Bounds, CountsThatOverflowedAWorkersTableAreWrittenUnderTheRule) {
   EngineNode node(rule_of(100));
-  node.engine.count_overflow(0, EngineNode::at(0ms).wall, 9, 7);
+  node.engine.count_overflow({.rule = 0, .began = EngineNode::at(0ms).wall, .offered = 9, .admitted = 7});
   EXPECT_EQ(node.step(100ms), (Written{{{"login|~", first_ordinal}, 7}}));
 }
 

@@ -283,7 +283,7 @@ class SetNode {
   }
   std::size_t details() const { return testing::details(node_); }
   std::uint32_t keys() const { return node_.engine.keys(); }
-  void stray() { node_.engine.count_overflow(0, now().wall, 1, 1); }
+  void stray() { node_.engine.count_overflow({.rule = 0, .began = now().wall, .offered = 1, .admitted = 1}); }
   bool has_strays() const { return node_.engine.has_strays(0, now().wall); }
   /// It shows so much more than it did, as of the next step.
   void set_ahead(Duration by) { ahead_ += by; }
@@ -490,7 +490,7 @@ TEST(LightKeys, OfWhichNobodyKnowsAnythingAreTold) {
   EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(1900ms).wall));
   EXPECT_FALSE(node.engine.has_strays(0, EngineNode::at(2000ms).wall));
   node.step(3s);
-  node.engine.count_overflow(0, EngineNode::at(3s).wall, 1, 1);
+  node.engine.count_overflow({.rule = 0, .began = EngineNode::at(3s).wall, .offered = 1, .admitted = 1});
   EXPECT_TRUE(node.engine.has_strays(0, EngineNode::at(3s).wall));
 }
 

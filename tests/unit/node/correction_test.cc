@@ -617,6 +617,29 @@ TEST(CorrectionOfASlidingWindow, IsOfTheSpanThatItWasChargedIn) {
   EXPECT_NEAR(node.rest(), 450, at_hand);
 }
 
+TEST(CorrectionOfASlidingWindow, WhatIsChargedInSpansThatEndLateIsHeldAsOfTheLastOfThem) {
+  CorrectedNode node(rule_of("sliding-window"));
+  node.end_span();
+  ASSERT_TRUE(node.admits(1));
+  node.correct(899, node.charged());
+  node.end_span(850ms);  // the last one that has ended began 150 ms ago
+  node.end_spans(8);
+  EXPECT_LE(node.rest(), 100U);
+  node.end_span();
+  EXPECT_NEAR(node.rest(), 900, at_hand);
+}
+
+TEST(CorrectionOfASlidingWindow, OfSpansThatEndedLateHandsBackWhatTheyHold) {
+  CorrectedNode node(rule_of("sliding-window"));
+  node.end_span();
+  const Instant charged = node.charged();
+  ASSERT_TRUE(node.admits(900));
+  node.end_span(850ms);
+  node.correct(-700, charged);
+  node.end_span();
+  EXPECT_NEAR(node.rest(), 800, at_hand);
+}
+
 TEST(CorrectionOfASlidingWindow, OfALightKeyToo) {
   CorrectedNode node(rule_of("sliding-window"));
   node.end_spans(8);

@@ -80,6 +80,84 @@ TEST(LateSpans, ThatEndInTimeAgainSoonBringAllNewKeys) {
   EXPECT_EQ(node.overflowed(), before);
 }
 
+/// With so many workers, and in the test's own time; spans last 100 ms.
+class SlidingNode {
+ public:
+  explicit SlidingNode(unsigned workers)
+      : core_(parse_config(R"([[rule]]
+name = "user"
+key = ["header:user"]
+limit = 100
+interval = "1s"
+spans = 10
+hold_back = 0
+algorithm = "sliding-window"
+)",
+                           "test")
+                  .config,
+              {.workers = workers, .hash_seed = 1, .log = {}},
+              make_memory_store(std::make_shared<MemoryCounters>())),
+        workers_(workers) {
+    core_.advance(now_);
+    for (unsigned i = 0; i < workers_; ++i) core_.worker(i).online();
+    come_round(100ms);
+  }
+  ~SlidingNode() {
+    for (unsigned i = 0; i < workers_; ++i) core_.worker(i).offline();
+  }
+
+  /// After so long the controller does, and the first workers do.
+  void come_round(Duration after, unsigned workers) {
+    now_ = now_ + after;
+    for (int i = 0; i < 2; ++i) {
+      core_.advance(now_);
+      for (unsigned worker = 0; worker < workers; ++worker) core_.worker(worker).quiescent();
+    }
+    // Nobody waits any longer for whom it has not heard of.
+    core_.advance(now_ + 20ms);
+  }
+  void come_round(Duration after) { come_round(after, workers_); }
+  int admit(unsigned worker) {
+    int admitted = 0;
+    for (int i = 0; i < 200; ++i)
+      admitted += core_.worker(worker).admit_key(0, "ann", 1, now_.monotonic).verdict == Verdict::admit;
+    return admitted;
+  }
+
+ private:
+  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  NodeCore core_;
+  unsigned workers_;
+};
+
+// Nobody can tell when in them it was.
+TEST(LateSpans, LeaveWhatWasAdmittedInThemInASlidingWindowForAnIntervalFromTheirEndOn) {
+  SlidingNode node(1);
+  int admitted = node.admit(0);
+  ASSERT_GE(admitted, 95);
+  node.come_round(950ms);  // the last span of those that ended began 150 ms ago
+  for (int span = 0; span < 9; ++span) {
+    admitted += node.admit(0);
+    EXPECT_LE(admitted, 100) << span;
+    node.come_round(100ms);
+  }
+  EXPECT_GE(node.admit(0), 95);
+}
+
+TEST(LateSpans, OfOneWorkerLeaveWhatItAdmittedInASlidingWindowForAnIntervalFromTheirEndOn) {
+  SlidingNode node(2);
+  int admitted = node.admit(1);
+  ASSERT_GE(admitted, 90);
+  for (int span = 0; span < 9; ++span) node.come_round(100ms, 1);
+  node.come_round(50ms);
+  for (int span = 0; span < 9; ++span) {
+    admitted += node.admit(0);
+    EXPECT_LE(admitted, 100) << span;
+    node.come_round(100ms);
+  }
+  EXPECT_GE(node.admit(0), 90);
+}
+
 // Then others go on in the windows that they know. Were a window that slides cleared under them, as its spans
 // go by, they would give out the limit anew each time.
 TEST(LateSpans, NoSlidingWindowIsClearedWhileNothingCanBePublishedBecauseAWorkerIsStuck) {
