@@ -12,6 +12,7 @@
 //   few          the same, of a limit that is so small
 //   few_first, small_bucket_first  such a key's first request in a span, known from the spans before
 //   dense        a key of a rule without dimensions
+//   routes       keys of four such rules in turns
 //   mixed        keys of two rules in turns, as granted
 //   prefetch     a key that is about to be decided upon: asking for its line, no more
 //   three_rules  a whole request under three rules, matched and hashed; all keys granted or ready
@@ -72,6 +73,16 @@ interval = "1s"
 )";
 enum RuleOf : RuleIndex { all = 0, user = 1, path = 2, closed = 3, small_bucket = 4, few = 5 };
 
+/// Rules that only "routes" has: others would be matched against them.
+constexpr RuleIndex first_route = 6;
+constexpr std::size_t routes = 4;
+std::string route_rules() {
+  std::string text;
+  for (std::size_t i = 0; i < routes; ++i)
+    text += "[[rule]]\nname = \"route_" + std::to_string(i) + "\"\nlimit = 1000000000\ninterval = \"1s\"\n";
+  return text;
+}
+
 /// What counted_work() works on: keys, or whole requests.
 struct Work {
   Worker& worker;
@@ -112,7 +123,8 @@ extern "C" [[gnu::noinline]] std::uint64_t counted_work(Work& work, MonotonicTim
 
 int main(int argc, char** argv) {
   const std::string_view what = argc == 2 ? argv[1] : "";
-  const ConfigResult parsed = parse_config(rules, "counted");
+  const ConfigResult parsed =
+      parse_config(what == "routes" ? std::string(rules) + route_rules() : std::string(rules), "counted");
   if (!parsed) {
     for (const ConfigError& error : parsed.errors) std::fprintf(stderr, "%s\n", error.to_string().c_str());
     return 1;
@@ -141,8 +153,8 @@ int main(int argc, char** argv) {
       request.headers = std::span(&headers[i], 1);
     }
   } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" || blocks ||
-             what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" || what == "renewed" ||
-             draws || sprays) {
+             what == "routes" || what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" ||
+             what == "renewed" || draws || sprays) {
     const RuleIndex rule = what == "dense"             ? all
                            : blocks                    ? closed
                            : what.starts_with("few")   ? few
@@ -153,6 +165,9 @@ int main(int argc, char** argv) {
           work.worker.key(rule, what == "dense" ? std::string_view() : std::string_view(name)));
     if (what == "mixed")
       for (std::size_t i = 0; i < keys; i += 2) work.keys[i] = work.worker.key(path, names[i]);
+    if (what == "routes")
+      for (std::size_t i = 0; i < keys; ++i)
+        work.keys[i] = work.worker.key(static_cast<RuleIndex>(first_route + i % routes), {});
     // Dearer than any grant.
     if (what == "ready" || what == "first_touch")
       for (Key& key : work.keys) key.weight = 4096;
@@ -160,7 +175,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|few|"
-        "small_bucket_first|few_first|dense|mixed|prefetch|three_rules\n",
+        "small_bucket_first|few_first|dense|routes|mixed|prefetch|three_rules\n",
         argv[0]);
     return 2;
   }

@@ -324,6 +324,7 @@ class alignas(64) WorkerCore {
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
                                               std::span<Verdict> verdicts,
                                               const std::span<const Key>& next) noexcept;
+  std::size_t take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
   void finish(Run& run) noexcept;

@@ -3706,6 +3706,21 @@ MUTANTS = [
         "                       .offered = use",
         file="lib/control/controller.cc",
     ),
+    # Rules without dimensions, several in a burst.
+    whole(
+        "what is taken of rules' only keys, several in a burst, is not counted under the rules",
+        "MixedKeys.AreDecidedAsOneAfterTheOther",
+        "    if (taken) count_admitted(key.rule_, 1);\n",
+        "",
+        file="lib/dataplane/key_burst.cc",
+    ),
+    whole(
+        "a rule's only key in a burst of several rules weighs as if its rule weighed nothing more",
+        "MixedKeys.AreDecidedAsOneAfterTheOther",
+        "lines.take(ready, rule_grants_[key.rule_].weight * key.weight);",
+        "lines.take(ready, key.weight);",
+        file="lib/dataplane/key_burst.cc",
+    ),
     engine(
         "light keys are not looked for again when their filter is full",
         "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",

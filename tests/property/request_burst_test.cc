@@ -315,6 +315,52 @@ TEST(KnownRefusals, AreWhatACloserLookComesTo) {
   EXPECT_GT(refused, 5'000U);
 }
 
+// Keys of several rules in any order, many of which have no dimensions: whoever finds enough of his rule's only
+// key is not sorted by rule, and the others are.
+TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
+  std::uint64_t refused = 0;
+  std::uint64_t admitted = 0;
+  for (std::uint64_t run = 0; run < 60; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    std::vector<Rule> rules;
+    for (std::size_t i = 0, count = 2 + random() % 12; i < count; ++i) {
+      Rule& rule = rules.emplace_back(random_rule_by_user(random));
+      rule.name = "rule-" + std::to_string(i);
+      if (random() % 4 != 0) rule.key.clear();
+    }
+    BurstNode together(rules, 8192);
+    BurstNode alone(rules, 8192);
+    for (int round = 0; round < 60; ++round) {
+      std::vector<Key> keys;
+      std::vector<std::string> users;
+      for (std::size_t i = 0, count = 1 + random() % 70; i < count; ++i)
+        users.push_back("user-" + std::to_string(random() % 3));
+      for (std::string& user : users) {
+        const auto rule = static_cast<RuleIndex>(random() % rules.size());
+        if (rules[rule].key.empty()) user.clear();
+        keys.push_back(together.worker().key(rule, user));
+      }
+      std::vector<Verdict> verdicts(keys.size());
+      together.worker().admit_keys(keys, together.now(), verdicts);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const Decision expected =
+            alone.worker().admit_key(keys[i].rule(), users[i], keys[i].weight, alone.now());
+        ASSERT_EQ(verdicts[i], expected.verdict)
+            << "burst " << round << ", key " << i << " of rule " << keys[i].rule();
+        (expected.verdict == Verdict::block ? refused : admitted) += 1;
+      }
+      for (const auto how = random(); BurstNode* const node : {&together, &alone}) go_on(*node, how);
+    }
+    for (BurstNode* const node : {&together, &alone})
+      for (int i = 0; i < 3; ++i) node->pass(2s);
+    together.expect_same_figures(alone);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 10'000U);
+  EXPECT_GT(admitted, 10'000U);
+}
+
 // What is refused of a burst of keys is so before the others are looked at closely.
 TEST(KnownRefusals, OfBurstsOfKeysAreThoseOfOneKeyAfterTheOther) {
   std::uint64_t refused = 0;
