@@ -65,13 +65,13 @@ struct Kind {
 std::vector<Kind> weir_kinds();
 std::vector<Kind> peer_kinds();
 
-/// Prefetched read-modify-writes of the lines that the streams' keys fall on: those of the next burst are
-/// asked for in a row, before this one's are written.
-std::unique_ptr<Contender> make_floor(Workload& workload);
-/// The same done in other ways: asked for one by one between the writes, a burst or more ahead.
+/// Prefetched read-modify-writes of the lines that the streams' keys fall on. Those of the next burst are
+/// asked for in a row, before this one's are written, or one by one in between.
+std::vector<std::unique_ptr<Contender>> make_floors(Workload& workload);
+/// Both as contenders, and the same three bursts ahead.
 std::vector<Kind> floor_kinds();
 /// Increments of an array's elements, one after the other.
-std::unique_ptr<Contender> make_array(Workload& workload);
+std::vector<std::unique_ptr<Contender>> make_arrays(Workload& workload);
 
 /// Bytes that a node takes for each key, once it has met them all and its controller knows them.
 double node_bytes_per_key();

@@ -163,7 +163,9 @@ std::uint64_t SharedRteHash::admit(std::span<const PlainKey> keys) {
 struct RteMeter::Meters {
   explicit Meters(std::size_t keys) : meters(keys) {}
   rte_meter_srtcm_profile profile;
-  HugeArray<rte_meter_srtcm> meters;
+  /// None on two lines.
+  struct alignas(32) Meter : rte_meter_srtcm {};
+  HugeArray<Meter> meters;
 };
 
 RteMeter::RteMeter(std::size_t keys) : meters_(std::make_unique<Meters>(keys)) {
@@ -174,10 +176,10 @@ RteMeter::RteMeter(std::size_t keys) : meters_(std::make_unique<Meters>(keys)) {
 }
 RteMeter::~RteMeter() = default;
 
-std::uint64_t RteMeter::admit(std::span<const PlainKey> keys) {
+std::uint64_t RteMeter::admit(std::span<const PlainKey> keys, std::span<const PlainKey> next) {
   std::uint64_t admitted = 0;
   const std::uint64_t now = rte_rdtsc();
-  for (const PlainKey& key : keys) __builtin_prefetch(&meters_->meters[key.index], 1);
+  for (const PlainKey& key : next) __builtin_prefetch(&meters_->meters[key.index], 1);
   for (const PlainKey& key : keys)
     admitted += rte_meter_srtcm_color_blind_check(&meters_->meters[key.index], &meters_->profile, now, 1) !=
                 RTE_COLOR_RED;

@@ -74,15 +74,25 @@ void expect_counted(std::uint64_t counted, std::uint64_t expected, const char* w
                     " requests");
 }
 
-std::unique_ptr<Contender> make_floor(Workload& workload) { return lines<Asked::in_a_row, 1>(workload); }
+std::vector<std::unique_ptr<Contender>> make_floors(Workload& workload) {
+  std::vector<std::unique_ptr<Contender>> ways;
+  ways.push_back(lines<Asked::in_a_row, 1>(workload));
+  ways.push_back(lines<Asked::between, 1>(workload));
+  return ways;
+}
 
 std::vector<Kind> floor_kinds() {
   const std::vector<Drawn> drawn{Drawn::uniform, Drawn::zipf};
-  return {{"floor_between", drawn, lines<Asked::between, 1>},
+  return {{"floor_in_a_row", drawn, lines<Asked::in_a_row, 1>},
+          {"floor_between", drawn, lines<Asked::between, 1>},
           {"floor_far", drawn, lines<Asked::in_a_row, Stream::furthest_ahead>},
           {"floor_far_between", drawn, lines<Asked::between, Stream::furthest_ahead>}};
 }
 
-std::unique_ptr<Contender> make_array(Workload&) { return std::make_unique<Array>(); }
+std::vector<std::unique_ptr<Contender>> make_arrays(Workload&) {
+  std::vector<std::unique_ptr<Contender>> ways;
+  ways.push_back(std::make_unique<Array>());
+  return ways;
+}
 
 }  // namespace weir::bench

@@ -94,7 +94,8 @@ class RteMeter {
   ~RteMeter();
   RteMeter(const RteMeter&) = delete;
   RteMeter& operator=(const RteMeter&) = delete;
-  std::uint64_t admit(std::span<const PlainKey> keys);
+  /// @param next  keys that come next: their meters are asked for meanwhile
+  std::uint64_t admit(std::span<const PlainKey> keys, std::span<const PlainKey> next);
 
  private:
   struct Meters;

@@ -6,7 +6,10 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "contender.h"
 #include "verdicts.h"
@@ -80,11 +83,6 @@ interval = "1s"
 [[rule]]
 name = "items"
 key = ["path"]
-limit = 1000000000000
-interval = "1s"
-)";
-constexpr std::string_view dense_rule = R"([[rule]]
-name = "all"
 limit = 1000000000000
 interval = "1s"
 )";
@@ -310,23 +308,49 @@ class KeysInASpray final : public KeysAtHand {
   std::uint64_t made_up_ = 0;
 };
 
-/// The one key of a rule without dimensions, as often as there are requests in a burst.
-class DenseKey final : public Node {
+/// So many rules without dimensions.
+std::string dense_rules(std::size_t routes) {
+  std::string rules;
+  for (std::size_t i = 0; i < routes; ++i)
+    rules +=
+        "[[rule]]\nname = \"route-" + std::to_string(i) + "\"\nlimit = 1000000000000\ninterval = \"1s\"\n";
+  return rules;
+}
+
+/// The only keys of rules without dimensions: each request is of one of so many routes, at random.
+class DenseKeys final : public Node {
  public:
-  DenseKey(Workload& workload, std::string_view rules)
-      : Node(room_for(workload), rules, Controller::at_work) {
-    keys_.fill(worker().key(0, {}));
+  explicit DenseKeys(std::size_t routes) : Node(routes + 2, dense_rules(routes), Controller::at_work) {
+    std::mt19937_64 random(44);
+    for (std::size_t i = 0; i < bursts * burst; ++i)
+      keys_.push_back(worker().key(static_cast<RuleIndex>(random() % routes), {}));
   }
   void decide(Drawn, std::size_t at, std::size_t some) override {
-    each_burst(at, some, [&](std::size_t, std::size_t few) {
-      worker().admit_keys(std::span(keys_).first(few), verdicts_);
+    each_burst(at, some, [&](std::size_t from, std::size_t few) {
+      worker().admit_keys(std::span<const Key>(keys_).subspan(from / burst % bursts * burst, few), verdicts_);
       count(std::span<const Verdict>(verdicts_).first(few));
       worker().quiescent();
     });
   }
 
  private:
-  std::array<Key, burst> keys_;
+  static constexpr std::size_t bursts = 16;  // then the same again
+
+  void check(const Figures& figures, Result& told) override {
+    std::uint64_t offered = 0;
+    std::uint64_t admitted = 0;
+    for (const RuleFigures& rule : figures.rules) {
+      offered += rule.offered;
+      admitted += rule.admitted;
+    }
+    expect_counted(offered, asked().requests, "offered");
+    expect_counted(asked().admitted, admitted, "told as admitted");
+    expect_few(offered - admitted, offered, "admitted");
+    tell(figures, told);
+    told["requests"] = offered;
+  }
+
+  std::vector<Key> keys_;
   std::array<Verdict, burst> verdicts_;
 };
 
@@ -448,8 +472,9 @@ std::unique_ptr<Contender> keys_at_hand(Workload& workload) {
   static_assert(told <= Stream::furthest_ahead);
   return std::make_unique<KeysAtHand>(workload, rules, controller, told);
 }
-std::unique_ptr<Contender> dense_key(Workload& workload) {
-  return std::make_unique<DenseKey>(workload, dense_rule);
+template <std::size_t routes>
+std::unique_ptr<Contender> dense_keys(Workload&) {
+  return std::make_unique<DenseKeys>(routes);
 }
 template <typename Keys>
 std::unique_ptr<Contender> keys_under(Workload& workload) {
@@ -483,7 +508,9 @@ std::vector<Kind> weir_kinds() {
           {"weir_first_small", {Drawn::once}, first_touches<small_rule>, false, most_beyond_grants},
           {"weir_first_bucket", {Drawn::once}, first_touches<bucket_rule>, false, most_beyond_grants},
           {"weir_stranger", {Drawn::once}, first_touches<user_rule, true>},
-          {"weir_dense", {Drawn::uniform}, dense_key, true}};
+          {"weir_dense", {Drawn::uniform}, dense_keys<1>, true},
+          {"weir_dense_8", {Drawn::uniform}, dense_keys<8>, true},
+          {"weir_dense_64", {Drawn::uniform}, dense_keys<64>, true}};
 }
 
 double node_bytes_per_key() {
