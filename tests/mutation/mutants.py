@@ -3699,12 +3699,11 @@ MUTANTS = [
         "                 .counted_by = quotas_at_,\n                 .offered = key",
         "                 .offered = key",
     ),
-    whole(
-        "what workers were granted and used in spans that end late leaves a sliding window too soon",
-        "SlidingWindow.HoldsNoMoreThanTheLimitThoughSpansEndLate",
-        "                       .counted_by = quotas_at_,\n                       .offered = use",
-        "                       .offered = use",
-        file="lib/control/controller.cc",
+    node(
+        "what a late worker brings is told the others with the next span",
+        "LateSpans.OfOneWorkerLeaveWhatItAdmittedInASlidingWindowForAnIntervalFromTheirEndOn",
+        "parts_.pools, [](const WindowPools& pools) { return pools.terms().spans > 1; });",
+        "parts_.pools, [](const WindowPools& pools) { return pools.terms().spans < 1; });",
     ),
     # Rules without dimensions, several in a burst.
     whole(
