@@ -24,6 +24,7 @@
 #include "contender.h"
 #include "floor_lines.h"
 #include "peers.h"
+#include "settling.h"
 #include "thread/pinned_thread.h"
 
 namespace weir::bench {
@@ -135,8 +136,7 @@ class Floors {
 /// All keys have been met, here and by the controller. On the measuring thread.
 void meet_all(const Turn& turn, Contender& contender) {
   // A node meets so many new keys in a span as let it end in time.
-  constexpr Duration patience = std::chrono::minutes{5};
-  const MonotonicTime end = monotonic_now() + patience;
+  const MonotonicTime end = monotonic_now() + Settling::patience;
   for (bool has_met_all = false; !has_met_all;) {
     contender.begin();
     for (const Drawn drawn : turn.kind->streams) {

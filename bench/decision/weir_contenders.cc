@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "contender.h"
+#include "settling.h"
 #include "verdicts.h"
 
 namespace weir::bench {
@@ -159,22 +159,10 @@ class Node : public Contender {
   Duration settles_in() const override { return controller_ == Controller::at_work ? 2 * span : Duration{}; }
   bool has_met_all() override {
     const Figures figures = throttle_->figures();
-    const std::uint64_t now_unsettled = unsettled(figures);
-    const std::uint64_t since = now_unsettled - std::exchange(unsettled_, now_unsettled);
-    const std::uint64_t of = asked_.requests - beforehand_.requests;
+    settling_.look(figures, asked_.requests, unsettled(figures));
     beforehand_ = {asked_.requests, refused_of(figures)};
-    // Of a million keys, for which there is just room, a few find none.
-    if (since > of / 10'000)
-      settled_.reset();
-    else if (!settled_)
-      settled_ = Settled{monotonic_now(), {}};
-    if (controller_ == Controller::has_ended) return all_are_met_ = settled_.has_value();
-    // A million keys' first interval may end seconds late, and workers have no grants for the next one
-    // meanwhile.
-    if (settled_ && !settled_->spans_an_interval_later && monotonic_now() - settled_->at >= interval)
-      settled_->spans_an_interval_later = figures.spans;
-    return all_are_met_ = settled_ && settled_->spans_an_interval_later &&
-                          figures.spans >= *settled_->spans_an_interval_later + 2;
+    return all_are_met_ = controller_ == Controller::has_ended ? settling_.has_settled()
+                                                               : settling_.has_settled_for_an_interval();
   }
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
@@ -184,7 +172,6 @@ class Node : public Contender {
 
  protected:
   static constexpr Duration span = 100ms;
-  static constexpr Duration interval = 1s;  // of all rules whose controller is at work
   /// How many requests so far were not dealt with as those are that shall be timed.
   virtual std::uint64_t unsettled(const Figures& figures) const { return figures.overflowed; }
   /// The counters, against the number of requests.
@@ -193,7 +180,7 @@ class Node : public Contender {
   }
   /// That nearly all that were timed have been dealt with as they shall be.
   void expect_settled(const Figures& figures, const char* as) const {
-    expect_few(unsettled(figures) - unsettled_, asked_.requests - beforehand_.requests, as);
+    expect_few(unsettled(figures) - settling_.unsettled(), asked_.requests - settling_.requests(), as);
   }
   Worker& worker() noexcept { return worker_; }
   /// As has_met_all() has said.
@@ -206,13 +193,7 @@ class Node : public Contender {
   std::unique_ptr<Throttle> throttle_;
   Worker& worker_;
   Asked asked_;
-  std::uint64_t unsettled_ = 0;
-  /// Since when all have been dealt with as they shall be.
-  struct Settled {
-    MonotonicTime at;
-    std::optional<std::uint64_t> spans_an_interval_later;
-  };
-  std::optional<Settled> settled_;
+  Settling settling_;
   Beforehand beforehand_;
   bool all_are_met_ = false;
 };

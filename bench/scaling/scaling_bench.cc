@@ -21,11 +21,11 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "decision/floor_lines.h"
 #include "decision/peers.h"
+#include "decision/settling.h"
 #include "decision/stream.h"
 #include "decision/verdicts.h"
 #include "program/program.h"
@@ -56,7 +56,8 @@ class Decider {
   virtual ~Decider() = default;
   /// Decides burst after burst, from its own place in the sequence, until `stop`; counts into `done`.
   virtual void work(unsigned worker, const std::atomic<bool>& stop, Done& done) = 0;
-  /// Asked from time to time while they work: whether all keys have been met. Main thread.
+  /// Asked from time to time while they work: whether all keys have been met, and are dealt with as they
+  /// shall be timed being. Main thread.
   virtual bool has_met_all() { return true; }
   /// After all workers have ended. @return what has been counted, in each way in which it has: all decisions
   virtual std::vector<std::uint64_t> counted() = 0;
@@ -105,10 +106,8 @@ class Weir final : public Decider {
   // A node meets so many new keys in a span as let it end in time; the others are counted under their rule.
   bool has_met_all() override {
     const Figures figures = throttle_->figures();
-    const std::uint64_t offered = figures.rules.front().offered;
-    const std::uint64_t overflowed = figures.overflowed - std::exchange(overflowed_, figures.overflowed);
-    const std::uint64_t of = offered - std::exchange(offered_, offered);
-    return of > 0 && overflowed <= of / 10'000;
+    settling_.look(figures, figures.rules.front().offered, figures.overflowed);
+    return settling_.has_settled_for_an_interval();
   }
   std::vector<std::uint64_t> counted() override {
     throttle_->stop(std::chrono::seconds{1});
@@ -126,8 +125,7 @@ class Weir final : public Decider {
   std::unique_ptr<Throttle> throttle_;
   OnHugePages<Key> keys_;                     // as those of the others
   std::vector<std::uint64_t> told_admitted_;  // by worker, once it has ended
-  std::uint64_t offered_ = 0;
-  std::uint64_t overflowed_ = 0;
+  Settling settling_;
 };
 
 /// For each thread lines of its own.
@@ -228,9 +226,18 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     while (!all_past(enough, long_enough)) std::this_thread::sleep_for(std::chrono::milliseconds{2});
   };
   wait_for(stream.size(), time / 4);
-  // Longer than this none goes on meeting.
-  for (int patience = 300; patience > 0 && !decider.has_met_all(); --patience)
+  const auto end_all = [&] {
+    stop.store(true, std::memory_order_relaxed);  // orders nothing: the threads are joined
+    for (const std::unique_ptr<PinnedThread>& thread : threads) thread->join();
+  };
+  const MonotonicTime patience_ends = monotonic_now() + Settling::patience;
+  while (!decider.has_met_all()) {
+    if (monotonic_now() > patience_ends) {
+      end_all();
+      return {{"workers", workers}, {"wrong", "it does not settle with all keys"}};
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  }
 
   const std::optional<Decider::Spans> spans_before = decider.spans();
   std::vector<std::uint64_t> before;
@@ -250,11 +257,10 @@ Result run(Decider& decider, const Stream& stream, unsigned workers, Duration ti
     by_cpu += decisions / Seconds(threads[i]->cpu() - cpu_before[i]).count();
   }
   const std::optional<Decider::Spans> spans = decider.spans();
-  stop.store(true, std::memory_order_relaxed);  // orders nothing: the threads are joined
+  end_all();
   long switches = 0;
   std::uint64_t decided = 0;
   for (unsigned i = 0; i < workers; ++i) {
-    threads[i]->join();
     switches += threads[i]->involuntary_switches();
     decided += done[i].read();
   }
