@@ -181,6 +181,7 @@ class Peers final : public Decider {
 struct Kind {
   std::string_view name;
   std::unique_ptr<Decider> (*make)(unsigned workers, std::size_t keys, const Stream& stream);
+  bool by_zipf = false;  ///< of keys drawn by Zipf's law, too: ours, what it is held against, and the floor
 };
 
 template <typename Made>
@@ -189,15 +190,15 @@ std::unique_ptr<Decider> make(unsigned workers, std::size_t keys, const Stream& 
 }
 
 constexpr Kind kinds[] = {
-    {"floor", make<Lines>},
-    {"weir_key", make<Weir<1>>},
+    {"floor", make<Lines>, true},
+    {"weir_key", make<Weir<1>>, true},
     {"weir_key_far", make<Weir<Stream::furthest_ahead>>},
     {"rte_hash_each", make<Peers<RteHash, true>>},
     {"rte_hash_shared", make<Peers<SharedRteHash, false>>},
 #ifdef WEIR_BENCH_TBB
     {"tbb_map", make<Peers<TbbMap, false>>},
 #endif
-    {"mutex_and_map", make<Peers<MutexAndMap, false>>},
+    {"mutex_and_map", make<Peers<MutexAndMap, false>>, true},
 };
 
 Result run(Decider& decider, const Stream& stream, unsigned workers, Duration time) {
@@ -294,6 +295,7 @@ Result run_all(const Options& options, const Effort& effort) {
     const Kind* kind;
     unsigned workers;
     Workload* workload;
+    Drawn drawn;
   };
   prepare_peers(processors().front());
   std::deque<Workload> workloads;
@@ -303,16 +305,19 @@ Result run_all(const Options& options, const Effort& effort) {
     for (const unsigned workers : counts)
       for (const Kind& kind : kinds)
         if (options.contenders.empty() ||
-            std::ranges::find(options.contenders, kind.name) != options.contenders.end())
-          turns.push_back({&kind, workers, &workload});
+            std::ranges::find(options.contenders, kind.name) != options.contenders.end()) {
+          turns.push_back({&kind, workers, &workload, Drawn::uniform});
+          if (kind.by_zipf) turns.push_back({&kind, workers, &workload, Drawn::zipf});
+        }
   }
   Result runs = Result::array();
   in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
-    const Stream& stream = turn.workload->stream(Drawn::uniform);
+    const Stream& stream = turn.workload->stream(turn.drawn);
     const std::unique_ptr<Decider> decider = turn.kind->make(turn.workers, turn.workload->keys(), stream);
     Result result = run(*decider, stream, turn.workers, effort.time());
     result["contender"] = turn.kind->name;
     result["keys"] = turn.workload->keys();
+    result["drawn"] = name_of(turn.drawn);
     result["round"] = round;
     runs.push_back(std::move(result));
   });

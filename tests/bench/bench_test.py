@@ -295,32 +295,40 @@ class SpansOfAController(unittest.TestCase):
 
 class DecisionsOfSeveralWorkers(unittest.TestCase):
     def test_that_do_not_add_up_are_left_out_and_said(self):
-        runs = [{"contender": name, "keys": 1000, "workers": workers, "round": turn, "per_second_cpu": 1e6 * workers, "per_second_wall": 1e6 * workers}
+        runs = [{"contender": name, "keys": 1000, "drawn": "uniform", "workers": workers, "round": turn, "per_second_cpu": 1e6 * workers, "per_second_wall": 1e6 * workers}
                 for name in ("weir_key", "mutex_and_map") for workers in (1, 2) for turn in (0, 1)]
-        runs[2:4] = [{"contender": "weir_key", "keys": 1000, "workers": 2, "round": turn, "wrong": "counted 1 of 2 decisions"} for turn in (0, 1)]
+        runs[2:4] = [{"contender": "weir_key", "keys": 1000, "drawn": "uniform", "workers": 2, "round": turn, "wrong": "counted 1 of 2 decisions"} for turn in (0, 1)]
         context = common.Context(BUILD, None, quick=True)
         with unittest.mock.patch.object(scaling, "run_json", return_value={"processors": 2, "runs": runs}), contextlib.redirect_stdout(io.StringIO()):
             figures = scaling.measure(context)
-        self.assertIn("**weir_key, 1,000 keys, 2 workers: 2 turns are not in the figures: counted 1 of 2 decisions**", context.left_out)
+        self.assertIn("**weir_key, 1,000 keys, uniform, 2 workers: 2 turns are not in the figures: counted 1 of 2 decisions**", context.left_out)
         aims = common.Aims("scaling")
         text = "\n".join(scaling.report(figures, unittest.mock.Mock(plot=lambda name, _: name), aims))
-        self.assertIn("| mutex and unordered_map | 1,000 | 2 | 2.00 | 2.00 | 2.00 | 2.00 |", text)
-        self.assertNotIn("| **weir**, a key at hand | 1,000 | 2 |", text)
-        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys |  | ≥ 1.9 | not measured |", aims.table())
+        self.assertIn("| mutex and unordered_map | 1,000 | uniform | 2 | 2.00 | 2.00 | 2.00 | 2.00 |", text)
+        self.assertNotIn("| **weir**, a key at hand | 1,000 | uniform | 2 |", text)
+        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys, uniform |  | ≥ 1.9 | not measured |", aims.table())
 
     def test_tell_of_all_rounds_how_many_spans_ended_late_where_there_are_any(self):
-        runs = [{"contender": "weir_key", "keys": 1000, "workers": 1, "round": turn, "per_second_cpu": 1e6, "per_second_wall": 1e6, "spans": 3, "overruns": turn}
+        runs = [{"contender": "weir_key", "keys": 1000, "drawn": "uniform", "workers": 1, "round": turn, "per_second_cpu": 1e6, "per_second_wall": 1e6, "spans": 3, "overruns": turn}
                 for turn in (0, 1)]
-        runs.append({"contender": "floor", "keys": 1000, "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6})
+        runs.append({"contender": "floor", "keys": 1000, "drawn": "uniform", "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6})
         text = "\n".join(scaling.report({"processors": 2, "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), common.Aims("scaling")))
-        self.assertIn("| **weir**, a key at hand | 1,000 | 1 | 1.00 | 1.00 | 1.00 | 1.00 | 1 of 6 |", text)
-        self.assertIn("prefetched | 1,000 | 1 | 1.00 | 1.00 | 1.00 | 1.00 |  |", text)
+        self.assertIn("| **weir**, a key at hand | 1,000 | uniform | 1 | 1.00 | 1.00 | 1.00 | 1.00 | 1 of 6 |", text)
+        self.assertIn("prefetched | 1,000 | uniform | 1 | 1.00 | 1.00 | 1.00 | 1.00 |  |", text)
+
+    def test_are_held_against_the_aims_by_how_keys_are_drawn_and_of_too_many_keys_are_not_measured(self):
+        runs = [{"contender": name, "keys": 1000, "drawn": drawn, "workers": 2, "round": 0, "per_second_cpu": rate, "per_second_wall": rate}
+                for name, drawn, rate in (("weir_key", "uniform", 400e6), ("weir_key", "zipf", 300e6), ("mutex_and_map", "uniform", 2e6), ("mutex_and_map", "zipf", 6e6))]
+        aims = common.Aims("scaling")
+        scaling.report({"processors": 2, "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), aims)
+        for where, words in (("1,000 keys, uniform", "200 | ≥ 100 | met"), ("1,000 keys, zipf", "50.0 | ≥ 100 | **not met**"), ("10,000,000 keys, zipf", " | ≥ 100 | not measured")):
+            self.assertIn(f"| weir / mutex and map, each on two threads, by the wall clock | {where} | {words} |", aims.table())
 
     def test_of_one_processor_are_not_measured(self):
-        runs = [{"contender": "weir_key", "keys": 1000, "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6}]
+        runs = [{"contender": "weir_key", "keys": 1000, "drawn": "uniform", "workers": 1, "round": 0, "per_second_cpu": 1e6, "per_second_wall": 1e6}]
         aims = common.Aims("scaling")
         scaling.report({"processors": 1, "runs": runs}, unittest.mock.Mock(plot=lambda name, _: name), aims)
-        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys |  | ≥ 1.9 | not measured |", aims.table())
+        self.assertIn("| 2 workers / 1, by processor time | 1,000 keys, uniform |  | ≥ 1.9 | not measured |", aims.table())
 
 
 class FramesOfARound(unittest.TestCase):
