@@ -33,6 +33,17 @@ class Histogram {
     }
     return max_;
   }
+  /// Of all values' sum the part of those above this one and its bucket: where they are times, of the time.
+  double part_of_sum_above(std::uint64_t value) const noexcept {
+    double above = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      const double sum = static_cast<double>(counts_[i]) * static_cast<double>(std::min(end_of(i), max_));
+      all += sum;
+      if (i > index_of(value)) above += sum;
+    }
+    return all > 0 ? above / all : 0;
+  }
 
  private:
   static constexpr unsigned fine_bits = 6;  // 64 buckets for each power of two

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a burst of 32 decisions takes, at its median and at its worst, with everything going on that may
-// disturb a worker: span ends, publications, syncs with Redis over a unix socket, Redis dying, and no Redis
-// there from the start; beside the same worker without any controller while it is timed. All turns of one
-// run, in random order.
+// How long a burst of 32 decisions takes by itself (the next one begins when it has ended), at its median and
+// at its worst, with everything going on that may disturb a worker: span ends, publications, syncs with Redis
+// over a unix socket, Redis dying, and no Redis there from the start; beside the same worker without any
+// controller while it is timed. All turns of one run, in random order.
 //
 // The worker has a processor to itself and the controller and Redis have the others; on a machine that others
 // use too, the times the processor was taken away are reported beside the figures.
@@ -26,6 +26,7 @@
 #endif
 
 #include "decision/key_sequence.h"
+#include "decision/settling.h"
 #include "histogram.h"
 #include "program/program.h"
 #include "store/process.h"
@@ -148,6 +149,9 @@ void end_spans(Throttle& throttle, Duration time) {
   }
 }
 
+/// Slow is a burst that takes so many times the median.
+constexpr std::uint64_t slow = 10;
+
 Result quantiles(const Histogram& histogram, double ns_per_tick) {
   Result curve = Result::array();
   for (const double part : {0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999})
@@ -178,11 +182,20 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
     throttle.advance(now());
 
   PinnedThread thread(processor, [&] { loop->run(); });
-  const auto settle = std::max<Duration>(500ms, 5 * scenario.span);
-  if (scenario.store == StoreKind::none)
-    end_spans(throttle, settle);
-  else
-    std::this_thread::sleep_for(settle);
+  const auto pass = [&](Duration some) {
+    if (scenario.store == StoreKind::none)
+      end_spans(throttle, some);
+    else
+      std::this_thread::sleep_for(some);
+  };
+  pass(std::max<Duration>(500ms, 5 * scenario.span));
+  // A node meets so many new keys in a span as let it end in time.
+  Settling settling;
+  for (const MonotonicTime end = monotonic_now() + Settling::patience;
+       !settling.has_settled() && monotonic_now() < end; pass(2 * scenario.span)) {
+    const Figures figures = throttle.figures();
+    settling.look(figures, figures.rules.front().offered, figures.overflowed);
+  }
   const Figures before = throttle.figures();
   const std::uint64_t ticks_before = ticks();
   const MonotonicTime began = monotonic_now();
@@ -216,6 +229,7 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
   const auto wrong = [&](const char* what) -> Result {
     return {{"scenario", scenario.name}, {"wrong", what}};
   };
+  if (!settling.has_settled()) return wrong("it does not settle with all keys");
   if (with_redis && after.store_syncs == 0) return wrong("no sync with Redis was seen");
   if ((scenario.store == StoreKind::dying || scenario.store == StoreKind::dead) && after.store_up)
     return wrong("the store is said to be up, and is dead");
@@ -226,6 +240,7 @@ Result run(const Scenario& scenario, std::size_t key_count, Duration time, int p
           {"refused", loop->refused()},  // under a limit out of reach: for want of what the controller brings
           {"quantiles", quantiles(loop->histogram(), ns_per_tick)},
           {"max_ns", static_cast<double>(loop->histogram().max()) * ns_per_tick},
+          {"slow_time", loop->histogram().part_of_sum_above(slow * loop->histogram().quantile(0.5))},
           {"cpu_share", cpu / wall},
           {"switches", thread.involuntary_switches()},
           {"spans", after.spans - before.spans},

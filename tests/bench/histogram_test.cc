@@ -60,7 +60,19 @@ TEST(Histogram, HasRoomForTheLargestValue) {
   expect_near_exact({std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1, 63, 64, 65});
 }
 
-TEST(Histogram, SaysNothingOfNothing) { EXPECT_EQ(Histogram().quantile(0.99), 0U); }
+TEST(Histogram, WeighsByValueWhatIsAbove) {
+  Histogram histogram;
+  for (int i = 0; i < 900; ++i) histogram.add(10);
+  histogram.add(1000);
+  EXPECT_NEAR(histogram.part_of_sum_above(100), 0.1, 0.002);
+  EXPECT_EQ(histogram.part_of_sum_above(9), 1);
+  EXPECT_EQ(histogram.part_of_sum_above(1000), 0);
+}
+
+TEST(Histogram, SaysNothingOfNothing) {
+  EXPECT_EQ(Histogram().quantile(0.99), 0U);
+  EXPECT_EQ(Histogram().part_of_sum_above(0), 0);
+}
 
 }  // namespace
 }  // namespace weir::bench
