@@ -7,11 +7,12 @@
 // What the memory store does, on the same thread, is the store's: `store` tells it by itself, and it is left
 // out of all other figures, the measured time among them. With Redis the controller only fills its commands.
 //
-// Every key is counted in every span. Of them `hot` in a hundred have more than may be kept back from the
-// store and less than makes them worth watching: they are written in every span, and their answers taken in.
-// The rest have one request each, and are written once in an interval. An interval's end may cost more than
-// other spans: `median` and `worst` are of spans, and `border` is the median of the dearer of the two spans
-// on either side of an interval's end; in ns per key.
+// Every key is counted in every span, in another order each time, drawn by lot: what lies in the order in
+// which keys were met first is not passed over in it. Of them `hot` in a hundred have more than may be kept
+// back from the store and less than makes them worth watching: they are written in every span, and their
+// answers taken in. The rest have one request each, and are written once in an interval. An interval's end
+// may cost more than other spans: `median` and `worst` are of spans, and `border` is the median of the dearer
+// of the two spans on either side of an interval's end; in ns per key.
 //
 // With several workers each of them counts every key, and limits are as many times higher: so that of each
 // worker's every request the same is asked as of one alone. `worker` is the median in ns per key and worker.
@@ -47,6 +48,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -164,7 +166,9 @@ void check(benchmark::State& state, std::uint64_t counted, std::uint64_t expecte
 /// A node whose workers and controller are driven by hand.
 class Node {
  public:
-  Node(const Workload& load, std::shared_ptr<MemoryCounters> counters) : load_(load) {
+  /// @param seed  of the orders in which its keys come
+  Node(const Workload& load, std::shared_ptr<MemoryCounters> counters, std::uint64_t seed)
+      : load_(load), order_(load.keys), random_(seed) {
     const std::string rules =
         "[[rule]]\nname = \"user\"\nkey = [\"header:x-user\"]\ninterval = \"1s\"\nlimit = " +
         std::to_string(load.limit_of_key()) + "\nalgorithm = \"" + std::string(to_string(load.algorithm)) +
@@ -184,14 +188,24 @@ class Node {
       requests.push_back(node_->worker(0).key(0, names_.back()));
       requests.back().weight = load.weight(key);
     }
+    std::iota(order_.begin(), order_.end(), 0U);
   }
 
   void count() {
-    for (unsigned worker = 0; worker < load_.workers; ++worker) count(node_->worker(worker), requests_, 0);
+    std::array<Key, burst> some;
+    for (unsigned worker = 0; worker < load_.workers; ++worker) {
+      std::shuffle(order_.begin(), order_.end(), random_);
+      for (std::size_t i = 0; i < order_.size(); i += burst) {
+        const auto which = std::span(order_).subspan(i, std::min(burst, order_.size() - i));
+        std::ranges::transform(which, some.begin(), [&](std::uint32_t key) { return requests_[key]; });
+        count(node_->worker(worker), std::span(some).first(which.size()));
+      }
+    }
     const auto joining = std::span(joining_).subspan(joined_, load_.joining());
     // As often as it takes to be refused.
-    for (unsigned i = 0; i <= load_.limit_of_key() && !joining.empty(); ++i)
-      count(node_->worker(0), joining, load_.keys + joined_);
+    for (unsigned i = 0; i <= load_.limit_of_key(); ++i)
+      for (std::size_t at = 0; at < joining.size(); at += burst)
+        count(node_->worker(0), joining.subspan(at, std::min(burst, joining.size() - at)));
     joined_ += joining.size();
   }
 
@@ -253,29 +267,28 @@ class Node {
   }
 
  private:
-  /// @param first  number of the first one's key
-  void count(Worker& worker, std::span<Key> requests, std::size_t first) {
+  /// @param some  at most a burst
+  void count(Worker& worker, std::span<const Key> some) {
     std::array<Verdict, burst> verdicts;
-    for (std::size_t i = 0; i < requests.size(); i += burst) {
-      const auto some = requests.subspan(i, std::min(burst, requests.size() - i));
-      worker.admit_keys(some, at(now_).monotonic, verdicts);
-      for (std::size_t j = 0; j < some.size(); ++j) {
-        if (verdicts[j] != Verdict::admit) {
-          refused_of_hot_ += load_.is_hot(first + i + j);
-          continue;
-        }
-        ++admitted_;
-        weight_admitted_ += some[j].weight;
+    worker.admit_keys(some, at(now_).monotonic, verdicts);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (verdicts[i] != Verdict::admit) {
+        refused_of_hot_ += some[i].weight > 1;
+        continue;
       }
+      ++admitted_;
+      weight_admitted_ += some[i].weight;
     }
-    offered_ += requests.size();
+    offered_ += some.size();
   }
 
   const Workload load_;
   Nanoseconds in_store_{};
   std::unique_ptr<NodeCore> node_;
   std::vector<std::string> names_;
-  std::vector<Key> requests_;
+  std::vector<Key> requests_;         // by number of the key
+  std::vector<std::uint32_t> order_;  // in which they come, numbers of their keys
+  std::mt19937_64 random_;
   std::vector<Key> joining_;  // of keys that come later, …
   std::size_t joined_ = 0;    // …of which so many have
   Duration now_{};
@@ -294,7 +307,8 @@ class Cluster {
  public:
   explicit Cluster(const Workload& load) {
     const auto counters = std::make_shared<MemoryCounters>();
-    for (std::uint32_t i = 0; i < load.nodes; ++i) nodes_.push_back(std::make_unique<Node>(load, counters));
+    for (std::uint32_t i = 0; i < load.nodes; ++i)
+      nodes_.push_back(std::make_unique<Node>(load, counters, i + 1));
   }
 
   void count() {

@@ -48,7 +48,7 @@ def report(sets, context, aims):
         "(hold_back = 0). After each span a worker meets its keys for the first time again: that is the difference "
         "to a worker without a controller. Of few keys these bursts are so few that p99 does not see them: hence 100,000, and beside the quantiles, which "
         "count bursts, the part of the time that passes in bursts of more than ten times p50, and the longest of all: in both are the times that the "
-        "system took the processor away. (Of a million keys, each of them synchronised in every span, no span would end in time.) Without a controller spans are ended while nothing is timed. Spans end by the wall clock: where the worker has a share of its processor only, it "
+        "system took the processor away. (Of a million keys, each of them synchronised in every span, hardly a span would end in time.) Without a controller spans are ended while nothing is timed. Spans end by the wall clock: where the worker has a share of its processor only, it "
         "decides less in each, and first touches weigh that much more. Medians of the runs; switches: how often the system took the processor away, in all runs; "
         "refused: requests refused in all runs, of so many million; the limit is out of reach, so there should be none."
     ]
