@@ -350,7 +350,7 @@ class FramesOfARound(unittest.TestCase):
             aims = common.Aims("filter")
             text = "\n".join(filter_section.report(runs, unittest.mock.Mock(plot=lambda name, _: name), aims))
             self.assertEqual(not huge, "**That lay on small pages**" in text)
-            self.assertEqual(huge, "| A: no http / dpdk-testpmd io |" in aims.table())
+            self.assertIn(f"| A: no http / dpdk-testpmd io | A, 4,096 mbufs | {'0.80' if huge else ''} | ≥ 0.85 | {'**not met**' if huge else 'not measured'} |", aims.table())
 
     def test_are_told_as_dropped_by_a_port_or_by_the_filter_and_nothing_is_said_of_a_testpmd_that_is_not_there(self):
         runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": 6, "received": 5000, "dropped": dropped, "refused": refused}
@@ -469,6 +469,11 @@ class AimsOfASection(unittest.TestCase):
         self.aims.at_least("part / whole", "there", None, 3)
         self.assertIn("| speed | part / whole | ≥ 3 | 5.00 (here) | met, 1 of 1 met, 1 not measured |", common.summary([self.aims]))
 
+    def test_that_are_given_up_are_one_row(self):
+        self.aims.give_up("not measured")
+        self.assertFalse(self.aims)
+        self.assertEqual(["| speed | all |  |  | not measured |"], common.summary([self.aims]).splitlines()[2:])
+
     def test_of_nothing_make_no_table(self):
         self.assertEqual("", common.summary([common.Aims("nothing")]))
 
@@ -534,9 +539,14 @@ class Sections(unittest.TestCase):
         self.assertEqual(0, self.run_main({"first": first, "second": self.section("second")}, "--only", "second"))
         text = (self.output / "report.md").read_text(encoding="utf-8")
         self.assertIn("first.json: not the figures of this version", text)
+        self.assertIn("| first | all |  |  | not measured |", text)
         self.assertNotIn("## First", text)
         self.assertIn("second, told", text)
         self.assertEqual(1, self.run_main({"first": first, "second": self.section("second")}, "--reuse"))
+
+    def test_that_nobody_has_measured_are_named_among_the_aims(self):
+        self.run_main({"first": self.section("first"), "second": self.section("second")}, "--only", "second")
+        self.assertIn("| first | all |  |  | not measured |", (self.output / "report.md").read_text(encoding="utf-8"))
 
     def test_that_fail_in_a_way_that_nobody_has_thought_of_cost_the_others_nothing(self):
         for what in ("measure", "report"):
@@ -545,6 +555,7 @@ class Sections(unittest.TestCase):
                 self.assertEqual(1, status)
                 text = (self.output / "report.md").read_text(encoding="utf-8")
                 self.assertIn("**Failed: first.**", text)
+                self.assertIn("| first | all |  |  | **failed**: none is known |", text)
                 self.assertIn("ValueError: math domain error", text)
                 self.assertIn("second, told", text)
 

@@ -140,6 +140,7 @@ class Aims:
     def __init__(self, section):
         self.section = section
         self._rows = []
+        self._why_none = ""
 
     def at_most(self, what, where, measured, bound):
         """measured: None where there is no figure; the report then says so."""
@@ -147,6 +148,10 @@ class Aims:
 
     def at_least(self, what, where, measured, bound):
         self._rows.append((what, where, measured, f"≥ {bound:.3g}", None if measured is None else bound / max(measured, 1e-9)))
+
+    def give_up(self, why):
+        """None of them is known: the section has a row with these words at the report's top instead."""
+        self._rows, self._why_none = [], why
 
     @staticmethod
     def _verdict(part):
@@ -160,6 +165,8 @@ class Aims:
 
     def summary(self):
         """A row for each aim: where it is missed most, or met most narrowly."""
+        if self._why_none:
+            return [(self.section, "all", "", "", self._why_none)]
         by_aim = {}
         for row in self._rows:
             by_aim.setdefault((row[0], row[3]), []).append(row)

@@ -212,12 +212,11 @@ def report(runs, context, aims):
                logarithmic=True)
     parts.append(context.plot("filter", svg))
     for name, aim in AIMS.items():
-        for source in turns.sources:
+        for source in SOURCES:
             if source.startswith("null-"):
                 aims.at_least(f"A: {name.replace('_', ' ')} / io", SOURCES[source], turns.part_of_io(source, name), aim)
-                if _on_huge_pages(runs):
-                    of_testpmd = turns.part_of_io(source, name, peer="testpmd io")
-                    aims.at_least(f"A: {name.replace('_', ' ')} / dpdk-testpmd io", SOURCES[source], of_testpmd, aim)
+                of_testpmd = turns.part_of_io(source, name, peer="testpmd io") if _on_huge_pages(runs) else None
+                aims.at_least(f"A: {name.replace('_', ' ')} / dpdk-testpmd io", SOURCES[source], of_testpmd, aim)
     for name, aim in LOOP_AIMS.items():
         aims.at_least(f"F: {name.replace('_', ' ')} / A's io", SOURCES["null-4096"], turns.part_of_io("loop", name, "null-4096"), aim)
     return parts
