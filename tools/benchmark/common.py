@@ -2,6 +2,7 @@
 """What the sections of the report share: programs, medians, tables."""
 
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -48,6 +49,12 @@ def run(*command, **options):
 
 def run_json(*command, **options):
     return json.loads(run(*command, **options))
+
+
+def on_huge_pages():
+    """The environment of programs that measure peers whose memory is malloc's: as ours, it shall lie on huge pages, that of threads, too."""
+    tunables = (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1", "glibc.malloc.arena_max=1")
+    return {**os.environ, "GLIBC_TUNABLES": ":".join(filter(None, tunables)), "TBB_MALLOC_USE_HUGE_PAGES": "1"}
 
 
 def find_program(name):

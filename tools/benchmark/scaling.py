@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What another worker adds, beside what others take for several threads."""
 
-from common import median, number, run_json, table, those_that_add_up
+from common import median, number, on_huge_pages, run_json, table, those_that_add_up
 from plot import bars
 
 TITLE = "More workers"
@@ -25,7 +25,7 @@ TOO_MANY = 10_000_000
 def measure(context):
     # A turn is as long as an interval, so that the end of one is in it.
     options = ("--rounds", 1, "--seconds", 0.05, "--keys", "1000") if context.quick else ("--rounds", 3, "--seconds", 1, "--keys", "1000,100000,1000000")
-    figures = run_json(context.build / TARGETS[0], *options)
+    figures = run_json(context.build / TARGETS[0], *options, env=on_huge_pages())
     return {**figures, "runs": those_that_add_up(figures["runs"], context, lambda each: f"{each['contender']}, {each['keys']:,} keys, {each['drawn']}, {each['workers']} workers")}
 
 
@@ -87,7 +87,7 @@ def report(figures, context, aims):
         "workers the controller takes its time from one of them. By processor time: what the workers would have decided with "
         "their processors to themselves, which is what tells on a machine that others use; waiting for a lock that sleeps does not show "
         "in it, so the mutex's figures are those of the wall clock. Of the floor's threads each has lines of its own, as a worker has: "
-        "where two of them get less than twice as much out of one memory, so may workers that wait for it. rte_hash is given its keys' hashes and a comparison for their 8 bytes. Ratios are medians over the rounds. Every contender's counters "
+        "where two of them get less than twice as much out of one memory, so may workers that wait for it. rte_hash is given its keys' hashes and a comparison for their 8 bytes. Memory lies on huge pages as in the section on decisions. Ratios are medians over the rounds. Every contender's counters "
         "were added up and compared with the decisions (a turn that does not add up, as where a worker lost its processor for so long that it refused, is not in the figures, "
         "nor is one that does not settle with all its keys). "
         f"{TOO_MANY:,} keys are not measured here: a node with a processor for each worker takes minutes to meet them, in every turn anew. Late are spans of the timed part whose end took longer than the next one.",
