@@ -888,6 +888,27 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
 }
 
 // Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
+// Whether a key has been blocked for so long that what is known of its traffic says nothing of who comes back
+// after it: nobody is asked meanwhile. Who goes on, and would exceed the limit by it, does not come back.
+bool Engine::is_out_of_date(const RuleState& rule, const KeySlot& slot, SpanId next,
+                            MonotonicTime now) const noexcept {
+  const KeyDetail& detail = ledger_.detail(slot);
+  if (!detail.block.active(now) || !cluster_.store_reached) return false;
+  const std::uint64_t offered =
+      std::max(offered_in(slot, rule.span.ordinal), offered_in(slot, rule.span.ordinal - 1));
+  return rule.passed(next) - 1 - detail.heard.last() > nodes_remembered * rule.spans &&
+         !detail.nodes.exceeds(offered, rule.limit_of(detail));
+}
+
+// It begins anew, as a key that comes now.
+void Engine::forget_traffic(KeySlot& slot) {
+  KeyDetail& detail = own_detail(slot);
+  ledger_.past(slot).first_nodes = cluster_.nodes & most_nodes;
+  detail.demand.begin(cluster_.nodes);
+  detail.nodes = NodesRatio();
+  detail.reading = false;
+}
+
 // moment where keys are many. Where the clock has been set, all of them.
 void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
   const SpanId ended = rule.span;
@@ -925,6 +946,7 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
     if (asks_again) slot.asked_blocks = false;
     if (slot.detail != no_index && says_nothing(rule, slot, next, now)) drop_detail(rule, slot, next.ordinal);
     // So it has been since it was new, or is again.
+    if (slot.detail != no_index && is_out_of_date(rule, slot, next, now)) forget_traffic(slot);
     if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;

@@ -446,6 +446,9 @@ class Engine {
   bool says_nothing(const RuleState& rule, const KeySlot& slot, SpanId next,
                     MonotonicTime now) const noexcept;
   void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
+  bool is_out_of_date(const RuleState& rule, const KeySlot& slot, SpanId next,
+                      MonotonicTime now) const noexcept;
+  void forget_traffic(KeySlot& slot);
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;

@@ -639,6 +639,30 @@ MUTANTS = [
         "begin_block(rule, slot, last_step_.monotonic + std::chrono::milliseconds{100});",
         file="lib/engine/blocks.cc",
     ),
+    engine(
+        "what is known of a key outlives a long block",
+        "LongBlock.WhoComesBackAfterItIsNotHeldToWhatWasKnownBefore",
+        "is_out_of_date(rule, slot, next, now)) forget_traffic(slot);",
+        "is_out_of_date(rule, slot, next, now)) own_detail(slot).reading = false;",
+    ),
+    engine(
+        "what is known of a key is forgotten with a short block",
+        "LongBlock.WhatWasKnownOfAKeyHoldsAfterABlockOfOneInterval",
+        "> nodes_remembered * rule.spans &&",
+        "> 0 &&",
+    ),
+    engine(
+        "what is known of a key that exceeds its limit all along is forgotten with a long block",
+        "LongBlock.WhoGoesOnBeyondTheLimitIsHeldToTheSameShare",
+        "         !detail.nodes.exceeds(offered, rule.limit_of(detail));",
+        "         !NodesRatio().exceeds(offered, rule.limit_of(detail));",
+    ),
+    engine(
+        "what is known of a key is forgotten with a long block while the store is away",
+        "LongBlock.WhatWasKnownHoldsWhileTheStoreIsAway",
+        "if (!detail.block.active(now) || !cluster_.store_reached) return false;",
+        "if (!detail.block.active(now)) return false;",
+    ),
     # The seeds' ratio of nodes.
     engine(
         "the sum of an interval is read as soon as it has ended",

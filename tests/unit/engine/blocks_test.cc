@@ -365,6 +365,58 @@ TEST(StoredBlock, IsNotAskedForWhereNothingBlocks) {
   EXPECT_TRUE(of_blocks(node).empty());
 }
 
+/// Of one of four nodes: all of them exceed a limit of 20 in their first interval, and the key is blocked for
+/// ten. `offered` is refused here in each interval until the block ends.
+EngineNode node_that_blocked_for_long(std::uint64_t offered = 0, bool store_reached = true) {
+  Rule rule = rule_of(20);
+  rule.cooldown = 10s;
+  EngineNode node(rule);
+  Counters counters;
+  node.count(0ms, 8);
+  counters[{"login|a", first_ordinal}] = 24;
+  for (Duration now = 100ms; now <= 10300ms; now += 100ms) {
+    node.step(now);
+    if (store_reached || now < 3s)
+      node.sync(counters, now + 5ms);
+    else
+      node.engine.sync_result(false, EngineNode::at(now + 5ms));
+    EXPECT_EQ(node.blocked(now + 6ms), now < 10100ms) << now.count();
+    if (offered > 0 && now % 1s == 500ms && now < 10s) node.count(now, offered, 0);
+  }
+  return node;
+}
+
+TEST(LongBlock, WhoComesBackAfterItIsNotHeldToWhatWasKnownBefore) {
+  EngineNode node = node_that_blocked_for_long();
+  EXPECT_EQ(node.state(10300ms).allowance, 20U);
+  EXPECT_EQ(node.nodes(), 1);
+}
+
+TEST(LongBlock, NorIsWhoGoesOnMeanwhileAndStaysBelowTheLimit) {
+  EXPECT_EQ(node_that_blocked_for_long(5).state(10300ms).allowance, 20U);
+}
+
+TEST(LongBlock, WhoGoesOnBeyondTheLimitIsHeldToTheSameShare) {
+  EXPECT_EQ(node_that_blocked_for_long(6).state(10300ms).allowance, NodesRatio(8, 24).allowance(20));
+}
+
+TEST(LongBlock, WhatWasKnownHoldsWhileTheStoreIsAway) {
+  EXPECT_EQ(node_that_blocked_for_long(0, false).state(10300ms).allowance, NodesRatio(8, 24).allowance(20));
+}
+
+TEST(LongBlock, WhatWasKnownOfAKeyHoldsAfterABlockOfOneInterval) {
+  EngineNode node(rule_of(20));
+  Counters counters;
+  node.count(0ms, 8);
+  counters[{"login|a", first_ordinal}] = 24;
+  for (Duration now = 100ms; now <= 1300ms; now += 100ms) {
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
+  EXPECT_FALSE(node.blocked(1300ms));
+  EXPECT_EQ(node.state(1300ms).allowance, NodesRatio(8, 24).allowance(20));
+}
+
 TEST(FirstTouch, ALongSpanIsNotWaitedForToAskWhatOthersHaveCounted) {
   EngineNode node(rule_of(100, 60s, 6));
   Counters counters{{{"login|a", 16}, 70}};  // 1000 s lie 40 s into a minute
