@@ -230,7 +230,9 @@ void Engine::hear_before(const RuleState& rule, KeySlot& slot, Ordinal ordinal, 
     const std::int64_t number = rule.number({ordinal, i});
     SpanCounts& span = detail.spans[rule.place_of(number)];
     if (span.number < number) span = {.number = number};
-    if (span.number == number) span.others += others / rule.spans;
+    // As in learn(): in the last ones rather than the first.
+    if (span.number == number)
+      span.others += others / rule.spans + (rule.spans - 1 - i < others % rule.spans ? 1 : 0);
   }
 }
 
@@ -378,9 +380,11 @@ void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail
   const bool is_estimated = rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1;
   // A price paid while the key was known to be contended, or its share is estimated in any case, has others'
   // part in it already. A bucket that others had emptied before is not full here: what was taken from it is
-  // owed.
+  // owed, as far as they are known to have taken it.
   if (std::exchange(detail.was_full, false))
-    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = rule.burst});
+    charges_.push_back({.key = slot.key,
+                        .rule = slot.rule,
+                        .tokens = std::min(rule.burst, others_of(detail.counted))});
   else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)
     charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
 

@@ -3825,6 +3825,27 @@ MUTANTS = [
         "return fraction_of(key.detail.correction * limit, key.share() * key.detail.demand.per_interval());",
         file="lib/engine/quota.cc",
     ),
+    engine(
+        "a window holds nothing of what is less than one for each span",
+        "SlidingWindow.AlsoWhereItIsLessThanOneForEachSpan",
+        "others / rule.spans + (rule.spans - 1 - i < others % rule.spans ? 1 : 0);",
+        "others / rule.spans;",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what others took before is missing in the whole of a large bucket",
+        "BucketRule.OfALargeOneNoMoreIsMissingThanOthersHaveTaken",
+        "std::min(rule.burst, others_of(detail.counted))",
+        "rule.burst",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a small bucket that others had emptied is in debt",
+        "BucketRule.ABucketThatOthersHadEmptiedBeforeIsNotFullHere",
+        "std::min(rule.burst, others_of(detail.counted))",
+        "others_of(detail.counted)",
+        file="lib/engine/replies.cc",
+    ),
     # Leases.
     engine(
         "what a claim got beyond the limit is kept",

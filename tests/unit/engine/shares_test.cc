@@ -664,6 +664,16 @@ TEST(SlidingWindow, WhatOthersAdmittedBeforeTheKeyWasSeenHereIsAskedFor) {
   EXPECT_EQ(node.state(106ms).allowance, 100U - 1 - 80);
 }
 
+TEST(SlidingWindow, AlsoWhereItIsLessThanOneForEachSpan) {
+  EngineNode node(rule_with(Algorithm::sliding_window, 9));
+  Counters counters{{{"login|a", first_ordinal - 1}, 7}};
+  count_beside_others(node, counters, 0ms, 1, 0);
+  // One in each of its last seven spans.
+  EXPECT_EQ(node.state(106ms).allowance, 9U - 1 - 7);
+  node.step(400ms);
+  EXPECT_EQ(node.state(400ms).allowance, 9U - 1 - 5);
+}
+
 TEST(SlidingWindow, OpensWhenTheOldestSpanLeavesAndByWhatWasAdmittedInIt) {
   EngineNode node(rule_with(Algorithm::sliding_window));
   node.count(100ms, 30);
@@ -774,6 +784,16 @@ TEST(BucketRule, ABucketThatOthersHadEmptiedBeforeIsNotFullHere) {
   count_beside_others(node, counters, 0ms, 1, 0);
   ASSERT_EQ(node.engine.charges().size(), 1U);
   EXPECT_EQ(node.engine.charges()[0].tokens, 40U);
+}
+
+TEST(BucketRule, OfALargeOneNoMoreIsMissingThanOthersHaveTaken) {
+  Rule rule = rule_with(Algorithm::token_bucket);
+  rule.burst = 10'000;
+  EngineNode node(rule);
+  Counters counters{{{"login|a", first_ordinal - 1}, 95}};
+  count_beside_others(node, counters, 0ms, 1, 7);
+  ASSERT_EQ(node.engine.charges().size(), 1U);
+  EXPECT_EQ(node.engine.charges()[0].tokens, 95U + 7);
 }
 
 TEST(BucketRule, WithoutTheStoreATokenCostsTheInverseOfTheShare) {
