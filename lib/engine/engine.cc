@@ -541,6 +541,7 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   }
   write_held(rule, next, end_all);
   keep_watching(rule, now);
+  rule.turn_to(next.ordinal);
   if (rule.algorithm == Algorithm::strict) {
     for (const SlotIndex index : rule.watched) {
       if (!end_all)
@@ -887,7 +888,6 @@ bool Engine::says_nothing(const RuleState& rule, const KeySlot& slot, SpanId nex
          window_says_nothing(rule, slot, detail, next);
 }
 
-// Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
 // Whether a key has been blocked for so long that what is known of its traffic says nothing of who comes back
 // after it: nobody is asked meanwhile. Who goes on, and would exceed the limit by it, does not come back.
 bool Engine::is_out_of_date(const RuleState& rule, const KeySlot& slot, SpanId next,
@@ -909,6 +909,7 @@ void Engine::forget_traffic(KeySlot& slot) {
   detail.reading = false;
 }
 
+// Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
 // moment where keys are many. Where the clock has been set, all of them.
 void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
   const SpanId ended = rule.span;
@@ -945,8 +946,8 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
     if (slot.key == 0 || slot.rule != index) continue;
     if (asks_again) slot.asked_blocks = false;
     if (slot.detail != no_index && says_nothing(rule, slot, next, now)) drop_detail(rule, slot, next.ordinal);
-    // So it has been since it was new, or is again.
     if (slot.detail != no_index && is_out_of_date(rule, slot, next, now)) forget_traffic(slot);
+    // So it has been since it was new, or is again.
     if (slot.detail == no_index && !differs_by_itself(rule)) set_differs(i, false);
     if (slot.touched || slot.refusal_due || slot.read_due) continue;
     if (slot.watched || slot.holding) continue;

@@ -389,6 +389,7 @@ class Engine {
   void write_refused(const RuleState& rule, const KeySlot& slot, Ordinal ordinal, std::uint64_t delta);
   void write_lease(const RuleState& rule, KeySlot& slot, Lease& lease, std::uint64_t claim);
   void write_lease_question(const RuleState& rule, const KeySlot& slot, const Lease& lease);
+  void begin_lease(const RuleState& rule, const KeySlot& slot, Lease& lease, Ordinal of);
   void write_stray(const RuleState& rule, std::uint64_t key, std::string name, Ordinal ordinal,
                    std::uint64_t delta);
   void refund_to_bucket(const RuleState& rule, KeySlot& slot, std::uint64_t amount);
@@ -445,10 +446,10 @@ class Engine {
   void apply_local_rules(RuleState& rule, Instant now);
   bool says_nothing(const RuleState& rule, const KeySlot& slot, SpanId next,
                     MonotonicTime now) const noexcept;
-  void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
   bool is_out_of_date(const RuleState& rule, const KeySlot& slot, SpanId next,
                       MonotonicTime now) const noexcept;
   void forget_traffic(KeySlot& slot);
+  void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
   void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;

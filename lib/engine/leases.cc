@@ -38,6 +38,13 @@ void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, co
                         .use = CounterUse::lease});
 }
 
+// What was drawn in an interval before the clock was set back still is when that comes again, and has been
+// claimed.
+void Engine::begin_lease(const RuleState& rule, const KeySlot& slot, Lease& lease, Ordinal of) {
+  lease.begin(of);
+  if (rule.has_run(of)) lease.granted = lease.admitted = counts_in(slot, of).admitted;
+}
+
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
 void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_passed) {
   KeyLeases& leases = *own_detail(slot).leases;
@@ -48,6 +55,9 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     }
     leases.ended = std::exchange(over, Lease());
   };
+  // The clock has come back to an interval of whose lease nothing has gone back yet.
+  if (leases.ended.held && leases.ended.ordinal == next.ordinal && leases.running.ordinal != next.ordinal)
+    std::swap(leases.running, leases.ended);
   if (leases.running.held && leases.running.ordinal != next.ordinal) end(leases.running);
   if (leases.next.held && leases.next.ordinal == next.ordinal && !leases.running.held)
     leases.running = std::exchange(leases.next, Lease());
@@ -65,7 +75,7 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   Lease& lease = leases.running;
   if (!lease.held) {
     if (!asked_for_lately(rule, slot)) return;
-    lease.begin(next.ordinal);
+    begin_lease(rule, slot, lease, next.ordinal);
   }
   if (lease.lowering && all_passed) lease.lowered_everywhere();
   const std::uint64_t unused = lease.granted > lease.admitted ? lease.granted - lease.admitted : 0;
@@ -114,7 +124,7 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   // For the next interval, while the last span of this one runs: until the first claim in it is answered, or
   // half of what was admitted in this one where the limit was used up, as it will be again.
   if (next.index + 1 == rule.spans && !leases.next.held && asked_for_lately(rule, slot)) {
-    leases.next.begin(next.ordinal + 1);
+    begin_lease(rule, slot, leases.next, next.ordinal + 1);
     const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
     const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
     const std::uint64_t early_claim = std::max(

@@ -18,6 +18,8 @@
 namespace weir {
 
 struct RuleState {
+  static constexpr Ordinal no_interval = std::numeric_limits<Ordinal>::min();
+
   explicit RuleState(const Rule& rule);
 
   /// Limits by shares of the demand, as all do but the seeds' algorithm and those that need none.
@@ -111,6 +113,14 @@ struct RuleState {
   }
   /// The clock has been set.
   void move_held(SpanId running, std::int64_t by) noexcept;
+  /// An interval begins, or is come back to.
+  void turn_to(Ordinal next) noexcept {
+    if (next == span.ordinal) return;
+    came_back_to = next == ran_before ? next : no_interval;
+    ran_before = span.ordinal;
+  }
+  /// Whether an interval that is to begin has run before, so lately that what was drawn in it still is.
+  bool has_run(Ordinal ordinal) const noexcept { return ordinal == ran_before || ordinal == came_back_to; }
 
   SpanClock clock;
   std::string name;
@@ -149,6 +159,8 @@ struct RuleState {
   bool leaves_refusals_alone = false;
   bool started = false;
   SpanId span;                          // the span now running
+  Ordinal ran_before = no_interval;     // the interval before it, as they came
+  Ordinal came_back_to = no_interval;   // the running one, where that had run before the one before it
   WallTime counts_began{};              // of the latest count…
   SpanId counts_span = clock.span({});  // …and the span that lies in
   WallTime held_began{};                // of the latest count that a window holds, …

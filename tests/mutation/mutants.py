@@ -3922,6 +3922,35 @@ MUTANTS = [
         "if (lease.missing == 0 && !lease.lowering) {",
         file="lib/engine/leases.cc",
     ),
+    engine(
+        "a lease does not know what was drawn before the clock came back",
+        "Strict.AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft",
+        "if (rule.has_run(of)) lease.granted",
+        "if (rule.warmup > Duration{}) lease.granted",
+        file="lib/engine/leases.cc",
+    ),
+    engine(
+        "a lease does not know what was drawn in the interval that the clock was set back to",
+        "Strict.AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft",
+        "ordinal == ran_before || ordinal == came_back_to;",
+        "ordinal == ran_before;",
+        file="lib/engine/rule_state.h",
+        units=["lib/engine/leases.cc"],
+    ),
+    engine(
+        "the limit is had anew in an interval that the clock comes back to later",
+        "Strict.AnIntervalThatTheClockComesBackToAfterTwoOthersHasNoMoreThanWhatIsLeftOfTheLimit",
+        "if (rule.has_run(of)) lease.granted",
+        "if (rule.started) lease.granted",
+        file="lib/engine/leases.cc",
+    ),
+    engine(
+        "of an interval that the clock comes back to what a worker may still draw goes back",
+        "Strict.AlsoWhereAWorkerMayStillDrawOfItsLease",
+        "    std::swap(leases.running, leases.ended);\n",
+        "    static_cast<void>(leases);\n",
+        file="lib/engine/leases.cc",
+    ),
     # Who sprays keys.
     shared(
         "a line's generation is taken for a key's tag",

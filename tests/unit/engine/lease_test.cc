@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -497,6 +498,102 @@ TEST(Strict, ANodeThatStopsGivesBackWhatItHolds) {
   node.step(151ms);
   node.sync(counters, 155ms);
   EXPECT_EQ(claimed(counters, first_ordinal), 7U);
+}
+
+/// Whose wall clock is set between two steps; all that is leased is asked for, and admitted if it may be.
+/// What was drawn in an interval is known, as the pools of workers know it, when the clock comes back to it.
+struct NodeWithItsClockSet {
+  explicit NodeWithItsClockSet(std::uint64_t limit) : node(strict_rule(limit)) {}
+
+  Instant at() const { return {EngineNode::at(now + ahead).wall, EngineNode::at(now).monotonic}; }
+  Ordinal ordinal() const { return first_ordinal + (now + ahead) / 1s; }
+  std::uint64_t allowance() const {
+    std::uint64_t found = 0;
+    node.engine.for_each_override(at(), [&](const KeyOverride& override) { found = override.allowance; });
+    return found;
+  }
+  /// @return admitted
+  std::uint64_t span(std::uint64_t offered) {
+    const std::uint64_t drawn_before = drawn[ordinal()];
+    const std::uint64_t admitted = std::min(offered, allowance() - std::min(allowance(), drawn_before));
+    drawn[ordinal()] += admitted;
+    node.count(now + ahead, offered, admitted);
+    return admitted;
+  }
+  void step(bool all_passed = true) {
+    now += 100ms;
+    node.engine.step(at(), false, all_passed);
+    node.step(at());
+    node.sync(counters, now + 5ms);
+  }
+
+  EngineNode node;
+  Counters counters;
+  std::map<Ordinal, std::uint64_t> drawn;
+  Duration now{};
+  Duration ahead{};
+};
+
+TEST(Strict, AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft) {
+  NodeWithItsClockSet node(1000);
+  while (node.now < 1300ms) {
+    node.span(20);
+    node.step();
+  }
+  ASSERT_EQ(node.drawn[first_ordinal + 1], 60U);
+  node.ahead = -500ms;
+  node.span(20);
+  node.step();
+  while (node.ordinal() == first_ordinal) {
+    EXPECT_EQ(node.span(20), 20U) << "in the interval that the clock was set back to";
+    node.step();
+  }
+  EXPECT_EQ(node.span(20), 20U) << "what is drawn in its first span was claimed before";
+  for (int span = 0; span < 5; ++span) {
+    node.step();
+    EXPECT_EQ(node.span(20), 20U) << span;
+  }
+  while (node.now < 4s) node.step();
+  EXPECT_EQ(claimed(node.counters, first_ordinal), node.drawn[first_ordinal]);
+  EXPECT_EQ(claimed(node.counters, first_ordinal + 1), node.drawn[first_ordinal + 1]);
+}
+
+TEST(Strict, AlsoWhereAWorkerMayStillDrawOfItsLease) {
+  NodeWithItsClockSet node(1000);
+  while (node.now < 1300ms) {
+    node.span(20);
+    node.step();
+  }
+  const std::uint64_t held = node.allowance();
+  node.ahead = -500ms;
+  node.step(false);
+  ASSERT_EQ(node.ordinal(), first_ordinal);
+  node.ahead = 0ms;
+  node.step(false);
+  ASSERT_EQ(node.ordinal(), first_ordinal + 1);
+  EXPECT_GE(node.allowance(), held);
+  while (node.now < 4s) node.step();
+  EXPECT_EQ(claimed(node.counters, first_ordinal + 1), node.drawn[first_ordinal + 1]);
+}
+
+// The pool of that interval has been cleared for a later one.
+TEST(Strict, AnIntervalThatTheClockComesBackToAfterTwoOthersHasNoMoreThanWhatIsLeftOfTheLimit) {
+  NodeWithItsClockSet node(100);
+  while (node.now < 1800ms) {
+    node.span(20);
+    node.step();
+  }
+  const std::uint64_t before = node.drawn[first_ordinal + 1];
+  ASSERT_GE(before, 80U);
+  while (node.now < 3200ms) node.step();
+  node.ahead = -2s;
+  node.drawn.clear();
+  for (int span = 0; span < 6; ++span) {
+    node.step();
+    ASSERT_EQ(node.ordinal(), first_ordinal + 1);
+    node.span(20);
+  }
+  EXPECT_LE(before + node.drawn[first_ordinal + 1], 100U);
 }
 
 TEST(Strict, ARefusalRetriesAtTheNextSpanAndAfterTheLimitIsUsedUpInTheNextInterval) {
