@@ -493,7 +493,7 @@ class Engine {
     return bits == 0 ? no_index
                      : static_cast<SlotIndex>(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
   }
-  void charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail);
+  void charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail, const News& news);
   void settle_interval(const RuleState& rule, KeySlot& slot, bool running);
 
   std::vector<RuleState> rules_;

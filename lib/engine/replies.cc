@@ -28,6 +28,18 @@ std::uint64_t acknowledged_of(const std::array<SharedCount, 2>& counts) noexcept
   return counts[0].acknowledged + counts[1].acknowledged;
 }
 
+/// What a bucket has lost of its rate in so many spans at least, because it was full: as much as if it had
+/// been in the deepest debt before, and were full now.
+/// @param own  drawn here meanwhile
+std::uint64_t lost_of(const RuleState& rule, std::uint32_t spans, std::uint64_t own) noexcept {
+  // What is drawn while it is cold costs more than it is counted for.
+  if (rule.warmup > Duration{}) return 0;
+  const unsigned __int128 generated = static_cast<unsigned __int128>(rule.limit) * spans / rule.spans;
+  const unsigned __int128 kept = static_cast<unsigned __int128>(rule.burst) * 2 + own;
+  if (generated <= kept) return 0;
+  return static_cast<std::uint64_t>(std::min<unsigned __int128>(generated - kept, most_in_total));
+}
+
 }  // namespace
 
 void Engine::take_replies(std::span<const EngineReply> replies, Instant now) {
@@ -370,23 +382,28 @@ void Engine::learn() {
       }
     }
     if (contended(rule, detail)) let_differ(slot);
-    if (rule.is_bucket()) charge_bucket(rule, slot, detail);
+    if (rule.is_bucket()) charge_bucket(rule, slot, detail, news);
     detail.others_admitted = 0;
   }
   heard_.clear();
 }
 
-void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail) {
+void Engine::charge_bucket(const RuleState& rule, const KeySlot& slot, KeyDetail& detail, const News& news) {
   const bool is_estimated = rule.early_block == EarlyBlock::predictive && detail.demand.share() < 1;
   // A price paid while the key was known to be contended, or its share is estimated in any case, has others'
   // part in it already. A bucket that others had emptied before is not full here: what was taken from it is
   // owed, as far as they are known to have taken it.
-  if (std::exchange(detail.was_full, false))
+  if (std::exchange(detail.was_full, false)) {
     charges_.push_back({.key = slot.key,
                         .rule = slot.rule,
                         .tokens = std::min(rule.burst, others_of(detail.counted))});
-  else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)
-    charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted});
+  } else if (detail.price == 0 && !is_estimated) {
+    // Had it been known at once, others would have taken what has been lost meanwhile: a small bucket cannot
+    // save up in a span what all of them use in one. (While the store is away tokens are dearer, too.)
+    const std::uint64_t lost = cluster_.store_reached ? lost_of(rule, news.spans, news.own) : 0;
+    if (detail.others_admitted > lost)
+      charges_.push_back({.key = slot.key, .rule = slot.rule, .tokens = detail.others_admitted - lost});
+  }
 
   const TokenPrice before = detail.price;
   detail.price = contended(rule, detail) ? token_price(rule, ledger_.view(slot), cluster_) : 0;

@@ -3800,8 +3800,8 @@ MUTANTS = [
     engine(
         "a bucket is charged with what others admitted and priced by its share as well",
         "BucketRule.UnderOverloadATokenCostsTheInverseOfTheShareAndOthersAreChargedNoMore",
-        "else if (detail.others_admitted > 0 && detail.price == 0 && !is_estimated)",
-        "else if (detail.others_admitted > 0 && !is_estimated)",
+        "} else if (detail.price == 0 && !is_estimated) {",
+        "} else if (!is_estimated) {",
         file="lib/engine/replies.cc",
     ),
     engine(
@@ -3837,6 +3837,41 @@ MUTANTS = [
         "BucketRule.OfALargeOneNoMoreIsMissingThanOthersHaveTaken",
         "std::min(rule.burst, others_of(detail.counted))",
         "rule.burst",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "what a small bucket could not save up is charged as what others took",
+        "BucketRule.WhatASmallOneCouldNotSaveUpIsWhatOthersHaveTaken",
+        ".tokens = detail.others_admitted - lost",
+        ".tokens = detail.others_admitted",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a bucket has lost what was drawn from it here",
+        "BucketRule.WhatASmallOneCouldNotSaveUpIsWhatOthersHaveTaken",
+        "(rule.burst) * 2 + own;",
+        "(rule.burst) * 2 + (own & 0);",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a bucket is taken to have been out of debt before",
+        "BucketRule.WhatASmallOneCouldNotSaveUpIsWhatOthersHaveTaken",
+        "(rule.burst) * 2 + own;",
+        "(rule.burst) + own;",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a bucket has lost more than it had, while its tokens were dear because it was cold",
+        "BucketRule.WhatASmallOneCouldNotSaveUpIsNotKnownWhereTokensWereDearer",
+        "  if (rule.warmup > Duration{}) return 0;\n",
+        "",
+        file="lib/engine/replies.cc",
+    ),
+    engine(
+        "a bucket has lost more than it had, while its tokens were dear because the store was away",
+        "BucketRule.WhatASmallOneCouldNotSaveUpIsNotKnownWhereTokensWereDearer",
+        "cluster_.store_reached ? lost_of(rule, news.spans, news.own) : 0",
+        "lost_of(rule, news.spans, news.own)",
         file="lib/engine/replies.cc",
     ),
     engine(

@@ -786,6 +786,43 @@ TEST(BucketRule, ABucketThatOthersHadEmptiedBeforeIsNotFullHere) {
   EXPECT_EQ(node.engine.charges()[0].tokens, 40U);
 }
 
+/// Of a bucket of 60 a span: what is charged when others turn out to have taken `others` in the same span as
+/// this node has taken `own`.
+std::uint64_t charged_of_a_span(std::uint64_t burst, std::uint64_t own, std::uint64_t others,
+                                Duration warmup = {}, bool store_reached = true) {
+  Rule rule = rule_of(600, 60s, 10);
+  rule.algorithm = Algorithm::token_bucket;
+  rule.burst = burst;
+  rule.warmup = warmup;
+  EngineNode node(rule);
+  // An interval of a minute begins 20 s after time 0.
+  Counters counters;
+  node.step(20s);
+  node.sync(counters, 20005ms);
+  node.count(20s, own);
+  node.engine.sync_result(store_reached, EngineNode::at(25s));
+  node.step(26s);
+  counters[{"login|a", 17}] += others;
+  node.sync(counters, 26005ms);
+  std::uint64_t charged = 0;
+  for (const BucketCharge& charge : node.engine.charges()) charged += charge.tokens;
+  return charged;
+}
+
+TEST(BucketRule, WhatASmallOneCouldNotSaveUpIsWhatOthersHaveTaken) {
+  EXPECT_EQ(charged_of_a_span(10, 18, 18), 0U);
+  EXPECT_EQ(charged_of_a_span(10, 18, 22), 0U);
+  EXPECT_EQ(charged_of_a_span(10, 18, 23), 1U);
+  EXPECT_EQ(charged_of_a_span(10, 24, 24), 24U - (60 - 24 - 2 * 10));
+  EXPECT_EQ(charged_of_a_span(10, 40, 18), 18U);
+  EXPECT_EQ(charged_of_a_span(30, 1, 18), 18U) << "it may have been empty before";
+}
+
+TEST(BucketRule, WhatASmallOneCouldNotSaveUpIsNotKnownWhereTokensWereDearer) {
+  EXPECT_EQ(charged_of_a_span(10, 18, 18, 1s), 18U);
+  EXPECT_EQ(charged_of_a_span(10, 18, 18, {}, false), 18U);
+}
+
 TEST(BucketRule, OfALargeOneNoMoreIsMissingThanOthersHaveTaken) {
   Rule rule = rule_with(Algorithm::token_bucket);
   rule.burst = 10'000;
