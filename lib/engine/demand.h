@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// What a node believes of one key's demand over all nodes: how much is offered in an interval, and which
-/// share of it arrives here.
+/// share of it arrives here. Counts are in units of weight.
 ///
 /// Each sync tells what others have offered since the one before; beside it stands what of this node's the
 /// same answers count: that is of the same time, however long they took. Their ratio is the share, but a few
-/// counts say little: so it is mixed with what was believed before, which weighs as much as `prior_weight`
-/// counts. Shares of all nodes add up to one before (each starts at 1 / nodes) and after, since all mix with
-/// the same weights: (o_i + k s_i) / (Σ o + k). With large counts a share follows a moving load within a span
-/// or two; with small ones it stays near the prior instead of following noise. (This is the posterior mean of
-/// a multinomial under a Dirichlet prior.)
+/// requests say little: so it is mixed with what was believed before, which weighs as much as so many
+/// requests. Shares of all nodes add up to one before (each starts at 1 / nodes) and after, since all mix
+/// with the same weights: (o_i + k s_i) / (Σ o + k). With large counts a share follows a moving load within a
+/// span or two; with small ones it stays near the prior instead of following noise. (This is the posterior
+/// mean of a multinomial under a Dirichlet prior.)
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace weir {
 
 class DemandEstimate {
  public:
-  /// Counts that the belief so far weighs, for each node of the cluster.
+  /// Requests that the belief so far weighs, for each node of the cluster.
   static constexpr double prior_weight_per_node = 16;
 
   /// Standard deviations from what was expected beyond which the belief was wrong, and how much less it
@@ -42,21 +42,25 @@ class DemandEstimate {
   /// @param others   offered elsewhere in the same time
   /// @param elapsed  spans that this took, at least one
   /// @param spans    spans per interval
+  /// @param weight   of each request, by the rule: chance has its way with requests, not with units
   void learn(std::uint64_t own, std::uint64_t others, std::uint32_t elapsed, std::uint32_t spans,
-             std::uint32_t nodes) noexcept {
+             std::uint32_t nodes, std::uint32_t weight = 1) noexcept {
     before_ = static_cast<float>(share_);
     own_ = static_cast<float>(own);
     others_ = static_cast<float>(others);
-    share_ = share_after(share_, static_cast<double>(own), static_cast<double>(others), nodes);
+    share_ =
+        share_after(share_, static_cast<double>(own) / weight, static_cast<double>(others) / weight, nodes);
     pass(static_cast<double>(own) + static_cast<double>(others), elapsed, spans);
   }
 
   /// Learns that more was offered, here and elsewhere, than has been learned last, in the same time.
   /// @pre can_revise()
-  void revise(std::uint64_t own, std::uint64_t others, std::uint32_t nodes) noexcept {
+  void revise(std::uint64_t own, std::uint64_t others, std::uint32_t nodes,
+              std::uint32_t weight = 1) noexcept {
     own_ += static_cast<float>(own);
     others_ += static_cast<float>(others);
-    share_ = share_after(before_, own_, others_, nodes);
+    share_ = share_after(before_, static_cast<double>(own_) / weight, static_cast<double>(others_) / weight,
+                         nodes);
     (running_spans_ > 0 ? running_ : ended_) += static_cast<double>(own) + static_cast<double>(others);
   }
   /// Whether what was learned last tells of this node's part and of others', and has not been scaled since.
@@ -80,11 +84,14 @@ class DemandEstimate {
   }
 
   /// Whether the demand exceeds a limit. Before a whole interval has been seen, by more than chance explains.
-  bool exceeds(std::uint64_t limit) const noexcept { return surely() > static_cast<double>(limit); }
+  bool exceeds(std::uint64_t limit, std::uint32_t weight = 1) const noexcept {
+    return surely(weight) > static_cast<double>(limit);
+  }
   /// Whether it comes near it: the time to look closely.
   bool nears(std::uint64_t limit) const noexcept { return per_interval() > 0.8 * static_cast<double>(limit); }
 
  private:
+  // Of counts in requests.
   static double share_after(double share, double own, double others, std::uint32_t nodes) noexcept {
     const double sum = own + others;
     double prior = prior_weight_per_node * std::max<std::uint32_t>(nodes, 1);
@@ -105,10 +112,10 @@ class DemandEstimate {
     }
     spans_ = spans;
   }
-  double surely() const noexcept {
+  double surely(std::uint32_t weight) const noexcept {
     if (whole_ || running_spans_ == 0) return per_interval();
-    // Two standard deviations of a Poisson count.
-    return per_interval() - 2 * std::sqrt(running_) * spans_ / running_spans_;
+    // Two standard deviations of a Poisson count of requests.
+    return per_interval() - 2 * std::sqrt(running_ * weight) * spans_ / running_spans_;
   }
 
   double share_ = 1;

@@ -39,7 +39,7 @@ std::uint64_t predicted(const RuleState& rule, const KeyView& key, double share,
   const bool running = key.slot.current.ordinal == at.span.ordinal;
   const std::uint64_t own = running ? key.acknowledged() : 0;
   const std::uint64_t left = less(rule.limit_of(key.detail), own + others_now(key, at));
-  return own + whole_requests(share * static_cast<double>(left), key.slot.key, at.span.ordinal);
+  return own + rule.whole_requests(share * static_cast<double>(left), key.slot.key, at.span.ordinal);
 }
 
 std::uint64_t cooldown_allowance(const RuleState& rule, const KeyView& key, const Cluster& cluster,
@@ -48,9 +48,9 @@ std::uint64_t cooldown_allowance(const RuleState& rule, const KeyView& key, cons
   const std::uint64_t limit = rule.limit_of(key.detail);
   std::uint64_t allowance = less(limit, others_now(key, at));
   if (nodes_tell(rule, key.detail, cluster)) {
-    allowance = std::min(allowance, nodes.allowance(limit));
-    if (const double part = static_cast<double>(limit) / nodes.value(); part < 1)
-      allowance = std::min(allowance, whole_requests(part, key.slot.key, at.span.ordinal));
+    allowance = std::min(allowance, std::max<std::uint64_t>(nodes.allowance(limit), rule.weight));
+    if (const double part = static_cast<double>(limit) / nodes.value(); part < rule.weight)
+      allowance = std::min(allowance, rule.whole_requests(part, key.slot.key, at.span.ordinal));
   }
   if (rule.early_block == EarlyBlock::predictive) {
     const double share = key.detail.reading ? 1 / nodes.value() : 1.0 / cluster.nodes;
@@ -65,7 +65,7 @@ std::uint64_t window_allowance(const RuleState& rule, const KeyView& key, const 
   const std::uint64_t sound = less(limit, others_now(key, at));
   if (is_divided(rule, key.detail, cluster)) {
     const double part = part_of(rule, key, cluster) * static_cast<double>(limit);
-    return std::min(sound, whole_requests(part, key.slot.key, at.span.ordinal));
+    return std::min(sound, rule.whole_requests(part, key.slot.key, at.span.ordinal));
   }
   if (rule.early_block == EarlyBlock::predictive)
     return std::min(sound, predicted(rule, key, key.share(), at));
@@ -119,7 +119,7 @@ void sliding_quota(const RuleState& rule, const KeyView& key, const Cluster& clu
     const double whole =
         divided ? part_of(rule, key, cluster) * static_cast<double>(rule.limit) - static_cast<double>(own)
                 : key.share() * static_cast<double>(quota.allowance);
-    quota.allowance = std::min(quota.allowance, whole_requests(whole, key.slot.key, number));
+    quota.allowance = std::min(quota.allowance, rule.whole_requests(whole, key.slot.key, number));
   }
   // An interval after it: in this interval or the next one.
   const auto index = static_cast<std::uint32_t>(at.span.index + (oldest + rule.spans - number));
@@ -175,11 +175,11 @@ double part_of(const RuleState& rule, const KeyView& key, const Cluster& cluster
 }
 
 bool nodes_tell(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept {
-  constexpr double beyond_chance = 400;
+  constexpr double beyond_chance = 400;  // requests
   const NodesRatio nodes = nodes_of(rule, key, cluster);
   // What this node has counted by itself is no matter of chance.
   if (nodes.is_one() || is_divided(rule, key, cluster)) return true;
-  return static_cast<double>(rule.limit_of(key)) / nodes.value() >= beyond_chance;
+  return static_cast<double>(rule.limit_of(key)) / nodes.value() / rule.weight >= beyond_chance;
 }
 
 TokenPrice token_price(const RuleState& rule, const KeyView& key, const Cluster& cluster) noexcept {
@@ -214,7 +214,7 @@ KeyOverride default_quota(const RuleState& rule, const Cluster& cluster) noexcep
     case Algorithm::fixed_window:
     case Algorithm::sliding_window:
     case Algorithm::shed:
-      quota.allowance = std::max<std::uint64_t>(rule.limit / nodes, 1);
+      quota.allowance = std::max<std::uint64_t>(rule.limit / nodes, rule.weight);
       quota.left = rule.limit;
       break;
     case Algorithm::token_bucket:

@@ -53,7 +53,7 @@ KeyOverride quota_of(const RuleState& rule, const KeyView& key, const Cluster& c
 
 /// Whether the key's demand on all nodes exceeds its limit.
 inline bool contended(const RuleState& rule, const KeyDetail& key) noexcept {
-  return key.demand.exceeds(rule.limit_of(key));
+  return key.demand.exceeds(rule.limit_of(key), rule.weight);
 }
 
 /// Whether the key's limit is divided, so that a node has no more than its share of it: the demand exceeds
@@ -74,8 +74,8 @@ double coldness(const RuleState& rule, const KeyDetail& key) noexcept;
 /// the limit is a small number, chance alone exceeds it: of clients at 70 % of a limit of 1000, spread over
 /// 40 nodes, some node blocks in every single interval, as Poisson counts of 17.5 exceed 25 at some of 40
 /// nodes, and the ratio itself is a quotient of such counts. There it takes the store's word that the demand
-/// exceeds the limit, or the store's absence, when nothing better is to be had. (From 400 on it is less than
-/// one in 10^4.)
+/// exceeds the limit, or the store's absence, when nothing better is to be had. (From 400 requests on it is
+/// less than one in 10^4, as long as none of them says that it costs several times as much.)
 bool nodes_tell(const RuleState& rule, const KeyDetail& key, const Cluster& cluster) noexcept;
 
 /// The seeds' ratio of a key; 1 while only what is proven may block.

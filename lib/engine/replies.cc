@@ -362,10 +362,12 @@ void Engine::learn() {
     if (looked_back)
       detail.demand.look_back(detail.others_since_heard, news.spans, rule.spans);
     else if (news.spans > 0)
-      detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes);
+      detail.demand.learn(news.own, detail.others_since_heard, news.spans, rule.spans, cluster_.nodes,
+                          rule.weight);
     else if ((detail.others_since_heard > 0 || slot.own_since_heard > 0) &&
              detail.heard.last() >= rule.passed(rule.span) - 1 && detail.demand.can_revise())
-      detail.demand.revise(std::exchange(slot.own_since_heard, 0), detail.others_since_heard, cluster_.nodes);
+      detail.demand.revise(std::exchange(slot.own_since_heard, 0), detail.others_since_heard, cluster_.nodes,
+                           rule.weight);
     else
       // By itself it would be a part of what was offered: it waits for the answer that is due.
       learned = false;

@@ -31,6 +31,7 @@ RuleState::RuleState(const Rule& rule)
       overflow_name(rule.name + "|~"),
       limit(rule.limit),
       burst(burst_of(rule)),
+      weight(std::max<std::uint32_t>(rule.weight, 1)),
       spans(rule.spans),
       block{rule.cooldown, rule.dephase},
       time_to_live(life_of_counters(rule)),

@@ -13,6 +13,7 @@
 #include "engine/ledger.h"
 #include "limit/bucket_rule.h"
 #include "limit/cooldown.h"
+#include "limit/share.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -63,6 +64,11 @@ struct RuleState {
   SpanCounts before_spans(const KeySlot& slot, const KeyPast& past) const noexcept;
   /// The limit less what the key owes.
   std::uint64_t limit_of(const KeyDetail& key) const noexcept { return limit - std::min(limit, key.debt); }
+  /// A part of the limit, both in units of weight, in whole requests: a piece that is none is of no use to
+  /// anybody.
+  std::uint64_t whole_requests(double part, std::uint64_t key, std::int64_t window) const noexcept {
+    return weight * weir::whole_requests(part / weight, key, window);
+  }
   /// One of so many equal parts of what may be kept back of a key.
   std::uint64_t hold_of(std::uint64_t parts) const noexcept;
   /// Has that be done.
@@ -127,6 +133,9 @@ struct RuleState {
   std::string overflow_name;
   std::uint64_t limit;
   std::uint64_t burst;  ///< buckets
+  /// What one request costs; at least 1. Which of them have said that they cost several times as much counts
+  /// do not tell: these are taken for as many requests.
+  std::uint32_t weight;
   std::uint32_t spans;
   BlockTerms block;
   Duration time_to_live;  ///< what this rule needs; the engine raises it to what its interval's rules need
