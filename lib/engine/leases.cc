@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/engine.h"
-#include "limit/share.h"
 
 namespace weir {
 namespace {
@@ -71,6 +70,12 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     ended = Lease();  // a claim still on its way goes back when its answer comes, and keeps nothing here
   }
 
+  // All that is held, claimed and given back is whole requests of the rule's weight: a rest that lies here is
+  // of no use to anybody. (Who says that his requests cost several times as much may find too little where he
+  // comes seldom.)
+  const auto one_request_of = [&](double part, Ordinal ordinal) {
+    return std::min<std::uint64_t>(rule.whole_requests(part, slot.key, ordinal), rule.weight);
+  };
   const std::uint64_t demand = slot.span_counting;
   Lease& lease = leases.running;
   if (!lease.held) {
@@ -90,11 +95,12 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   const bool plenty = lease.total < rule.limit - rule.limit / 4;
   const double left_for_each =
       static_cast<double>(rule.limit - std::min(rule.limit, lease.total) + unused) / cluster_.nodes;
-  const double margin = std::min(3 * std::sqrt(expected * spans_ahead), left_for_each);
+  const double margin = std::min(3 * std::sqrt(expected * spans_ahead * rule.weight), left_for_each);
   // One is kept for a client who comes less than once in an interval, and would else find nothing each time.
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(whole_requests(left_for_each, slot.key, next.ordinal), 1);
-  const auto needed = static_cast<std::uint64_t>(expected * spans_ahead + margin + (expected > 0 ? 1 : 0));
+  const std::uint64_t kept = one_request_of(left_for_each, next.ordinal);
+  const auto needed =
+      static_cast<std::uint64_t>((expected * spans_ahead + margin) / rule.weight + (expected > 0 ? 1 : 0)) *
+      rule.weight;
   const std::uint64_t target = std::max(needed, kept);
   if (lease.lowering) lease.raise(lease.admitted + target);
   if (cluster_.store_reached && rule.passed(rule.span) - lease.asked_in >= spans_to_answer) lease.give_up();
@@ -106,9 +112,10 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
       const double share = lease.total > 0
                                ? static_cast<double>(lease.granted) / static_cast<double>(lease.total)
                                : 1.0 / cluster_.nodes;
-      const auto most =
-          static_cast<std::uint64_t>(static_cast<double>(left) * (left > rule.limit / 10 ? 0.5 : share));
-      claim = std::min(target - unused, std::max<std::uint64_t>(most, 1));
+      const auto most = static_cast<std::uint64_t>(static_cast<double>(left) *
+                                                   (left > rule.limit / 10 ? 0.5 : share) / rule.weight);
+      const std::uint64_t lacking = (target - unused + rule.weight - 1) / rule.weight;
+      claim = std::min(lacking, std::max<std::uint64_t>(most, 1)) * rule.weight;
     } else if (unused < target) {
       // Others may give some back.
       write_lease_question(rule, slot, lease);
@@ -125,12 +132,12 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
   // half of what was admitted in this one where the limit was used up, as it will be again.
   if (next.index + 1 == rule.spans && !leases.next.held && asked_for_lately(rule, slot)) {
     begin_lease(rule, slot, leases.next, next.ordinal + 1);
-    const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected);
+    const double first = 1.5 * expected + 3 * std::sqrt(1.5 * expected * rule.weight);
     const double for_each = static_cast<double>(rule.limit) / cluster_.nodes;
-    const std::uint64_t early_claim = std::max(
-        {plenty ? 0 : lease.admitted / 2, std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
-         std::min<std::uint64_t>(whole_requests(for_each, slot.key, next.ordinal + 1), 1)});
-    write_lease(rule, slot, leases.next, early_claim);
+    const std::uint64_t early_claim = std::max({plenty ? 0 : lease.admitted / 2,
+                                                std::min(static_cast<std::uint64_t>(first), rule.limit / 2),
+                                                one_request_of(for_each, next.ordinal + 1)});
+    write_lease(rule, slot, leases.next, early_claim / rule.weight * rule.weight);
   }
 }
 

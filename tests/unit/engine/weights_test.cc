@@ -109,6 +109,17 @@ TEST(Weights, CooldownTakesNoChanceForAnExcess) {
   }
 }
 
+TEST(Weights, ForAKeyThatIsSeldomAskedForALeaseOfOneRequestIsKept) {
+  OneOfSixteen node(weighing(20, Algorithm::strict, 1000));
+  node.count(1000ms, 20, 0);
+  for (Duration now = 1100ms; now <= 6000ms; now += 100ms) {
+    node.step(now);
+    node.sync(node.counters, now + 5ms);
+    if (now < 2000ms) continue;
+    EXPECT_GE(node.state(now + 10ms).allowance, 20U) << now / 100ms;
+  }
+}
+
 struct Case {
   Algorithm algorithm;
   EarlyBlock early_block = EarlyBlock::sound;
@@ -222,7 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Algorithm::cooldown, EarlyBlock::predictive}, Case{Algorithm::fixed_window},
                       Case{Algorithm::fixed_window, EarlyBlock::sound, 8},
                       Case{Algorithm::fixed_window, EarlyBlock::predictive}, Case{Algorithm::token_bucket},
-                      Case{Algorithm::token_bucket, EarlyBlock::predictive}, Case{Algorithm::shed}),
+                      Case{Algorithm::token_bucket, EarlyBlock::predictive}, Case{Algorithm::shed},
+                      Case{Algorithm::strict}, Case{Algorithm::strict, EarlyBlock::sound, 8}),
     [](const ::testing::TestParamInfo<Case>& one) {
       std::string name(to_string(one.param.algorithm));
       std::ranges::replace(name, '-', '_');
