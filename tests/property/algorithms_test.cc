@@ -90,7 +90,15 @@ struct Case {
   double demand;  // × limit
   unsigned nodes;
   Spread spread;
+  std::uint32_t weight = 1;  ///< of each request
 };
+
+/// @param limit  in requests
+Rule rule_of(const Case& given, std::uint64_t limit) {
+  Rule rule = user_rule(limit * given.weight, given.algorithm);
+  rule.weight = given.weight;
+  return rule;
+}
 
 std::string name_of(Spread spread) {
   switch (spread) {
@@ -134,7 +142,7 @@ TEST_P(HonestClient, IsHardlyEverRefused) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   const Case& given = GetParam();
   const std::uint64_t limit = 1000;
-  Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
+  Cluster cluster(rule_of(given, limit), given.nodes, 2, seed());
   constexpr int intervals = testing::sanitized ? 20 : 100;
   const Outcome outcome = run(
       cluster, {.per_second = given.demand * limit, .spread = given.spread, .poisson = true}, 5, intervals);
@@ -150,7 +158,7 @@ TEST_P(SmallLimit, OnManyNodesIsAboutTheLimit) {
   const Case& given = GetParam();
   constexpr std::uint64_t limit = 10;
   constexpr int intervals = 40;
-  Cluster cluster(user_rule(limit, given.algorithm), given.nodes, 2, seed());
+  Cluster cluster(rule_of(given, limit), given.nodes, 2, seed());
   const Outcome outcome =
       run(cluster, {.per_second = given.demand * limit, .spread = given.spread}, 10, intervals);
   const double error = 100 * (outcome.admitted / (limit * intervals) - 1);
@@ -164,13 +172,20 @@ TEST_P(SmallLimit, OnManyNodesIsAboutTheLimit) {
 }
 
 TEST(Strict, AClientWhoComesLessThanOnceInAnIntervalIsRefusedOnceOnly) {
-  Cluster cluster(user_rule(10, Algorithm::strict), 4, 1, seed());
-  for (int request = 0; request < 20; ++request) {
-    EXPECT_EQ(cluster.admit(2, 0, "ann"), request > 0) << "request " << request;
-    for (int step = 0; step < 333; ++step) cluster.advance(10ms);
+  for (const std::uint32_t weight : {1U, 2U, 3U}) {
+    SCOPED_TRACE(weight);
+    Rule rule = user_rule(13, Algorithm::strict);
+    rule.weight = weight;
+    Cluster cluster(rule, 4, 1, seed());
+    for (int request = 0; request < 20; ++request) {
+      EXPECT_EQ(cluster.admit(2, 0, "ann"), request > 0) << "request " << request;
+      for (int step = 0; step < 333; ++step) cluster.advance(10ms);
+    }
+    cluster.finish();
+    testing::Counters counted = cluster.admitted_by_all;
+    for (auto& [counter, count] : counted) count *= weight;
+    cluster.expect_conservation(counted);
   }
-  cluster.finish();
-  cluster.expect_conservation(cluster.admitted_by_all);
 }
 
 constexpr std::array algorithms_of_clusters{Algorithm::fixed_window, Algorithm::sliding_window,
@@ -184,6 +199,7 @@ std::vector<Case> honest_cases() {
       if (algorithm != Algorithm::strict) all.push_back({algorithm, 0.7, many_nodes, spread});
   for (const Spread spread : {Spread::even, Spread::skewed, Spread::one, Spread::moving})
     all.push_back({Algorithm::cooldown, 0.7, many_nodes, spread});
+  all.push_back({Algorithm::cooldown, 0.7, many_nodes, Spread::even, 100});
   return all;
 }
 
@@ -193,6 +209,8 @@ std::vector<Case> small_cases() {
     for (const Spread spread : {Spread::even, Spread::skewed})
       if (!testing::sanitized || spread == Spread::even)
         all.push_back({algorithm, 20, testing::sanitized ? 12U : 64U, spread});
+  for (const Algorithm algorithm : algorithms_of_clusters)
+    all.push_back({algorithm, 20, testing::sanitized ? 12U : 64U, Spread::even, 20});
   return all;
 }
 
@@ -201,7 +219,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& tested) {
   for (char& c : name)
     if (c == '-') c = '_';
   return name + "_" + std::to_string(static_cast<int>(tested.param.demand * 10)) + "_tenths_" +
-         std::to_string(tested.param.nodes) + "_nodes_" + name_of(tested.param.spread);
+         std::to_string(tested.param.nodes) + "_nodes_" + name_of(tested.param.spread) +
+         (tested.param.weight > 1 ? "_weighing_" + std::to_string(tested.param.weight) : "");
 }
 
 std::vector<Case> cases() {
