@@ -519,6 +519,8 @@ std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys,
 template <WorkerCore::Stage stage>
 std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
                                        std::uint8_t* left) noexcept {
+  // As counts_refused() has it where the limit is exceeded by whatever is heavier than that.
+  const std::uint64_t most_counted = plane_.terms[run.rule].too_heavy_counts;
   const auto at = [&](std::size_t i) { return run.template at_of<stage>(i); };
   const auto weight = [&](std::size_t i) { return run.weight(run.keys[at(i)]); };
   std::size_t refused = 0;
@@ -529,7 +531,7 @@ std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
           says = refusal_that_lasts(table_->locate(keys[i]), keys[i]);
           if (says == nullptr) return false;
         }
-        if (!SpanTable::Lines::refuse(*says, weight(i))) return false;
+        if (!SpanTable::Lines::refuse(*says, std::min(weight(i), most_counted))) return false;
         run.verdicts[at(i)] = Verdict::block;
         ++refused;
         return true;

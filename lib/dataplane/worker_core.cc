@@ -821,7 +821,7 @@ void WorkerCore::charge(Touched& touched, RuleIndex rule, std::uint64_t weight) 
   if (touched.grant != GrantTable::nowhere)
     use_grant(touched.grant, rule, weight);
   else if (touched.entry == nullptr)
-    table_->overflow(rule).admitted += weight;
+    table_->overflow(rule).add(0, weight);
   else if (touched.direct)
     table_->count_admitted(touched.place, weight);
   else
@@ -1100,7 +1100,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     const bool counts = exceeds[i] && (terms.closeness >= closest || counts_refusals(terms));
     if (here.entry == nullptr) {
       if (counts || !refused)
-        table_->overflow(keys[i].rule).offered += charged[i] ? weight : counts_refused(terms, weight);
+        table_->overflow(keys[i].rule).add(charged[i] ? weight : counts_refused(terms, weight), 0);
     } else if (counts) {
       table_->count_refused(*here.entry, counts_refused(terms, weight));
     }

@@ -195,8 +195,7 @@ void SpanTable::carry_drawn(SpanEntry& entry, Place place, std::uint64_t more) n
     return;
   }
   const std::uint64_t admitted = entry.numbers.drawn + more - credit(place);
-  overflow_[entry.rule].offered += admitted;
-  overflow_[entry.rule].admitted += admitted;
+  overflow_[entry.rule].add(admitted, admitted);
   entry.numbers.drawn = credit(place);
 }
 
@@ -212,7 +211,7 @@ void SpanTable::uncount_drawn(Place place, std::uint64_t drawn, std::uint64_t ad
 
 void SpanTable::carry_refused(SpanEntry& entry, std::uint64_t weight) noexcept {
   if (!take_rest(entry)) {
-    overflow_[entry.rule].offered += weight;
+    overflow_[entry.rule].add(weight, 0);
     return;
   }
   // There is room for 63 bits, and no store counts further.

@@ -68,6 +68,7 @@
 #include "base/huge_array.h"
 #include "base/prefetch.h"
 #include "base/single_writer_counter.h"
+#include "limit/arithmetic.h"
 #include "limit/share.h"
 #include "shared/allowance_pool.h"
 #include "shared/filling_array.h"
@@ -144,6 +145,12 @@ static_assert(std::bit_cast<AdmitFraction>(never) >= admit_all);
 struct OverflowCount {
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;
+
+  /// What exceeds all numbers is not counted from zero again.
+  void add(std::uint64_t more_offered, std::uint64_t more_admitted) noexcept {
+    offered = saturated_sum(offered, more_offered);
+    admitted = saturated_sum(admitted, more_admitted);
+  }
 };
 
 /// One key as a drain sees it. Weights.

@@ -1931,13 +1931,13 @@ MUTANTS = [
     shared(
         "what has been admitted is lost where there is no memory to count more",
         "EntryRest.WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther",
-        "overflow_[entry.rule].admitted += admitted;",
-        "",
+        "overflow_[entry.rule].add(admitted, admitted);",
+        "overflow_[entry.rule].add(admitted, 0);",
     ),
     shared(
         "what is refused is lost where there is no memory to count more",
         "EntryRest.WithoutMemoryForItEverythingIsCountedUnderOneNameOrTheOther",
-        "overflow_[entry.rule].offered += weight;",
+        "overflow_[entry.rule].add(weight, 0);",
         "",
     ),
     shared(
@@ -4882,7 +4882,7 @@ MUTANTS = [
     worker(
         "who only looks is counted as refused by his line",
         "BlockedKey.ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore",
-        "if (!SpanTable::Lines::refuse(*says, weight(i))) return false;",
+        "if (!SpanTable::Lines::refuse(*says, std::min(weight(i), most_counted))) return false;",
         "if (weight(i) != 0 && !SpanTable::Lines::refuse(*says, weight(i))) return false;",
         file="lib/dataplane/key_burst.cc",
     ),
@@ -4930,6 +4930,21 @@ MUTANTS = [
         "BlockedKey.IsSoAsPublishedWhateverItsCellSays",
         "  if (published > now) return published;\n",
         "",
+    worker(
+        "what is too heavy ever to pass counts all of its weight where the key's line refuses it",
+        "BlockedKey.CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt",
+        "std::min(weight(i), most_counted)",
+        "std::max(weight(i), most_counted)",
+        file="lib/dataplane/key_burst.cc",
+    ),
+    worker(
+        "what is counted under a rule's shared name beyond all numbers is counted from zero again",
+        "FullTable.WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain",
+        "offered = saturated_sum(offered, more_offered);",
+        "offered += more_offered;",
+        file="lib/shared/span_table.h",
+        units=WORKER,
+    ),
     ),
     worker(
         "a block that has ended counts as published",

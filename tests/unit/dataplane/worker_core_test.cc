@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -911,6 +913,17 @@ TEST(BlockedKey, IsRefusedUntilItsBlockEndsWhateverIsPublishedNext) {
   EXPECT_TRUE(ann.refuses(MonotonicTime(149ms)));
   const SpanTable& table = ann.plane.tables[0];
   EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U) << "but for the first look";
+TEST(BlockedKey, CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt) {
+  Plane plane({rule_of("user", 10, {by_header("user")})});
+  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {10, 0}, .blocked_until = MonotonicTime(3s)}});
+  std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
+  for (Key& key : keys) key.weight = 1000;
+  std::array<Verdict, 8> verdicts;
+  for (int burst = 0; burst < 3; ++burst) plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_TRUE(plane.refuses_at_a_glance(plane.key_of("ann")));
+  EXPECT_EQ(plane.tables[0].find(plane.key_of("ann"))->offered, 24U * 11);
+}
+
   EXPECT_FALSE(ann.refuses(MonotonicTime(150ms))) << "by its line for a span and a half";
   EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
 }
@@ -1485,6 +1498,18 @@ struct Granted : Plane {
     publish(0);
   }
   bool admits(unsigned worker = 0, std::string_view user = "ann", std::uint32_t weight = 1,
+TEST(FullTable, WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain) {
+  Rule rule = rule_of("user", std::numeric_limits<std::int64_t>::max(), {by_header("user")});
+  rule.weight = std::numeric_limits<std::uint32_t>::max();
+  Plane plane({rule});
+  plane.new_keys = 0;
+  plane.publish(1);
+  // Each counts as 1 more than the limit.
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", rule.weight, MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.tables[1].overflow(0).offered, std::numeric_limits<std::uint64_t>::max());
+}
+
               RuleIndex rule = 0) {
     return cores[worker]->admit_key(rule, user, weight, MonotonicTime(1ms)).verdict == Verdict::admit;
   }
