@@ -92,11 +92,11 @@ void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) no
 
 void WorkerCore::take_up_grants() noexcept {
   refused_ = publication_->refused | refused_before_ | grants_.refused.load(std::memory_order_relaxed);
-  const bool left_alone = publication_->grant_turn_of_worker[index_] % 2 != 0;
+  leaves_grants_alone_ = publication_->grant_turn_of_worker[index_] % 2 != 0;
   for (std::size_t window = 0; window < windows_.size(); ++window) {
     GrantClock& clock = grant_clocks_[window];
     const std::uint64_t running = publication_->windows[window].interval_number;
-    clock.holds = !left_alone && clock.number == running && running >= clock.since;
+    clock.holds = !leaves_grants_alone_ && clock.number == running && running >= clock.since;
   }
   for (std::size_t rule = 0; rule < rule_grants_.size(); ++rule) {
     const GrantClock& clock = grant_clocks_[plane_.terms[rule].window];

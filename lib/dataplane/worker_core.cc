@@ -460,9 +460,18 @@ WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTer
 
 // Whether this worker or the controller knows the key; see control/new_key_limit.h.
 bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
+// Whether the worker has grants of the key. While they are left alone, nobody may look, as the controller may
+// be making them anew: then each key that may have some is taken to have them, lest who is known be counted
+// as one that found no room.
+bool WorkerCore::has_grants(const PlannedKey& planned) const noexcept {
+  if (leaves_grants_alone_) [[unlikely]]
+    return publication_->reserves[planned.rule] > 0;
+  return grants_.locate(planned.key) != GrantTable::nowhere;
+}
+
   const RuleTerms& terms = plane_.terms[planned.rule];
   // (What is strict has no other way to be admitted.)
-  return terms.algorithm == Algorithm::strict || grants_.locate(planned.key) != GrantTable::nowhere ||
+  return terms.algorithm == Algorithm::strict || has_grants(planned) ||
          publication_->find(planned.key) != nullptr ||
          publication_->blocked_until(planned.key, nullptr) != never ||
          windows_[terms.window].ended->find(planned.key) != nullptr;
@@ -473,7 +482,7 @@ bool WorkerCore::may_tell_of(const PlannedKey& planned) noexcept {
   if (tells_of_all() || planned.dense) [[likely]]
     return true;
   if (new_keys_left_ == 0) return is_known(planned);
-  if (grants_.locate(planned.key) == GrantTable::nowhere) --new_keys_left_;
+  if (!has_grants(planned)) --new_keys_left_;
   return true;
 }
 

@@ -227,6 +227,7 @@ class alignas(64) WorkerCore {
   bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   bool tells_of_all() const noexcept { return new_keys_left_ == Publication::all_new_keys; }
+  bool has_grants(const PlannedKey& planned) const noexcept;
   bool is_known(const PlannedKey& planned) const noexcept;
   bool may_tell_of(const PlannedKey& planned) noexcept;
   template <typename NameOf>
@@ -518,6 +519,7 @@ class alignas(64) WorkerCore {
   KeyFilter::Bits refused_before_ = 0;                       // while it counted in its other table
   bool judgement_due_ = false;                               // of these
   bool any_ungranted_ = false;                               // these, or the publication's
+  bool leaves_grants_alone_ = false;                         // Publication::grant_turn_of_worker
   std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
   bool online_ = false;
   bool pages_touched_ = false;

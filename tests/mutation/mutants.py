@@ -1745,8 +1745,14 @@ MUTANTS = [
     worker(
         "who has a grant is taken for a new key",
         "NewKeys.ThatAreGrantedSomethingAreNoLongerNew",
-        "terms.algorithm == Algorithm::strict || grants_.locate(planned.key) != GrantTable::nowhere ||",
+        "terms.algorithm == Algorithm::strict || has_grants(planned) ||",
         "terms.algorithm == Algorithm::strict ||",
+    ),
+    worker(
+        "it is looked who has a grant while the controller makes them anew",
+        "NewKeys.AreNoneOfARuleThatHasGrantsWhileTheseAreLeftAlone",
+        "  if (leaves_grants_alone_) [[unlikely]]\n    return publication_->reserves[planned.rule] > 0;\n",
+        "",
     ),
     worker(
         "who drew in the window before is taken for a new key",
@@ -1763,8 +1769,8 @@ MUTANTS = [
     worker(
         "a strict rule's new keys are refused when there have been enough",
         "NewKeys.OfAStrictRuleAreToldOfInAnyCase",
-        "return terms.algorithm == Algorithm::strict || grants_.locate",
-        "return grants_.locate",
+        "return terms.algorithm == Algorithm::strict || has_grants",
+        "return has_grants",
     ),
     worker(
         "each publication of a span lets as many new keys in",
@@ -2546,14 +2552,14 @@ MUTANTS = [
     worker(
         "a grant is used in a window that is over",
         "Grant.IsNotUsedInAWindowThatIsOver",
-        "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
+        "clock.holds = !leaves_grants_alone_ && clock.number == running && running >= clock.since;",
         "clock.holds = !left_alone && running >= clock.since;",
         file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "grants are used while idle keys are forgotten",
         "Grant.IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards",
-        "clock.holds = !left_alone && clock.number == running && running >= clock.since;",
+        "clock.holds = !leaves_grants_alone_ && clock.number == running && running >= clock.since;",
         "clock.holds = clock.number == running && running >= clock.since;",
         file="lib/dataplane/taking_up.cc",
     ),

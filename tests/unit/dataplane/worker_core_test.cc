@@ -470,6 +470,30 @@ TEST_F(NewKeys, AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames) {
 TEST_F(NewKeys, OfAStrictRuleAreToldOfInAnyCase) {
   Rule strict = window_of(50);
   strict.algorithm = Algorithm::strict;
+// The controller may be making the grants anew: whether a key is among them nobody may look.
+TEST_F(NewKeys, AreNoneOfARuleThatHasGrantsWhileTheseAreLeftAlone) {
+  Plane plane({window_of(640), window_of(640)});
+  plane.grant = 5;
+  plane.grant_turn = 1;
+  plane.new_keys = 1;
+  plane.publish(1);
+  const auto publish_anew = [&](std::uint64_t reserve) {
+    plane.published.back()->reserves[0] = reserve;
+    plane.published.back()->generation += 1;
+    plane.cores[0]->quiescent();
+  };
+  for (const char* user : {"ann", "bob"}) EXPECT_EQ(admitted(plane, user), 1);
+  EXPECT_TRUE(tells_of(plane, 1, "ann"));
+  EXPECT_TRUE(tells_of(plane, 1, "bob"));
+  publish_anew(0);
+  for (const char* user : {"cho", "dee"}) EXPECT_EQ(admitted(plane, user), 1);
+  EXPECT_TRUE(tells_of(plane, 1, "cho"));
+  EXPECT_FALSE(tells_of(plane, 1, "dee"));
+  publish_anew(5);
+  EXPECT_EQ(admitted(plane, "eve"), 1);
+  EXPECT_TRUE(tells_of(plane, 1, "eve"));
+}
+
   Plane plane({strict, rule_of("all", 50)});
   plane.new_keys = 0;
   plane.publish(1);
