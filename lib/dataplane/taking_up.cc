@@ -37,7 +37,12 @@ void WorkerCore::take_up() noexcept {
   taken_up_ = published->generation;
   generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];
-  if (assigned != table_) {
+  // Drained meanwhile, the same table is another one.
+  const bool other_table = assigned != table_ || assigned->grant_turns.empty();
+  if (other_table) {
+    // What it refused before that is judged, if this span is: no table is handed over again before it has
+    // been drained, and what has been drained by then is judged with the span that begins.
+    if (published->judged) refused_before_ = 0;
     const KeyFilter::Bits refused = grants_.refused.load(std::memory_order_relaxed);
     grants_.refused.store(0, std::memory_order_relaxed);
     refused_before_ |= refused;
@@ -49,8 +54,7 @@ void WorkerCore::take_up() noexcept {
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
     begin_glances(*assigned, published->began.monotonic, table_->began.monotonic);
-    // Drained meanwhile, the same table is another one.
-    const bool other_table = std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();
+    table_ = assigned;
     new_keys_left_ = published->new_keys;
     grants_.write_names_to(published->table_of_worker[index_]);
     table_->began = published->began;

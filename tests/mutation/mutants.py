@@ -2571,6 +2571,13 @@ MUTANTS = [
         file="lib/dataplane/taking_up.cc",
     ),
     worker(
+        "what a worker has refused that is away when spans end is never judged",
+        "Grant.IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds",
+        "    if (published->judged) refused_before_ = 0;\n",
+        "",
+        file="lib/dataplane/taking_up.cc",
+    ),
+    worker(
         "a request that another rule refuses uses its grant",
         "Grant.OfNoRuleIsUsedForARequestThatAnotherRuleRefuses",
         "      if (refused) continue;\n      charge(here, keys[i].rule, weight);",
@@ -3189,8 +3196,8 @@ MUTANTS = [
     worker(
         "a table that was drained meanwhile is taken for the same",
         "Grants.AWorkerThatWasAwayHasItsGrantAnew",
-        "std::exchange(table_, assigned) != assigned || table_->grant_turns.empty();",
-        "std::exchange(table_, assigned) != assigned;",
+        "assigned != table_ || assigned->grant_turns.empty();",
+        "assigned != table_;",
         program="property",
         file="lib/dataplane/taking_up.cc",
     ),

@@ -2162,6 +2162,47 @@ TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
   EXPECT_EQ(plane.grants[0]->refused.load(), 0U);
 }
 
+/// A worker that may admit 8 of each key of three rules without asking. Of the first one's many are blocked.
+struct RefusingMany : Granted {
+  static constexpr RuleIndex attacked = 0, calm = 1, window = 2;
+
+  RefusingMany()
+      : Granted({rule_of("attacked", 1, {by_header("user")}), rule_of("calm", 1000, {by_header("user")}),
+                 window_of(1000)},
+                8) {}
+  /// More than it was granted, and than there is. @return whether it is refused
+  bool refuse_new() { return !admits(0, "new" + std::to_string(refused_keys++), 9, attacked); }
+  /// The rule's keys among so many, each with one request, that are not admitted out of grants.
+  int looked_at(RuleIndex rule, int keys) {
+    int looked_at = 0;
+    for (int key = 0; key < keys; ++key) {
+      const std::string user = "user" + std::to_string(key);
+      EXPECT_TRUE(admits(0, user, 1, rule));
+      for (const SpanTable& table : tables) looked_at += table.find(key_of(user, rule)).has_value();
+    }
+    return looked_at;
+  }
+
+  int refused_keys = 0;
+};
+
+// As whoever polls seldom, and is away in between.
+TEST(Grant, IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds) {
+  for (const unsigned tables : {2U, 1U}) {
+    RefusingMany plane;
+    const auto span = [&](auto&& use) {
+      plane.cores[0]->online();
+      use();
+      plane.cores[0]->offline();
+      for (SpanTable& table : plane.tables) table.close();
+      plane.publish(static_cast<std::uint8_t>(plane.published.size() % tables));
+    };
+    for (int i = 0; i < 100; ++i) span([&] { EXPECT_TRUE(plane.refuse_new()); });
+    for (int i = 0; i < 3; ++i) span([] {});
+    span([&] { EXPECT_EQ(plane.looked_at(RefusingMany::attacked, 20), 0) << tables; });
+  }
+}
+
 // Where grants are so much of the allowance that what is left of them is not made credit of.
 TEST(Grant, OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest) {
   const Header user{"user", "ann"};
