@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
 //   granted      a key of which less is asked than the worker may have of it without asking: the common case
+//   granted_beside_blocks  the same, while keys of another rule are blocked, and others of it have just been
 //   ahead        the same, and asking for the next burst's lines meanwhile
 //   renewed      the first request in a window of such a key, known from the window before
 //   ready        a key of which more is asked, that has been met in this span and has credit at hand
@@ -152,9 +153,9 @@ int main(int argc, char** argv) {
       request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
       request.headers = std::span(&headers[i], 1);
     }
-  } else if (what == "granted" || what == "ready" || what == "first_touch" || what == "dense" || blocks ||
-             what == "routes" || what == "mixed" || what == "prefetch" || what == "ahead" || what == "far" ||
-             what == "renewed" || draws || sprays) {
+  } else if (what == "granted" || what == "granted_beside_blocks" || what == "ready" ||
+             what == "first_touch" || what == "dense" || blocks || what == "routes" || what == "mixed" ||
+             what == "prefetch" || what == "ahead" || what == "far" || what == "renewed" || draws || sprays) {
     const RuleIndex rule = what == "dense"             ? all
                            : blocks                    ? closed
                            : what.starts_with("few")   ? few
@@ -174,8 +175,9 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s granted|ahead|far|renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|few|"
-        "small_bucket_first|few_first|dense|routes|mixed|prefetch|three_rules\n",
+        "usage: %s granted|granted_beside_blocks|ahead|far|renewed|ready|first_touch|sprayed|"
+        "blocked|blocked_on|small_bucket|few|small_bucket_first|few_first|dense|routes|mixed|prefetch|"
+        "three_rules\n",
         argv[0]);
     return 2;
   }
@@ -184,6 +186,15 @@ int main(int argc, char** argv) {
   work.worker.online();
   // A window begins; then spans go by, until both of the worker's tables know the keys.
   Duration now{};
+  // Each time others: the first request of each is within its limit, the second one exceeds it.
+  std::size_t blocked = 0;
+  const auto block_some = [&] {
+    if (what != "granted_beside_blocks") return;
+    std::vector<Key> some;
+    for (std::size_t i = 0; i < burst; ++i) some.push_back(work.worker.key(closed, names[blocked++]));
+    std::array<Verdict, burst> verdicts;
+    for (int i = 0; i < 2; ++i) work.worker.admit_keys(some, at(now).monotonic, verdicts);
+  };
   const auto end_span = [&] {
     now += 100ms;
     for (int i = 0; i < 3; ++i) {  // flip, drain, decide
@@ -193,12 +204,14 @@ int main(int argc, char** argv) {
   };
   for (int span = 0; span < 3 && !sprays; ++span) {
     for (int i = 0; i < 3; ++i) decide(work, at(now).monotonic);
+    block_some();
     end_span();
   }
   if (what == "renewed")
     while (now < 1s) end_span();
   else if (what != "first_touch" && what != "blocked_on" && !what.ends_with("_first"))
     decide(work, at(now).monotonic);
+  block_some();
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
   work.only_prefetch = what == "prefetch";

@@ -233,9 +233,9 @@ void Controller::flip(Instant now) {
     renew_grants(window, now.monotonic);
     heavy_[window] = std::exchange(heavy_next_[window], {});
   }
-  refused_ = 0;
-  // Relaxed: what is refused later, other workers may still admit out of their grants until it is judged.
-  for (const auto& grants : parts_.grants) refused_ |= grants->refused.load(std::memory_order_relaxed);
+  refused_ = {};
+  // What is refused later, other workers may still admit out of their grants until it is judged.
+  for (const auto& grants : parts_.grants) grants->refused.add_to(refused_);
 
   // Until what windows that slide hold by the clock as it was has moved along, it goes by that.
   const WallTime as_it_was = flipped_.wall + (now.monotonic - flipped_.monotonic);
@@ -743,7 +743,7 @@ void Controller::publish_unnamed_keys(Publication& next) {
 }
 
 void Controller::publish_grants(Publication& next) {
-  next.refused = next.judged ? 0 : refused_;
+  next.refused = next.judged ? RefusedKeys() : refused_;
   next.grant_turn_of_worker.clear();
   for (const WorkerState& worker : workers_) next.grant_turn_of_worker.push_back(worker.grant_turn);
   next.grants.clear();
@@ -764,6 +764,11 @@ void Controller::publish_keys(Publication& next, Instant now) {
   next.reset_keys(before != nullptr ? before->keys() : 0);
   keys_before_.begin(before);
   ungranted_keys_.clear();
+  next.some_ungranted.assign(parts_.rules.size(), false);
+  const auto name_ungranted = [&](std::uint64_t key, RuleIndex rule) {
+    ungranted_keys_.push_back(key);
+    next.some_ungranted[rule] = true;
+  };
   blocked_keys_.assign(parts_.rules.size(), 0);
   for (const LastingBlocks::Key& ending : lasting_blocks_.begin(now.monotonic, lasting_))
     parts_.engine.take_back(ending.slot);
@@ -798,7 +803,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
                      .ungranted_since = terms.ungranted_since,
                      .rule = rule,
                      .reserved = terms.reserved});
-    if (!terms.granted()) ungranted_keys_.push_back(override.key);
+    if (!terms.granted()) name_ungranted(override.key, rule);
   };
   // Ordinals are those of the running span, not of a moment that may already lie beyond its end.
   parts_.engine.for_each_override({flipped_.wall, now.monotonic}, quotas_at_, append);
@@ -821,7 +826,7 @@ void Controller::publish_keys(Publication& next, Instant now) {
                   .ungranted_since = terms.ungranted_since,
                   .rule = rule,
                   .reserved = terms.reserved});
-    ungranted_keys_.push_back(key);
+    name_ungranted(key, rule);
   };
   for (const Keys& heavy : heavy_)
     for (const auto& [key, rule] : heavy) add(key, rule, keys_before_.find(key), true);
@@ -830,8 +835,10 @@ void Controller::publish_keys(Publication& next, Instant now) {
     if (const KeyState state = said_of(&key); state.ungranted_since != KeyState::granted)
       add(key.key, key.rule, &state, false);
 
-  for (std::size_t rule = 0; rule < blocked_keys_.size(); ++rule)
+  for (std::size_t rule = 0; rule < blocked_keys_.size(); ++rule) {
     blocked_keys_[rule] += lasting_blocks_.of_rule()[rule];
+    if (lasting_blocks_.ends()[rule] > now.monotonic) next.some_ungranted[rule] = true;
+  }
   next.set_blocked(blocked, now.monotonic);
   next.set_ungranted(ungranted_keys_);
   for (std::size_t i = 0; i < begun_.size(); ++i)

@@ -202,7 +202,7 @@ class Controller {
   KeysBefore keys_before_;
   LastingBlocks lasting_blocks_;
   std::vector<std::uint64_t> ungranted_keys_;
-  std::uint64_t refused_ = 0;  // what the workers refused in the span that ended last: KeyFilter::Bits
+  RefusedKeys refused_;                                     // by any worker in the span that ended last
   std::uint64_t holds_since_ = Publication::nothing_holds;  // see there
   std::vector<std::uint64_t> changed_;                      // keys, since then
   std::size_t told_changed_ = 0;                            // of these, by the latest publication

@@ -57,6 +57,7 @@ void LastingBlocks::add(const Key& key, MonotonicTime until) {
   by_end_[slice_of(until)].push_back(key);
   added_.push_back({key.key, until});
   ++of_rule_[key.rule];
+  ends_[key.rule] = std::max(ends_[key.rule], until);
   ++size_;
 }
 

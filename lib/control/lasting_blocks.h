@@ -23,7 +23,7 @@ namespace weir {
 class LastingBlocks {
  public:
   /// @param rules  how many
-  explicit LastingBlocks(std::size_t rules) : of_rule_(rules) {}
+  explicit LastingBlocks(std::size_t rules) : of_rule_(rules), ends_(rules, never) {}
 
   struct Key {
     std::uint64_t key = 0;
@@ -52,6 +52,9 @@ class LastingBlocks {
   std::shared_ptr<const BlockedKeys> keys();
   /// How many, by rule.
   std::span<const std::uint64_t> of_rule() const noexcept { return of_rule_; }
+  /// By rule, when the last block of all its keys ends that keys() has ever held; never: it has held none.
+  /// (Those that do not last any more are there for some time.)
+  std::span<const MonotonicTime> ends() const noexcept { return ends_; }
   std::size_t size() const noexcept { return size_; }
   /// Bytes of the sets, and of the keys in them.
   std::size_t memory() const noexcept;
@@ -60,6 +63,7 @@ class LastingBlocks {
   std::shared_ptr<BlockedKeys> blank();
 
   std::vector<std::uint64_t> of_rule_;
+  std::vector<MonotonicTime> ends_;  // by rule
   std::size_t size_ = 0;
   std::map<std::int64_t, std::vector<Key>> by_end_;  // by slice of time
   std::vector<Key> ending_;

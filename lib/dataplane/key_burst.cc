@@ -428,9 +428,9 @@ std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Has
   Grant& grant = rule_grants_[rule];
   const auto weight_of = [weight](std::size_t) { return weight; };
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  if (weight - 1 >= grant.most || any_ungranted_ || !grant.plain) [[unlikely]] {
+  if (weight - 1 >= grant.most || grant.some_ungranted || !grant.plain) [[unlikely]] {
     for (std::size_t i = 0; i < next.count; ++i) grants_.prefetch(next[i]);
-    if (weight - 1 < grant.most && !any_ungranted_)
+    if (weight - 1 < grant.most && !grant.some_ungranted)
       return use_each_grant<Usable::all>(rule, keys, weight_of, left);
     return use_each_grant<Usable::some>(rule, keys, weight_of, left);
   }
@@ -457,7 +457,6 @@ std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, Weigh
                                        std::uint8_t* left) noexcept {
   const GrantTable::Lines lines = grants_.lines();
   const Grant grant = rule_grants_[rule];
-  [[maybe_unused]] const bool some_ungranted = any_ungranted_;
   GrantTable::Lines::Half nothing[2] = {lines.used_up(grant.window), lines.used_up(grant.window)};
   auto* const used_up = reinterpret_cast<std::byte*>(nothing);
   std::array<std::byte*, burst_size> halves;
@@ -467,7 +466,7 @@ std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, Weigh
   for (std::size_t i = 0; i < keys.count; ++i) {
     std::uint64_t weight = weight_of(i);
     if constexpr (usable == Usable::some) {
-      const bool may = weight - 1 < grant.most && !(some_ungranted && is_ungranted(keys[i]));
+      const bool may = weight - 1 < grant.most && !(grant.some_ungranted && is_ungranted(rule, keys[i]));
       halves[i] = may ? halves[i] : used_up;
       weight = may ? weight : 0;
     }
@@ -499,7 +498,6 @@ template <typename WeightOf, typename Refuse>
 std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys, WeightOf&& weight_of,
                                              bool lends, std::uint8_t* left, Refuse&& refuse) noexcept {
   const SpanTable::Lines lines = table_->lines();
-  const Grant& grant = rule_grants_[rule];
   std::uint32_t nothing = 0;
   std::array<std::byte*, burst_size> words;
   lines.find(keys, generation_, nothing, words.data());
@@ -507,7 +505,7 @@ std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys,
   for (std::size_t i = 0; i < keys.count; ++i) {
     auto& ready = *reinterpret_cast<std::uint32_t*>(words[i]);
     if (lines.take(ready, weight_of(i))) {
-      if (lends) lend(lines.place_of(ready), keys[i], grant);
+      if (lends) lend(lines.place_of(ready), keys[i], rule);
     } else if (!refuse(ready, i)) {
       left[others++] = static_cast<std::uint8_t>(i);
     }
@@ -519,10 +517,10 @@ std::size_t WorkerCore::take_from_each_entry(RuleIndex rule, const Hashes& keys,
 template <WorkerCore::Stage stage>
 std::size_t WorkerCore::take_or_refuse(Run& run, const Hashes& keys, bool lends,
                                        std::uint8_t* left) noexcept {
-  // As counts_refused() has it where the limit is exceeded by whatever is heavier than that.
-  const std::uint64_t most_counted = plane_.terms[run.rule].too_heavy_counts;
   const auto at = [&](std::size_t i) { return run.template at_of<stage>(i); };
   const auto weight = [&](std::size_t i) { return run.weight(run.keys[at(i)]); };
+  // As counts_refused() has it where the limit is exceeded by whatever is heavier than that.
+  const std::uint64_t most_counted = plane_.terms[run.rule].too_heavy_counts;
   std::size_t refused = 0;
   const std::size_t others =
       take_from_each_entry(run.rule, keys, weight, lends, left, [&](std::uint32_t& word, std::size_t i) {

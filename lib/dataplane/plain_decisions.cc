@@ -66,7 +66,7 @@ bool WorkerCore::is_used_up(SpanTable::Place place, std::uint64_t weight) const 
 // Whether a closer look would give the key a grant, which it has not had yet. (Where another rule refuses,
 // keys have entries before they have grants.)
 bool WorkerCore::may_be_granted(const PlannedKey& planned, std::uint64_t weight) const noexcept {
-  return weight - 1 < rule_grants_[planned.rule].most && !is_ungranted(planned.key) &&
+  return weight - 1 < rule_grants_[planned.rule].most && !is_ungranted(planned.rule, planned.key) &&
          grants_.locate(planned.key) == GrantTable::nowhere;
 }
 

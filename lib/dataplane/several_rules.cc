@@ -92,9 +92,10 @@ void WorkerCore::look_in_grants(RuleLook& look, std::uint32_t requests) const no
   const ChosenHashes chosen(look.of_rule->hashes, requests);
   chosen.put(look.words, [&](std::byte** words) { grants_.lines().find(chosen.keys(), used_up, words); });
   look.granted |= requests;
-  if (any_ungranted_)
+  const RuleIndex rule = look.of_rule->rule;
+  if (rule_grants_[rule].some_ungranted)
     for_each(requests, [&](std::size_t at) {
-      if (is_ungranted(look.of_rule->hashes[at])) look.words[at] = used_up;
+      if (is_ungranted(rule, look.of_rule->hashes[at])) look.words[at] = used_up;
     });
 }
 
@@ -226,7 +227,7 @@ void WorkerCore::lend_after(ReadyLooks& ready, std::uint32_t taken) noexcept {
   for (const RuleLook& look : ready.all())
     if (!look.dense && look.grant->most > 0)
       for_each(taken & look.requests & ~look.granted, [&](std::size_t at) {
-        lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at], *look.grant);
+        lend(table_->lines().place_of(look.ready(at)), look.of_rule->hashes[at], look.of_rule->rule);
       });
 }
 

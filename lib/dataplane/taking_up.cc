@@ -42,15 +42,14 @@ void WorkerCore::take_up() noexcept {
   if (other_table) {
     // What it refused before that is judged, if this span is: no table is handed over again before it has
     // been drained, and what has been drained by then is judged with the span that begins.
-    if (published->judged) refused_before_ = 0;
-    const KeyFilter::Bits refused = grants_.refused.load(std::memory_order_relaxed);
-    grants_.refused.store(0, std::memory_order_relaxed);
-    refused_before_ |= refused;
+    if (published->judged) refused_before_ = {};
+    grants_.refused.add_to(refused_before_);
+    grants_.refused.clear();
     // What it leaves behind is judged before the next publication that says so; unless it comes so late that
     // the span has been judged without it: then with the next span.
     judgement_due_ = !published->judged;
   }
-  if (published->judged && judgement_due_) refused_before_ = 0;
+  if (published->judged && judgement_due_) refused_before_ = {};
   // An empty table has no counts that an older span's beginning would have to name.
   if (assigned != table_ || assigned->empty()) {
     begin_glances(*assigned, published->began.monotonic, table_->began.monotonic);
@@ -95,7 +94,9 @@ void WorkerCore::GrantClock::turn_to(std::uint64_t running, bool other_table) no
 }
 
 void WorkerCore::take_up_grants() noexcept {
-  refused_ = publication_->refused | refused_before_ | grants_.refused.load(std::memory_order_relaxed);
+  refused_ = publication_->refused;
+  refused_.add_all(refused_before_);
+  grants_.refused.add_to(refused_);
   leaves_grants_alone_ = publication_->grant_turn_of_worker[index_] % 2 != 0;
   for (std::size_t window = 0; window < windows_.size(); ++window) {
     GrantClock& clock = grant_clocks_[window];
@@ -108,8 +109,9 @@ void WorkerCore::take_up_grants() noexcept {
     grant.most = clock.holds ? publication_->grants[rule] : 0;
     grant.usual = usual_of(static_cast<RuleIndex>(rule));
     grant.window = clock.window;
+    grant.some_ungranted =
+        publication_->some_ungranted[rule] != 0 || refused_.any_of(static_cast<RuleIndex>(rule));
   }
-  any_ungranted_ = refused_ != 0 || publication_->any_ungranted();
 }
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for; and

@@ -94,7 +94,8 @@ bool WorkerCore::find_grant(PlannedKey& planned, std::uint64_t weight) const noe
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
   if (weight - 1 >= grant.most) return false;
   const GrantTable::Place place = grants_.locate(planned.key);
-  if (place == GrantTable::nowhere || weight > left_of(grant, place) || is_ungranted(planned.key))
+  if (place == GrantTable::nowhere || weight > left_of(grant, place) ||
+      is_ungranted(planned.rule, planned.key))
     return false;
   planned.grant = place;
   return true;
@@ -434,9 +435,10 @@ std::uint32_t WorkerCore::granted_at_first(RuleIndex rule) const noexcept {
 // The next requests of a key that has an entry with plenty ready are to be found at the first look. Not where
 // that is less than half a grant: there the window's allowance goes to its end, and what one worker keeps,
 // the others do without.
-void WorkerCore::lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept {
+void WorkerCore::lend(SpanTable::Place place, std::uint64_t key, RuleIndex rule) noexcept {
+  const Grant& grant = rule_grants_[rule];
   const std::uint32_t ready = table_->ready(place);
-  if (grant.most < least_lent || ready < grant.most / 2 || is_ungranted(key)) return;
+  if (grant.most < least_lent || ready < grant.most / 2 || is_ungranted(rule, key)) return;
   const GrantTable::Place granted = grants_.locate(key);
   if (granted == GrantTable::nowhere || !grants_.holds(granted, key) || !table_->holds(place, key)) return;
   const std::uint32_t room = grant.most - left_of(grant, granted);
@@ -458,8 +460,6 @@ WorkerCore::Touched WorkerCore::touched_at(SpanTable::Place place, const RuleTer
           .block_is_published = kept.block_is_published};
 }
 
-// Whether this worker or the controller knows the key; see control/new_key_limit.h.
-bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
 // Whether the worker has grants of the key. While they are left alone, nobody may look, as the controller may
 // be making them anew: then each key that may have some is taken to have them, lest who is known be counted
 // as one that found no room.
@@ -469,6 +469,8 @@ bool WorkerCore::has_grants(const PlannedKey& planned) const noexcept {
   return grants_.locate(planned.key) != GrantTable::nowhere;
 }
 
+// Whether this worker or the controller knows the key; see control/new_key_limit.h.
+bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
   const RuleTerms& terms = plane_.terms[planned.rule];
   // (What is strict has no other way to be admitted.)
   return terms.algorithm == Algorithm::strict || has_grants(planned) ||
@@ -529,7 +531,7 @@ template <typename NameOf>
 WorkerCore::Touched WorkerCore::touch(const PlannedKey& planned, std::uint64_t weight, NameOf&& name_of,
                                       MonotonicTime now) noexcept {
   const Grant& grant = rule_grants_[planned.rule];
-  if (weight - 1 < grant.most && !is_ungranted(planned.key)) {
+  if (weight - 1 < grant.most && !is_ungranted(planned.rule, planned.key)) {
     Touched touched;
     touched.grant = grant_of(planned, name_of);
     if (touched.grant != GrantTable::nowhere && grants_.holds(touched.grant, planned.key) &&
@@ -799,10 +801,10 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   if (!table_->block(*touched.entry, now, now + length)) return;
   touched.blocked_until = now + length;
   touched.block_is_published = false;
-  const KeyFilter::Bits bits = KeyFilter::bits(static_cast<std::uint32_t>(planned.key));
-  refused_ |= bits;
-  any_ungranted_ = true;
-  grants_.refused.store(grants_.refused.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
+  refused_.add(planned.rule, planned.key);
+  rule_grants_[planned.rule].some_ungranted = true;
+  ++blocks_begun_;
+  grants_.refused.add(planned.rule, planned.key);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.
   std::int64_t mark = touched.cell->refused_at.load(std::memory_order_relaxed);
   if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)
@@ -875,7 +877,7 @@ bool WorkerCore::end_look(const Touched& touched, const PlannedKey& planned, Mon
 bool WorkerCore::refuses_for_long(const Touched& touched, const PlannedKey& planned) const noexcept {
   return touched.entry != nullptr && touched.blocked_until >= glances_end_ &&
          may_refuse_at_a_glance(plane_.terms[planned.rule]) &&
-         (rule_grants_[planned.rule].most == 0 || is_ungranted(planned.key));
+         (rule_grants_[planned.rule].most == 0 || is_ungranted(planned.rule, planned.key));
 }
 
 // The common case, by the keys' lines alone: all have enough ready. What is used of a grant may have been
@@ -905,7 +907,7 @@ bool WorkerCore::take_ready(const Plan& plan, std::uint64_t multiplier) noexcept
 // @pre it has as much ready
 void WorkerCore::take_from_entry(const PlannedKey& planned, std::uint64_t weight) noexcept {
   table_->take_ready(planned.place, weight);
-  lend(planned.place, planned.key, rule_grants_[planned.rule]);
+  lend(planned.place, planned.key, planned.rule);
 }
 
 bool WorkerCore::has_ready(const PlannedKey& planned, std::uint64_t multiplier) const noexcept {
@@ -996,10 +998,10 @@ void WorkerCore::decide_each(std::span<const Request> requests, std::uint32_t le
   }
   for_each(left, [&](std::size_t at) { prefetch_beyond_lines(plans_[at], times(requests[at])); });
   for_each(left, [&](std::size_t at) { prefetch_entries(plans_[at]); });
-  const KeyFilter::Bits refused = refused_;
+  const std::uint64_t blocks = blocks_begun_;
   for_each(left, [&](std::size_t at) {
     // A block that an earlier request has begun ends the grants that were found before.
-    if (refused_ != refused) [[unlikely]]
+    if (blocks_begun_ != blocks) [[unlikely]]
       look_up(plans_[at], times(requests[at]));
     const auto name_of = [&](RuleIndex rule) {
       // Once per key and table: worth matching again instead of keeping 32 requests' key bytes.
@@ -1121,7 +1123,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
         counters_[keys[i].rule].admitted.add(1);
       }
     }
-    if (end_look(here, keys[i], now)) lend(here.place, keys[i].key, rule_grants_[keys[i].rule]);
+    if (end_look(here, keys[i], now)) lend(here.place, keys[i].key, keys[i].rule);
   }
 
   const PlannedKey& by = keys[deciding];

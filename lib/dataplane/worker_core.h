@@ -34,6 +34,7 @@
 #include "shared/grant_table.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
+#include "shared/refused_keys.h"
 #include "shared/span_table.h"
 #include "weir/decision.h"
 #include "weir/key.h"
@@ -169,8 +170,9 @@ class alignas(64) WorkerCore {
   struct Grant {
     std::uint64_t weight = 1;  // of the rule
     std::uint32_t most = 0;
-    bool entries_first = false;  // nearly all of its keys have used up theirs, as the last burst had it
-    bool plain = true;           // nearly all could be used at a glance (Lines::use of a burst), likewise
+    bool entries_first = false;   // nearly all of its keys have used up theirs, as the last burst had it
+    bool plain = true;            // nearly all could be used at a glance (Lines::use of a burst), likewise
+    bool some_ungranted = false;  // is_ungranted() is to be asked of its keys
     std::uint8_t flood = 0;  // bursts in which some may still be refused as some have been, see flood_lasts
     // EntryTerms::allowance of those of its keys that have none of their own and for which there is no more
     // to do than to draw (usual_draws.cc); 0: there are none.
@@ -212,10 +214,13 @@ class alignas(64) WorkerCore {
   void begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept;
   // By itself: a key's first request under a publication needs it, and all others' code is not to grow by it.
   [[gnu::noinline]] std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
-  bool is_ungranted(std::uint64_t key) const noexcept {
-    const auto low = static_cast<std::uint32_t>(key);
-    const KeyFilter::Bits bits = KeyFilter::bits(low);
-    return any_ungranted_ && ((refused_ & bits) == bits || publication_->ungranted().may_hold(low));
+  /// Whether a key's requests are not to be admitted out of grants. Of rules that have no such key never: in
+  /// an attack on one of them the others' keys are not to be taken for the attack's.
+  bool is_ungranted(RuleIndex rule, std::uint64_t key) const noexcept {
+    return rule_grants_[rule].some_ungranted &&
+           ((refused_.any_of(rule) && refused_.may_hold(key)) ||
+            (publication_->some_ungranted[rule] != 0 &&
+             publication_->ungranted().may_hold(static_cast<std::uint32_t>(key))));
   }
   std::uint32_t left_of(const Grant& grant, GrantTable::Place place) const noexcept {
     return grant.most - std::min(grant.most, grants_.used(place, grant.window));
@@ -234,7 +239,7 @@ class alignas(64) WorkerCore {
   GrantTable::Place grant_of(const PlannedKey& planned, NameOf&& name_of) noexcept;
   void use_up_grant(SpanTable::Place place, std::uint64_t key) noexcept;
   std::uint32_t granted_at_first(RuleIndex rule) const noexcept;
-  void lend(SpanTable::Place place, std::uint64_t key, const Grant& grant) noexcept;
+  void lend(SpanTable::Place place, std::uint64_t key, RuleIndex rule) noexcept;
   Touched granted(const PlannedKey& planned) const noexcept;
   void settle_at_price(SpanTable::Place place, std::uint64_t key, AllowanceCell& cell,
                        TokenPrice price) noexcept;
@@ -515,11 +520,11 @@ class alignas(64) WorkerCore {
   std::vector<Grant> rule_grants_;        // under the publication
   // Keys that it has refused and that have not been judged yet, and what the publication says of other
   // workers'.
-  KeyFilter::Bits refused_ = 0;
-  KeyFilter::Bits refused_before_ = 0;                       // while it counted in its other table
+  RefusedKeys refused_;
+  RefusedKeys refused_before_;                               // while it counted in its other table
   bool judgement_due_ = false;                               // of these
-  bool any_ungranted_ = false;                               // these, or the publication's
   bool leaves_grants_alone_ = false;                         // Publication::grant_turn_of_worker
+  std::uint64_t blocks_begun_ = 0;                           // by what it has refused
   std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
   bool online_ = false;
   bool pages_touched_ = false;

@@ -77,7 +77,6 @@
 #include <span>
 
 #include "base/huge_array.h"
-#include "base/key_filter.h"
 #include "base/prefetch.h"
 #include "limit/bucket_rule.h"
 #include "limit/share.h"
@@ -86,6 +85,7 @@
 #include "shared/lane_search.h"
 #include "shared/lanes.h"
 #include "shared/name_log.h"
+#include "shared/refused_keys.h"
 #include "weir/rule.h"
 
 namespace weir {
@@ -205,8 +205,8 @@ class alignas(64) GrantTable {
   }
 
   /// Keys that the worker has refused since it took up its span table. Written by the worker, read by the
-  /// controller when it ends the span; relaxed: a hint, the refusals themselves are in the table.
-  std::atomic<KeyFilter::Bits> refused{0};
+  /// controller when it ends the span.
+  SharedRefusedKeys refused;
 
   // The controller:
 

@@ -31,13 +31,14 @@ void Publication::take_memory_of(Publication& other) {
     take(this->*words, other.*words, std::vector<std::uint64_t>());
   for (const auto words : {&Publication::grants, &Publication::grant_turn_of_worker})
     take(this->*words, other.*words, std::vector<std::uint32_t>());
-  take(table_of_worker, other.table_of_worker, std::vector<std::uint8_t>());
+  for (const auto bytes : {&Publication::table_of_worker, &Publication::some_ungranted})
+    take(this->*bytes, other.*bytes, std::vector<std::uint8_t>());
 }
 
 std::size_t Publication::memory() const noexcept {
   std::size_t bytes = states_.capacity() * sizeof(KeyState) + index_.capacity() * sizeof(Word) +
                       changed_.memory() + ungranted_.memory() + defaults.capacity() * sizeof(KeyTerms) +
-                      table_of_worker.capacity();
+                      table_of_worker.capacity() + some_ungranted.capacity();
   for (const auto words : {&light_allowances, &unknown_allowances, &reserves, &reserves_before})
     bytes += words->capacity() * sizeof(std::uint64_t);
   for (const auto words : {&grants, &grant_turn_of_worker})

@@ -25,6 +25,7 @@
 #include "base/span_clock.h"
 #include "shared/allowance_pool.h"
 #include "shared/blocked_keys.h"
+#include "shared/refused_keys.h"
 #include "weir/rule.h"
 #include "weir/time.h"
 
@@ -158,9 +159,11 @@ class Publication {
   std::size_t ungranted_keys() const noexcept { return ungranted_keys_; }
   /// Says yes of all, the blocked ones that have been set among them.
   const KeyFilter& ungranted() const noexcept { return ungranted_; }
-  bool any_ungranted() const noexcept { return ungranted_keys_ > 0 || blocked_ != nullptr; }
-  /// The like, of keys refused in the span before, which has not been judged yet.
-  KeyFilter::Bits refused = 0;
+  /// By rule: whether ungranted() is to be asked of its keys, as there is one that it names on purpose. (It
+  /// names others, too; and keys whose blocks have ended.)
+  std::vector<std::uint8_t> some_ungranted;
+  /// Others of which the same holds: refused in the span before, which has not been judged yet.
+  RefusedKeys refused;
 
   /// What workers may have used of a key in a window without drawing it, all together; 0: nobody had a grant;
   /// or windows slide: then it is off what is published.

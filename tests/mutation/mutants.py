@@ -2355,8 +2355,8 @@ MUTANTS = [
     worker(
         "the last of an allowance is lent",
         "Grant.IsNotFilledUpWhereTheAllowanceGoesToItsEnd",
-        "ready < grant.most / 2 || is_ungranted(key)",
-        "ready == 0 || is_ungranted(key)",
+        "ready < grant.most / 2 || is_ungranted(rule, key)",
+        "ready == 0 || is_ungranted(rule, key)",
     ),
     worker(
         "what was lent stays where no request of its weight finds it",
@@ -2566,16 +2566,54 @@ MUTANTS = [
     worker(
         "a key that was refused is admitted out of grants before that is judged",
         "Grant.OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged",
-        "refused_ = publication_->refused | refused_before_",
-        "refused_ = refused_before_",
+        "refused_ = publication_->refused;",
+        "refused_ = {};",
+        file="lib/dataplane/taking_up.cc",
+    ),
+    worker(
+        "a key that this worker refuses is admitted out of its grant in the same span",
+        "Grant.OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest",
+        "  rule_grants_[planned.rule].some_ungranted = true;\n",
+        "",
+    ),
+    worker(
+        "keys that the publication names are admitted out of grants",
+        "Grant.IsNotOfAKeyThatIsToBeLookedAt",
+        "publication_->some_ungranted[rule] != 0 || refused_.any_of(",
+        "refused_.any_of(",
+        file="lib/dataplane/taking_up.cc",
+    ),
+    worker(
+        "keys that others have refused are admitted out of grants where the publication names none",
+        "Grant.OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged",
+        " != 0 || refused_.any_of(static_cast<RuleIndex>(rule));",
+        " != 0;",
         file="lib/dataplane/taking_up.cc",
     ),
     worker(
         "what a worker has refused that is away when spans end is never judged",
         "Grant.IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds",
-        "    if (published->judged) refused_before_ = 0;\n",
+        "    if (published->judged) refused_before_ = {};\n",
         "",
         file="lib/dataplane/taking_up.cc",
+    ),
+    node(
+        "a rule is not known to have blocked keys while no more is said of them",
+        "Publications.WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnded",
+        "    if (lasting_blocks_.ends()[rule] > now.monotonic) next.some_ungranted[rule] = true;\n",
+        "",
+    ),
+    node(
+        "a rule is not known to have keys that are named to have no grants",
+        "Publications.WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnded",
+        "    next.some_ungranted[rule] = true;\n  };",
+        "  };",
+    ),
+    lasting_blocks(
+        "of a rule's blocks the one counts that has come last, not the one that ends last",
+        "LastingBlocks.OfEachRuleIsKnownWhenAllHaveEnded",
+        "std::max(ends_[key.rule], until)",
+        "until",
     ),
     worker(
         "a request that another rule refuses uses its grant",
@@ -4154,14 +4192,14 @@ MUTANTS = [
     worker(
         "a burst uses at a glance the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
-        "weight - 1 >= grant.most || any_ungranted_ || !grant.plain",
+        "weight - 1 >= grant.most || grant.some_ungranted || !grant.plain",
         "weight - 1 >= grant.most || !grant.plain",
         file="lib/dataplane/key_burst.cc",
     ),
     several_rules(
         "a plain burst under several rules uses the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
-        "if (is_ungranted(look.of_rule->hashes[at])) look.words[at] = used_up;",
+        "if (is_ungranted(rule, look.of_rule->hashes[at])) look.words[at] = used_up;",
         "",
         program="dataplane",
     ),
@@ -4332,7 +4370,7 @@ MUTANTS = [
     worker(
         "a grant that an earlier request's block has ended is used in its burst",
         "Grant.OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest",
-        "if (refused_ != refused) [[unlikely]]",
+        "if (blocks_begun_ != blocks) [[unlikely]]",
         "if (false)",
     ),
     # Bursts of requests.
@@ -4855,7 +4893,7 @@ MUTANTS = [
     worker(
         "who is blocked by another worker alone does not use his grant up",
         "BlockedKey.ByAnotherWorkerUsesItsGrantUpFirst",
-        "(rule_grants_[planned.rule].most == 0 || is_ungranted(planned.key));",
+        "(rule_grants_[planned.rule].most == 0 || is_ungranted(planned.rule, planned.key));",
         "true;",
     ),
     worker(
@@ -4891,6 +4929,21 @@ MUTANTS = [
         "std::clamp(began - before, shortest_span_, most_spans * shortest_span_)",
         "std::max(began - before, shortest_span_)",
         file="lib/dataplane/taking_up.cc",
+    ),
+    worker(
+        "what is too heavy ever to pass counts all of its weight where the key's line refuses it",
+        "BlockedKey.CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt",
+        "std::min(weight(i), most_counted)",
+        "std::max(weight(i), most_counted)",
+        file="lib/dataplane/key_burst.cc",
+    ),
+    worker(
+        "what is counted under a rule's shared name beyond all numbers is counted from zero again",
+        "FullTable.WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain",
+        "offered = saturated_sum(offered, more_offered);",
+        "offered += more_offered;",
+        file="lib/shared/span_table.h",
+        units=WORKER,
     ),
     worker(
         "who only looks is counted as refused by his line",
@@ -4943,21 +4996,6 @@ MUTANTS = [
         "BlockedKey.IsSoAsPublishedWhateverItsCellSays",
         "  if (published > now) return published;\n",
         "",
-    worker(
-        "what is too heavy ever to pass counts all of its weight where the key's line refuses it",
-        "BlockedKey.CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt",
-        "std::min(weight(i), most_counted)",
-        "std::max(weight(i), most_counted)",
-        file="lib/dataplane/key_burst.cc",
-    ),
-    worker(
-        "what is counted under a rule's shared name beyond all numbers is counted from zero again",
-        "FullTable.WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain",
-        "offered = saturated_sum(offered, more_offered);",
-        "offered += more_offered;",
-        file="lib/shared/span_table.h",
-        units=WORKER,
-    ),
     ),
     worker(
         "a block that has ended counts as published",

@@ -87,6 +87,20 @@ TEST(LastingBlocks, AreCountedByRule) {
   EXPECT_TRUE(std::ranges::equal(blocks.of_rule(), std::vector<std::uint64_t>{0, 0, 1}));
 }
 
+// The set may still say so, though they have come back and nobody has met them.
+TEST(LastingBlocks, OfEachRuleIsKnownWhenAllHaveEnded) {
+  LastingBlocks blocks(3);
+  blocks.begin(MonotonicTime(10s), margin);
+  blocks.add(key_of(1, 0), MonotonicTime(20s));
+  blocks.add(key_of(2, 2), MonotonicTime(30s));
+  blocks.add(key_of(3, 2), MonotonicTime(25s));
+  for (const Duration now : {10s, 20s}) {
+    blocks.begin(MonotonicTime(now), margin);
+    EXPECT_TRUE(std::ranges::equal(
+        blocks.ends(), std::vector<MonotonicTime>{MonotonicTime(20s), never, MonotonicTime(30s)}));
+  }
+}
+
 TEST_F(LastingBlocksOfOneRule, AreTheSameSetForAsLongAsNobodyComesToIt) {
   begin(10s);
   EXPECT_EQ(blocks.keys(), nullptr);

@@ -106,6 +106,7 @@ struct Plane {
       next->unknown_allowances.push_back(std::min(usual.allowance, unknown_allowance));
     next->table_of_worker = table_of_worker;
     next->grants.assign(rules.size(), 0);
+    next->some_ungranted.assign(rules.size(), false);
     next->reserves.assign(rules.size(), 0);
     next->reserves_before.assign(rules.size(), 0);
     next->grant_turn_of_worker.assign(cores.size(), 0);

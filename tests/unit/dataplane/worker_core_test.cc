@@ -101,9 +101,12 @@ struct Plane {
     next->new_keys = new_keys;
     next->reset_keys(states.size());
     std::vector<std::uint64_t> ungranted;
+    next->some_ungranted.assign(rules.size(), lasting != nullptr);
     for (const KeyState& state : states) {
       next->append_key(state);
-      if (state.ungranted_since != KeyState::granted) ungranted.push_back(state.key);
+      if (state.ungranted_since == KeyState::granted) continue;
+      ungranted.push_back(state.key);
+      next->some_ungranted[state.rule] = true;
     }
     next->index_keys();
     next->set_blocked(lasting, lasting_at);
@@ -170,7 +173,7 @@ struct Plane {
   MonotonicTime began{};
   std::uint32_t grant = 0;  // of each worker, of each key, in all rules
   std::uint32_t grant_turn = 0;
-  KeyFilter::Bits refused = 0;
+  RefusedKeys refused;
   std::uint32_t new_keys = Publication::all_new_keys;
   std::shared_ptr<const BlockedKeys> lasting;  // keys of which no more is said
   MonotonicTime lasting_at{};
@@ -467,9 +470,6 @@ TEST_F(NewKeys, AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames) {
   EXPECT_FALSE(tells_of(plane, 1, "cho"));
 }
 
-TEST_F(NewKeys, OfAStrictRuleAreToldOfInAnyCase) {
-  Rule strict = window_of(50);
-  strict.algorithm = Algorithm::strict;
 // The controller may be making the grants anew: whether a key is among them nobody may look.
 TEST_F(NewKeys, AreNoneOfARuleThatHasGrantsWhileTheseAreLeftAlone) {
   Plane plane({window_of(640), window_of(640)});
@@ -494,6 +494,9 @@ TEST_F(NewKeys, AreNoneOfARuleThatHasGrantsWhileTheseAreLeftAlone) {
   EXPECT_TRUE(tells_of(plane, 1, "eve"));
 }
 
+TEST_F(NewKeys, OfAStrictRuleAreToldOfInAnyCase) {
+  Rule strict = window_of(50);
+  strict.algorithm = Algorithm::strict;
   Plane plane({strict, rule_of("all", 50)});
   plane.new_keys = 0;
   plane.publish(1);
@@ -908,6 +911,17 @@ TEST(BlockedKey, IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver) 
   EXPECT_EQ(ann.worker.rule_counters()[0].admitted.read(), 0U);
 }
 
+TEST(BlockedKey, CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt) {
+  Plane plane({rule_of("user", 10, {by_header("user")})});
+  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {10, 0}, .blocked_until = MonotonicTime(3s)}});
+  std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
+  for (Key& key : keys) key.weight = 1000;
+  std::array<Verdict, 8> verdicts;
+  for (int burst = 0; burst < 3; ++burst) plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_TRUE(plane.refuses_at_a_glance(plane.key_of("ann")));
+  EXPECT_EQ(plane.tables[0].find(plane.key_of("ann"))->offered, 24U * 11);
+}
+
 TEST(BlockedKey, IsLookedAtWhereItsBlockMayEndWithinTheSpan) {
   BlockedKey ann(MonotonicTime(150ms - 1ns));
   EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
@@ -937,17 +951,6 @@ TEST(BlockedKey, IsRefusedUntilItsBlockEndsWhateverIsPublishedNext) {
   EXPECT_TRUE(ann.refuses(MonotonicTime(149ms)));
   const SpanTable& table = ann.plane.tables[0];
   EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U) << "but for the first look";
-TEST(BlockedKey, CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt) {
-  Plane plane({rule_of("user", 10, {by_header("user")})});
-  plane.publish(0, {{.key = plane.key_of("ann"), .terms = {10, 0}, .blocked_until = MonotonicTime(3s)}});
-  std::vector<Key> keys(8, plane.cores[0]->key(0, "ann"));
-  for (Key& key : keys) key.weight = 1000;
-  std::array<Verdict, 8> verdicts;
-  for (int burst = 0; burst < 3; ++burst) plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
-  EXPECT_TRUE(plane.refuses_at_a_glance(plane.key_of("ann")));
-  EXPECT_EQ(plane.tables[0].find(plane.key_of("ann"))->offered, 24U * 11);
-}
-
   EXPECT_FALSE(ann.refuses(MonotonicTime(150ms))) << "by its line for a span and a half";
   EXPECT_EQ(table.find(ann.hash)->offered, ann.offered);
 }
@@ -1495,6 +1498,18 @@ TEST(FullTable, KeysWithoutRoomAreStillLimitedAndStillCounted) {
   EXPECT_GT(plane.cores[0]->overflowed(), 0U);
 }
 
+TEST(FullTable, WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain) {
+  Rule rule = rule_of("user", std::numeric_limits<std::int64_t>::max(), {by_header("user")});
+  rule.weight = std::numeric_limits<std::uint32_t>::max();
+  Plane plane({rule});
+  plane.new_keys = 0;
+  plane.publish(1);
+  // Each counts as 1 more than the limit.
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", rule.weight, MonotonicTime(1ms)).verdict, Verdict::block);
+  EXPECT_EQ(plane.tables[1].overflow(0).offered, std::numeric_limits<std::uint64_t>::max());
+}
+
 TEST(Worker, AdmitsEverythingThatNoRuleSpeaksOf) {
   Rule login = rule_of("login", 1);
   login.match.path = "/login";
@@ -1522,18 +1537,6 @@ struct Granted : Plane {
     publish(0);
   }
   bool admits(unsigned worker = 0, std::string_view user = "ann", std::uint32_t weight = 1,
-TEST(FullTable, WhatExceedsAllNumbersUnderASharedNameIsNotCountedFromZeroAgain) {
-  Rule rule = rule_of("user", std::numeric_limits<std::int64_t>::max(), {by_header("user")});
-  rule.weight = std::numeric_limits<std::uint32_t>::max();
-  Plane plane({rule});
-  plane.new_keys = 0;
-  plane.publish(1);
-  // Each counts as 1 more than the limit.
-  for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(plane.cores[0]->admit_key(0, "ann", rule.weight, MonotonicTime(1ms)).verdict, Verdict::block);
-  EXPECT_EQ(plane.tables[1].overflow(0).offered, std::numeric_limits<std::uint64_t>::max());
-}
-
               RuleIndex rule = 0) {
     return cores[worker]->admit_key(rule, user, weight, MonotonicTime(1ms)).verdict == Verdict::admit;
   }
@@ -2150,16 +2153,16 @@ TEST(Grant, OfAKeyThatHadOneInThisWindowItIsStillSetAside) {
 TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
   Granted plane({rule_of("user", 1000, {by_header("user")})}, 8, 2);
   EXPECT_LT(plane.admitted_of(1001), 1001);
-  EXPECT_NE(plane.grants[0]->refused.load(), 0U);
-  plane.refused = plane.grants[0]->refused.load();
+  EXPECT_TRUE(plane.grants[0]->refused.any());
+  plane.grants[0]->refused.add_to(plane.refused);
   // A window begins; what happened in the one before has not been judged.
   plane.publish(1, {}, false, true);
   EXPECT_FALSE(plane.admits(0));
   EXPECT_FALSE(plane.admits(1));
   EXPECT_TRUE(plane.admits(1, "bob"));
-  plane.refused = 0;
+  plane.refused = {};
   plane.publish(1, {}, true, true);
-  EXPECT_EQ(plane.grants[0]->refused.load(), 0U);
+  EXPECT_FALSE(plane.grants[0]->refused.any());
 }
 
 /// A worker that may admit 8 of each key of three rules without asking. Of the first one's many are blocked.
@@ -2185,6 +2188,33 @@ struct RefusingMany : Granted {
 
   int refused_keys = 0;
 };
+
+TEST(Grant, IsNotLostToKeysOfOtherRulesBecauseManyAreRefused) {
+  RefusingMany plane;
+  for (int key = 0; key < 60; ++key) ASSERT_TRUE(plane.refuse_new());
+  for (const RuleIndex rule : {RefusingMany::calm, RefusingMany::window})
+    EXPECT_EQ(plane.looked_at(rule, 20), 0) << rule;
+  // Until they are judged.
+  plane.publish(1, {}, false);
+  for (const RuleIndex rule : {RefusingMany::calm, RefusingMany::window})
+    EXPECT_EQ(plane.looked_at(rule, 20), 0) << rule;
+}
+
+TEST(Grant, IsHardlyEverLostToKeysOfTheSameRuleBecauseManyAreRefused) {
+  RefusingMany plane;
+  for (int key = 0; key < 60; ++key) ASSERT_TRUE(plane.refuse_new());
+  EXPECT_LE(plane.looked_at(RefusingMany::attacked, 20), 1);
+}
+
+// Which keys are named is told of all rules' together, and of others besides.
+TEST(Grant, IsNotLostToKeysOfRulesThatHaveNoneToBeLookedAt) {
+  RefusingMany plane;
+  const std::uint64_t named = plane.key_of("user0", RefusingMany::calm);
+  plane.publish(0, {{.key = named, .terms = {1, 0}, .ungranted_since = 1, .rule = RefusingMany::attacked}});
+  EXPECT_EQ(plane.looked_at(RefusingMany::calm, 1), 0);
+  plane.publish(0, {{.key = named, .terms = {1000, 0}, .ungranted_since = 1, .rule = RefusingMany::calm}});
+  EXPECT_EQ(plane.looked_at(RefusingMany::calm, 1), 1);
+}
 
 // As whoever polls seldom, and is away in between.
 TEST(Grant, IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds) {

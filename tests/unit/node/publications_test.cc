@@ -47,6 +47,12 @@ const char* const rules = R"(
   interval = "1s"
   spans = 10
   cooldown = "3s"
+  [[rule]]
+  name = "other"
+  key = ["header:x-user"]
+  limit = 100
+  interval = "1s"
+  spans = 10
 )";
 
 /// A node with one worker whose publications can be looked at.
@@ -305,6 +311,7 @@ TEST_F(Publications, WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnde
     node.flip();
     node.judge();
     EXPECT_TRUE(node.published().ungranted().may_hold(node.key("bob"))) << span;
+    EXPECT_EQ(node.published().some_ungranted, (std::vector<std::uint8_t>{true, false})) << span;
     if (node.state("bob") != nullptr) since = node.state("bob")->ungranted_since;
   }
   // As it was when he was blocked: in the whole interval before nobody has had a grant either.
@@ -313,7 +320,9 @@ TEST_F(Publications, WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnde
   for (int span = 0; span < 40; ++span) {
     node.flip();
     node.judge();
-    ungranted += node.published().ungranted().may_hold(node.key("bob"));
+    const bool names_bob = node.published().ungranted().may_hold(node.key("bob"));
+    ungranted += names_bob;
+    EXPECT_EQ(node.published().some_ungranted, (std::vector<std::uint8_t>{names_bob, false})) << span;
   }
   EXPECT_LE(ungranted, 12);
 }
