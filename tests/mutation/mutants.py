@@ -2605,7 +2605,7 @@ MUTANTS = [
     ),
     node(
         "a rule is not known to have keys that are named to have no grants",
-        "Publications.WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnded",
+        "Publications.TellOfWhichRuleTheKeysAreThatHaveNoGrants",
         "    next.some_ungranted[rule] = true;\n  };",
         "  };",
     ),

@@ -2229,7 +2229,10 @@ TEST(Grant, IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds) {
     };
     for (int i = 0; i < 100; ++i) span([&] { EXPECT_TRUE(plane.refuse_new()); });
     for (int i = 0; i < 3; ++i) span([] {});
-    span([&] { EXPECT_EQ(plane.looked_at(RefusingMany::attacked, 20), 0) << tables; });
+    span([&] {
+      EXPECT_EQ(plane.looked_at(RefusingMany::attacked, 20), 0) << tables;
+      EXPECT_TRUE(plane.admits(0, "new0", 1, RefusingMany::attacked)) << tables;
+    });
   }
 }
 

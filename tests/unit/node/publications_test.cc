@@ -327,6 +327,19 @@ TEST_F(Publications, WhoIsBlockedHasNoGrantsUntilTheIntervalAfterHisBlockHasEnde
   EXPECT_LE(ungranted, 12);
 }
 
+TEST_F(Publications, TellOfWhichRuleTheKeysAreThatHaveNoGrants) {
+  node.admit("ann", 80);
+  int ungranted = 0;
+  for (int span = 0; span < 40; ++span) {
+    node.flip();
+    node.judge();
+    const bool names_ann = node.published().ungranted().may_hold(node.key("ann"));
+    ungranted += names_ann;
+    EXPECT_EQ(node.published().some_ungranted, (std::vector<std::uint8_t>{names_ann, false})) << span;
+  }
+  EXPECT_GT(ungranted, 0);
+}
+
 TEST_F(Publications, ABlockHasEndedThoughTheControllerHasBeenAwayUntilLongAfter) {
   node.admit("bob", 200);
   for (int span = 0; span < 3; ++span) {
