@@ -2553,7 +2553,7 @@ MUTANTS = [
         "a grant is used in a window that is over",
         "Grant.IsNotUsedInAWindowThatIsOver",
         "clock.holds = !leaves_grants_alone_ && clock.number == running && running >= clock.since;",
-        "clock.holds = !left_alone && running >= clock.since;",
+        "clock.holds = !leaves_grants_alone_ && running >= clock.since;",
         file="lib/dataplane/taking_up.cc",
     ),
     worker(
@@ -3629,9 +3629,9 @@ MUTANTS = [
         "const bool back = set <= -span;",
         file="lib/engine/engine.cc",
     ),
-    whole(
-        "what a late worker tells by the clock as it was has left the window",
-        "SlidingWindowWhoseClockIsSet.HoldsWhatALateWorkerTellsOfTheTimeBefore",
+    engine(
+        "what a late worker tells by the clock as it was lies ahead in the window",
+        "LateCounts.ByTheClockAsItWasLeaveAWindowAnIntervalAfterItWasSetBack",
         "(rule.was_set_lately() && (number > running",
         "(false && (number > running",
         file="lib/engine/sliding.cc",
@@ -4216,7 +4216,7 @@ MUTANTS = [
         "now_ = std::exchange(read_, nullptr)();",
         "now_ = read_();",
         file="lib/dataplane/worker_core.h",
-        units=WORKER,
+        units=[*WORKER, "lib/dataplane/key_burst.cc"],
     ),
     shared(
         "a new key takes a heavy one's place",

@@ -162,6 +162,22 @@ TEST(LateCounts, OfKeysThatNobodyRemembersBearOnAWindowAnIntervalLonger) {
   EXPECT_FALSE(node.engine.has_strays(0, node.at(3000ms).wall));
 }
 
+TEST(LateCounts, ByTheClockAsItWasLeaveAWindowAnIntervalAfterItWasSetBack) {
+  LateNode node;
+  const auto back = [](Duration since) {
+    return Instant{EngineNode::at(since - 500ms).wall, EngineNode::at(since).monotonic};
+  };
+  node.step(5000ms);
+  node.step(back(5100ms));
+  node.count_late(5000ms, 4600ms, 1000);  // a worker's who has not come round since before
+  for (Duration since = 5200ms; since < 6100ms; since += 100ms) {
+    node.step(back(since));
+    EXPECT_EQ(node.state(since - 500ms).allowance, limit - 1000) << since / 1ms;
+  }
+  node.step(back(6100ms));
+  EXPECT_EQ(node.state(5600ms).allowance, limit);
+}
+
 TEST(LateCounts, BeforeTheClockIsSetBackMakeNoneOfThoseAfterItLastLonger) {
   LateNode node;
   const auto back = [](Duration since) {

@@ -45,11 +45,13 @@ TEST(EndedBlocks, LeaveAKeyItsWholeLimitAsBefore) {
   node.end_spans(30);
   EXPECT_EQ(blocked_keys(node), 16U);
   for (int interval = 0; interval < 4; ++interval) {
+    node.admit(for_seconds, "bob", 6500);
     EXPECT_EQ(node.admit(for_seconds, "ann", 3000), 3000U) << interval;
     node.end_spans(10);
     EXPECT_EQ(node.admit(for_seconds, "ann", 6400), 6400U) << interval;
     node.end_spans(10);
   }
+  node.end_spans(40);
   EXPECT_EQ(blocked_keys(node), 16U);
 }
 
