@@ -267,6 +267,10 @@ void Controller::flip(Instant now) {
   drain_deadline_ = now.monotonic + std::min<Duration>(shortest_span_ / 4, std::chrono::milliseconds{10});
 }
 
+// Until when what is drained has been counted, at most. Not by the clock as it was where that is ahead: none
+// of it may be held as of a span that is still to come.
+WallTime Controller::counted_by() const noexcept { return std::min(quotas_at_, flipped_.wall); }
+
 void Controller::note_lateness(Instant now) {
   const std::uint64_t met = parts_.engine.met() - std::exchange(met_, parts_.engine.met());
   if (now.wall < flipped_.wall) return;  // the clock was set back
@@ -350,7 +354,7 @@ void Controller::end_drain(std::size_t index) {
     if (overflows[rule].offered > 0)
       parts_.engine.count_overflow({.rule = static_cast<RuleIndex>(rule),
                                     .began = table.began.wall,
-                                    .counted_by = quotas_at_,
+                                    .counted_by = counted_by(),
                                     .offered = overflows[rule].offered,
                                     .admitted = overflows[rule].admitted});
   table.renew();
@@ -374,7 +378,7 @@ void Controller::take_counts(std::size_t index, std::span<const CountedKey> keys
                  .key = key.key,
                  .key_bytes = key.name,
                  .began = began,
-                 .counted_by = quotas_at_,
+                 .counted_by = counted_by(),
                  .offered = key.offered + used,
                  .admitted = key.admitted + used,
                  .refused_at = key.refused_at};
@@ -408,7 +412,7 @@ void Controller::take_corrections(Instant now, bool end_all) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     CorrectionLog& log = parts_.corrections[drained_index(i)];
     if (workers_[i].draining || log.empty()) continue;
-    corrections_.take(log, drained_table(i).began, {quotas_at_, now.monotonic});
+    corrections_.take(log, {drained_table(i).began, counted_by()}, {quotas_at_, now.monotonic});
     // Who only looks whether anything is left, and is charged afterwards, never uses up a grant.
     for (const auto& [key, rule] : corrections_.emptied()) {
       if (greatest_grants_[rule] == 0) continue;
@@ -475,7 +479,7 @@ void Controller::harvest(std::span<const std::size_t> workers) {
                        .key = use.key,
                        .learned = true,
                        .began = began,
-                       .counted_by = quotas_at_,
+                       .counted_by = counted_by(),
                        .offered = use.admitted,
                        .admitted = use.admitted};
     if (count == counts.size()) take_some();

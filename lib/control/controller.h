@@ -133,6 +133,7 @@ class Controller {
 
   bool flip_due(Instant now) const noexcept;
   void flip(Instant now);
+  WallTime counted_by() const noexcept;
   void note_lateness(Instant now);
   bool has_passed(std::size_t worker) const noexcept;
   bool all_have_passed() const noexcept;

@@ -19,21 +19,21 @@ static_assert(most_logged > max_sliding_log_limit);
 
 }  // namespace
 
-void Corrections::take(CorrectionLog& log, Instant began, Instant now) {
+void Corrections::take(CorrectionLog& log, const Drained& drained, Instant now) {
   emptied_.clear();
   std::array<Correction, corrected_together> some;
   std::size_t count = 0;
   log.for_each([&](const Correction& correction) {
     some[count++] = correction;
     if (count < some.size()) return;
-    take(some, began, now);
+    take(some, drained, now);
     count = 0;
   });
-  take(std::span(some).first(count), began, now);
+  take(std::span(some).first(count), drained, now);
   log.clear();
 }
 
-void Corrections::take(std::span<const Correction> some, Instant began, Instant now) {
+void Corrections::take(std::span<const Correction> some, const Drained& drained, Instant now) {
   for (const Correction& correction : some) parts_.engine.prefetch(correction.key);
   for (const Correction& correction : some) {
     parts_.engine.prefetch_known(correction.key);
@@ -44,7 +44,7 @@ void Corrections::take(std::span<const Correction> some, Instant began, Instant 
       logged_.push_back({correction.key, correction.charged_in,
                          std::clamp(correction.by, -most_logged, most_logged), correction.rule});
     if (correction.by > 0)
-      charge(correction, began, now);
+      charge(correction, drained, now);
     else
       refunds_.push_back({correction.key, static_cast<std::uint64_t>(-correction.by), correction.charged_in,
                           correction.rule, false});
@@ -52,15 +52,15 @@ void Corrections::take(std::span<const Correction> some, Instant began, Instant 
 }
 
 // What has been admitted without being charged counts when that is known: in the span that was drained.
-void Corrections::charge(const Correction& correction, Instant began, Instant now) {
+void Corrections::charge(const Correction& correction, const Drained& drained, Instant now) {
   const RuleIndex index = correction.rule;
   const Algorithm algorithm = parts_.rules[index].algorithm;
   const auto weight = static_cast<std::uint64_t>(correction.by);
   const std::uint64_t counted = parts_.engine.charge({.rule = index,
                                                       .key = correction.key,
                                                       .key_bytes = correction.name,
-                                                      .began = began.wall,
-                                                      .counted_by = now.wall,
+                                                      .began = drained.began.wall,
+                                                      .counted_by = drained.counted_by,
                                                       .offered = weight,
                                                       .admitted = weight});
   WindowPools& pools = pools_of(index);
@@ -69,7 +69,7 @@ void Corrections::charge(const Correction& correction, Instant began, Instant no
     const TokenPrice price = parts_.engine.price_of(index, correction.key, now);
     if (pools.charge(correction.key, weight, 1, bucket, now.monotonic, price) > bucket.burst() / 2)
       emptied_.push_back({correction.key, index});
-  } else if (algorithm != Algorithm::sliding_log && pools.runs_at(began)) {
+  } else if (algorithm != Algorithm::sliding_log && pools.runs_at(drained.began)) {
     // (Nothing is drawn any more from another window.)
     pools.charge(correction.key, counted);
   }

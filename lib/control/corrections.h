@@ -41,6 +41,11 @@ class Corrections {
     std::size_t memory;  // that hand-backs may take which wait to be found in the counts
     Engine& engine;
   };
+  /// What a worker has counted in a table.
+  struct Drained {
+    Instant began{};        ///< when it began to count there
+    WallTime counted_by{};  ///< SpanCount::counted_by
+  };
   /// What of the spans has been.
   struct Counted {
     bool all_drained = false;   ///< the tables of all that have ended
@@ -58,8 +63,7 @@ class Corrections {
 
   /// Takes in what a worker has written down while it counted in a table that has been drained; empties the
   /// log.
-  /// @param began  when the worker began to count there
-  void take(CorrectionLog& log, Instant began, Instant now);
+  void take(CorrectionLog& log, const Drained& drained, Instant now);
   /// Hands back what is to be, after the logs of all workers that have been drained.
   void settle(Instant now, const Counted& counted);
   /// By what was taken in last.
@@ -81,8 +85,8 @@ class Corrections {
   };
 
   WindowPools& pools_of(RuleIndex rule) const noexcept { return parts_.pools[parts_.window_of_rule[rule]]; }
-  void take(std::span<const Correction> some, Instant began, Instant now);
-  void charge(const Correction& correction, Instant began, Instant now);
+  void take(std::span<const Correction> some, const Drained& drained, Instant now);
+  void charge(const Correction& correction, const Drained& drained, Instant now);
   std::uint64_t refund(const Refunded& refunded, Instant now);
   bool is_due(const Refunded& refunded, const Counted& counted) const noexcept;
   void limit_waited();

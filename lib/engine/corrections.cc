@@ -23,7 +23,9 @@ constexpr std::uint64_t most_charged = std::uint64_t{1} << 61;
 
 std::uint64_t Engine::charge(SpanCount charged) {
   SlotIndex index = ledger_.find(charged.key);
-  const Ordinal ordinal = rules_[charged.rule].span_of(charged.began).ordinal;
+  RuleState& rule = rules_[charged.rule];
+  const Ordinal ordinal = rule.span_of(charged.began).ordinal;
+  rule.charged_in = std::max(rule.charged_in, ordinal);
   const std::uint64_t before = index == Ledger::none ? 0 : offered_in(ledger_[index], ordinal);
   charged.admitted = std::min(charged.admitted, most_charged - std::min(before, most_charged));
   charged.offered = charged.admitted;

@@ -38,10 +38,11 @@ void Engine::write_lease_question(const RuleState& rule, const KeySlot& slot, co
 }
 
 // What was drawn in an interval before the clock was set back still is when that comes again, and has been
-// claimed.
+// claimed. (Not where some was charged without being drawn: as much could be drawn once more.)
 void Engine::begin_lease(const RuleState& rule, const KeySlot& slot, Lease& lease, Ordinal of) {
   lease.begin(of);
-  if (rule.has_run(of)) lease.granted = lease.admitted = counts_in(slot, of).admitted;
+  if (rule.has_run(of) && rule.charged_in < of)
+    lease.granted = lease.admitted = counts_in(slot, of).admitted;
 }
 
 // Claims ahead of need: so much that workers can go on until the next claim's answer, two spans from now.
@@ -55,7 +56,8 @@ void Engine::lease_ahead(RuleState& rule, KeySlot& slot, SpanId next, bool all_p
     leases.ended = std::exchange(over, Lease());
   };
   // The clock has come back to an interval of whose lease nothing has gone back yet.
-  if (leases.ended.held && leases.ended.ordinal == next.ordinal && leases.running.ordinal != next.ordinal)
+  if (leases.ended.held && leases.ended.ordinal == next.ordinal && leases.running.ordinal != next.ordinal &&
+      rule.charged_in < next.ordinal)
     std::swap(leases.running, leases.ended);
   if (leases.running.held && leases.running.ordinal != next.ordinal) end(leases.running);
   if (leases.next.held && leases.next.ordinal == next.ordinal && !leases.running.held)

@@ -170,6 +170,7 @@ struct RuleState {
   SpanId span;                          // the span now running
   Ordinal ran_before = no_interval;     // the interval before it, as they came
   Ordinal came_back_to = no_interval;   // the running one, where that had run before the one before it
+  Ordinal charged_in = no_interval;     // the latest one in which keys were charged what nobody had drawn
   WallTime counts_began{};              // of the latest count…
   SpanId counts_span = clock.span({});  // …and the span that lies in
   WallTime held_began{};                // of the latest count that a window holds, …

@@ -431,7 +431,7 @@ MUTANTS = [
     corrections(
         "what is charged late leaves a sliding window as if it had been charged in time",
         "CorrectionOfASlidingWindow.WhatIsChargedInSpansThatEndLateIsHeldAsOfTheLastOfThem",
-        "                                                      .counted_by = now.wall,\n",
+        "                                                      .counted_by = drained.counted_by,\n",
         "",
     ),
     engine_corrections(
@@ -3829,7 +3829,7 @@ MUTANTS = [
     node(
         "what workers drew in spans that end late leaves a sliding window too soon",
         "LateSpans.LeaveWhatWasAdmittedInThemInASlidingWindowForAnIntervalFromTheirEndOn",
-        "                 .counted_by = quotas_at_,\n                 .offered = key",
+        "                 .counted_by = counted_by(),\n                 .offered = key",
         "                 .offered = key",
     ),
     node(
@@ -3837,6 +3837,19 @@ MUTANTS = [
         "LateSpans.OfOneWorkerLeaveWhatItAdmittedInASlidingWindowForAnIntervalFromTheirEndOn",
         "parts_.pools, [](const WindowPools& pools) { return pools.terms().spans > 1; });",
         "parts_.pools, [](const WindowPools& pools) { return pools.terms().spans < 1; });",
+    ),
+    node(
+        "what is late when the clock is set back is held as of a span to come",
+        "LateSpans.WhoseClockIsSetBackMeanwhileLeaveWhatWasAdmittedInThemInASlidingWindow",
+        "return std::min(quotas_at_, flipped_.wall); }",
+        "return quotas_at_; }",
+    ),
+    engine(
+        "what was charged in an interval that the clock comes back to may be drawn there once more",
+        "Strict.AnIntervalThatTheClockComesBackToHasNoMoreForWhatWasChargedInIt",
+        "if (rule.has_run(of) && rule.charged_in < of)",
+        "if (rule.has_run(of))",
+        file="lib/engine/leases.cc",
     ),
     # Rules without dimensions, several in a burst.
     whole(
@@ -4097,8 +4110,8 @@ MUTANTS = [
     engine(
         "a lease does not know what was drawn before the clock came back",
         "Strict.AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft",
-        "if (rule.has_run(of)) lease.granted",
-        "if (rule.warmup > Duration{}) lease.granted",
+        "if (rule.has_run(of) && rule.charged_in < of)\n",
+        "if (rule.warmup > Duration{})\n",
         file="lib/engine/leases.cc",
     ),
     engine(
@@ -4112,8 +4125,8 @@ MUTANTS = [
     engine(
         "the limit is had anew in an interval that the clock comes back to later",
         "Strict.AnIntervalThatTheClockComesBackToAfterTwoOthersHasNoMoreThanWhatIsLeftOfTheLimit",
-        "if (rule.has_run(of)) lease.granted",
-        "if (rule.started) lease.granted",
+        "if (rule.has_run(of) && rule.charged_in < of)\n",
+        "if (rule.started)\n",
         file="lib/engine/leases.cc",
     ),
     engine(

@@ -576,6 +576,33 @@ TEST(Strict, AlsoWhereAWorkerMayStillDrawOfItsLease) {
   EXPECT_EQ(claimed(node.counters, first_ordinal + 1), node.drawn[first_ordinal + 1]);
 }
 
+// What is charged when the last span has ended has not been drawn: the pool has as much that may yet be.
+TEST(Strict, AnIntervalThatTheClockComesBackToHasNoMoreForWhatWasChargedInIt) {
+  NodeWithItsClockSet node(1000);
+  while (node.now < 1300ms) {
+    node.span(20);
+    node.step();
+  }
+  constexpr std::uint64_t charged = 30;
+  KeyBytes key;
+  key.clear();
+  key.add_text("a");
+  node.node.engine.charge({.rule = 0,
+                           .key = EngineNode::key_of(),
+                           .key_bytes = key.bytes(),
+                           .began = node.at().wall,
+                           .offered = charged,
+                           .admitted = charged});
+  node.ahead = -500ms;
+  node.step();
+  while (node.ordinal() == first_ordinal) node.step();
+  for (int span = 0; span < 6; ++span) {
+    node.span(1000);
+    EXPECT_LE(node.drawn[first_ordinal + 1] + charged, claimed(node.counters, first_ordinal + 1)) << span;
+    node.step();
+  }
+}
+
 // The pool of that interval has been cleared for a later one.
 TEST(Strict, AnIntervalThatTheClockComesBackToAfterTwoOthersHasNoMoreThanWhatIsLeftOfTheLimit) {
   NodeWithItsClockSet node(100);
