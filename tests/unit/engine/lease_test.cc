@@ -520,6 +520,13 @@ struct NodeWithItsClockSet {
     node.count(now + ahead, offered, admitted);
     return admitted;
   }
+  /// 20 are asked for in each.
+  void spans_until(Duration end) {
+    while (now < end) {
+      span(20);
+      step();
+    }
+  }
   void step(bool all_passed = true) {
     now += 100ms;
     node.engine.step(at(), false, all_passed);
@@ -536,10 +543,7 @@ struct NodeWithItsClockSet {
 
 TEST(Strict, AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft) {
   NodeWithItsClockSet node(1000);
-  while (node.now < 1300ms) {
-    node.span(20);
-    node.step();
-  }
+  node.spans_until(1300ms);
   ASSERT_EQ(node.drawn[first_ordinal + 1], 60U);
   node.ahead = -500ms;
   node.span(20);
@@ -560,10 +564,7 @@ TEST(Strict, AnIntervalThatTheClockComesBackToGoesOnWhereItWasLeft) {
 
 TEST(Strict, AlsoWhereAWorkerMayStillDrawOfItsLease) {
   NodeWithItsClockSet node(1000);
-  while (node.now < 1300ms) {
-    node.span(20);
-    node.step();
-  }
+  node.spans_until(1300ms);
   const std::uint64_t held = node.allowance();
   node.ahead = -500ms;
   node.step(false);
@@ -579,10 +580,7 @@ TEST(Strict, AlsoWhereAWorkerMayStillDrawOfItsLease) {
 // What is charged when the last span has ended has not been drawn: the pool has as much that may yet be.
 TEST(Strict, AnIntervalThatTheClockComesBackToHasNoMoreForWhatWasChargedInIt) {
   NodeWithItsClockSet node(1000);
-  while (node.now < 1300ms) {
-    node.span(20);
-    node.step();
-  }
+  node.spans_until(1300ms);
   constexpr std::uint64_t charged = 30;
   KeyBytes key;
   key.clear();
@@ -606,10 +604,7 @@ TEST(Strict, AnIntervalThatTheClockComesBackToHasNoMoreForWhatWasChargedInIt) {
 // The pool of that interval has been cleared for a later one.
 TEST(Strict, AnIntervalThatTheClockComesBackToAfterTwoOthersHasNoMoreThanWhatIsLeftOfTheLimit) {
   NodeWithItsClockSet node(100);
-  while (node.now < 1800ms) {
-    node.span(20);
-    node.step();
-  }
+  node.spans_until(1800ms);
   const std::uint64_t before = node.drawn[first_ordinal + 1];
   ASSERT_GE(before, 80U);
   while (node.now < 3200ms) node.step();
