@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -145,37 +144,43 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
   finish(run);
 }
 
-// The only key of its rule lies where the rule's number says: there is nothing to search for, and nothing to
-// be won by looking at those of one rule together. As many as have enough ready are taken here, whatever the
+// The only key of its rule lies always at the same place: there is nothing to search for, and nothing to be
+// won by looking at those of one rule together. As many as have enough ready are taken here, whatever the
 // order in which rules come. @return how many keys are left, in `left` which
 std::size_t WorkerCore::take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept {
-  const SpanTable::Lines lines = table_->lines();
-  std::uint32_t nothing = 0;
+  // Theirs for the whole burst: what the loop writes cannot make the compiler read them anew for every key.
+  const OwnKey* const own_keys = own_keys_.data();
+  RuleCounters* const counters = counters_.data();
   std::size_t others = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Key& key = keys[i];
-    std::uint32_t& ready =
-        key.is_of_rule() ? lines.ready_at(table_->place_of_rule(key.rule_), key.hash_, generation_, nothing)
-                         : nothing;
-    const bool taken = lines.take(ready, rule_grants_[key.rule_].weight * key.weight);
-    if (taken) count_admitted(key.rule_, 1);
-    left[others] = static_cast<std::uint8_t>(i);
-    others += !taken;
+    if (key.is_of_rule()) {
+      const OwnKey& own = own_keys[key.rule_];
+      const std::uint64_t weight = std::uint64_t{own.weight} * key.weight;
+      if (SpanTable::Lines::take(*own.ready, weight) || take_at_last(key, weight)) [[likely]] {
+        counters[key.rule_].admitted.add(1);
+        continue;
+      }
+    }
+    left[others++] = static_cast<std::uint8_t>(i);
   }
   return others;
+}
+
+// Of a rule's only key that has not enough ready, as far as was known: its line may hold under the
+// publication since. From then on it is known: a line does not cease to hold before the next one is taken up.
+bool WorkerCore::take_at_last(const Key& key, std::uint64_t weight) noexcept {
+  std::uint32_t& ready =
+      table_->lines().ready_at(table_->place_of_rule(key.rule_), key.hash_, generation_, nothing_ready_);
+  own_keys_[key.rule_].ready = &ready;
+  return SpanTable::Lines::take(ready, weight);
 }
 
 // Keys of several rules, or weights, in any order: of each rule together, so that they are as many as can be.
 void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                     std::span<Verdict> verdicts) noexcept {
   std::array<std::uint8_t, burst_size> others;
-  std::size_t count = keys.size();
-  bool any_of_rule = false;
-  for (const Key& key : keys) any_of_rule |= key.is_of_rule();
-  if (any_of_rule)
-    count = take_ready_of_rules(keys, others.data());
-  else
-    std::iota(others.begin(), others.end(), std::uint8_t{0});
+  std::size_t count = take_ready_of_rules(keys, others.data());
   while (count > 0) {
     const Key& first = keys[others[0]];
     Run run(keys, first.rule_, rule_grants_, now, verdicts);

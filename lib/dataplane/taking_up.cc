@@ -67,6 +67,7 @@ void WorkerCore::take_up() noexcept {
     }
   }
   take_up_grants();
+  forget_own_keys();
   // Before any cell is looked at: pairs with the fence in stays_drawn().
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -112,6 +113,11 @@ void WorkerCore::take_up_grants() noexcept {
     grant.some_ungranted =
         publication_->some_ungranted[rule] != 0 || refused_.any_of(static_cast<RuleIndex>(rule));
   }
+}
+
+// What has been known is of the table, or of the publication, that this worker held until now.
+void WorkerCore::forget_own_keys() noexcept {
+  for (OwnKey& own : own_keys_) own.ready = &nothing_ready_;
 }
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for; and

@@ -57,6 +57,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
     rule_grants_[rule].weight = plane.terms[rule].weight;
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
+  for (const RuleTerms& terms : plane.terms) own_keys_.push_back({&nothing_ready_, terms.weight});
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
@@ -1057,7 +1058,6 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     const PlannedKey& planned = keys[i];
     const RuleTerms& terms = plane_.terms[planned.rule];
     const std::uint64_t weight = terms.weight * multiplier;
-    counters_[planned.rule].offered.add(1);
     if (refused) {
       Touched& here = *std::construct_at(&touched[i]);
       if ((terms.closeness < closest && !counts_refusals(terms)) ||
@@ -1102,10 +1102,10 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     const RuleTerms& terms = plane_.terms[keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = touched[i];
+    RuleCounters& counters = counters_[keys[i].rule];
+    (charged[i] && !refused ? counters.admitted : counters.others).add(1);
     if (here.grant != GrantTable::nowhere) {
-      if (refused) continue;
-      charge(here, keys[i].rule, weight);
-      counters_[keys[i].rule].admitted.add(1);
+      if (!refused) charge(here, keys[i].rule, weight);
       continue;
     }
     const bool counts = exceeds[i] && (terms.closeness >= closest || counts_refusals(terms));
@@ -1116,12 +1116,10 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
       table_->count_refused(*here.entry, counts_refused(terms, weight));
     }
     if (charged[i]) {
-      if (refused) {
+      if (refused)
         undraw(here, terms, now);
-      } else {
+      else
         charge(here, keys[i].rule, weight);
-        counters_[keys[i].rule].admitted.add(1);
-      }
     }
     if (end_look(here, keys[i], now)) lend(here.place, keys[i].key, keys[i].rule);
   }

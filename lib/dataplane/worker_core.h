@@ -44,9 +44,11 @@ namespace weir {
 
 /// Requests of one rule, as one worker saw them. Written by the worker, read by anyone.
 struct alignas(64) RuleCounters {
-  SingleWriterCounter offered;
   SingleWriterCounter admitted;
-  SingleWriterCounter blocked;
+  SingleWriterCounter others;   ///< that the rule applied to: refused by it or by another rule, or observed
+  SingleWriterCounter blocked;  ///< those of the others that it has refused itself, or would have
+
+  std::uint64_t offered() const noexcept { return admitted.read() + others.read(); }
 };
 
 /// What all workers of a node share, read-only for them but for the quiescent states. Outlives the workers.
@@ -186,6 +188,11 @@ class alignas(64) WorkerCore {
   static bool may_refuse_at_a_glance(const RuleTerms& terms) noexcept {
     return terms.algorithm == Algorithm::cooldown && terms.action != Action::observe;
   }
+  /// What the common decision needs of the one key of a rule without dimensions.
+  struct OwnKey {
+    std::uint32_t* ready;  // its line's word, if that holds under the publication; or nothing_ready_
+    std::uint32_t weight;  // of the rule
+  };
   struct Run;
   struct Settled;
   enum class Stage : std::uint8_t;
@@ -211,6 +218,7 @@ class alignas(64) WorkerCore {
 
   void take_up() noexcept;
   void take_up_grants() noexcept;
+  void forget_own_keys() noexcept;
   void begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept;
   // By itself: a key's first request under a publication needs it, and all others' code is not to grow by it.
   [[gnu::noinline]] std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
@@ -313,13 +321,11 @@ class alignas(64) WorkerCore {
   Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
                           MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept {
-    RuleCounters& counters = counters_[rule];
-    counters.offered.add(requests);
-    counters.admitted.add(requests);
+    counters_[rule].admitted.add(requests);
   }
   void count_refused(RuleIndex rule, std::uint64_t requests) noexcept {
     RuleCounters& counters = counters_[rule];
-    counters.offered.add(requests);
+    counters.others.add(requests);
     counters.blocked.add(requests);
   }
   static std::uint64_t kind_of(const Key& key) noexcept;
@@ -331,6 +337,7 @@ class alignas(64) WorkerCore {
                                               std::span<Verdict> verdicts,
                                               const std::span<const Key>& next) noexcept;
   std::size_t take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept;
+  [[gnu::noinline]] bool take_at_last(const Key& key, std::uint64_t weight) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
   void finish(Run& run) noexcept;
@@ -545,6 +552,8 @@ class alignas(64) WorkerCore {
   std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
+  std::vector<OwnKey> own_keys_;          // by rule, likewise
+  std::uint32_t nothing_ready_ = 0;
   std::vector<RuleCounters> counters_;
   SingleWriterCounter overflowed_;
 };

@@ -195,7 +195,7 @@ Figures NodeCore::figures() const {
     rule.name = config_.rules[i].name;
     for (const auto& core : cores_) {
       const RuleCounters& counters = core->rule_counters()[i];
-      rule.offered += counters.offered.read();
+      rule.offered += counters.offered();
       rule.admitted += counters.admitted.read();
       rule.blocked += counters.blocked.read();
     }

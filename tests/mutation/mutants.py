@@ -1102,6 +1102,18 @@ MUTANTS = [
     ),
     # The worker.
     worker(
+        "a rule counts as admitted what another one has refused",
+        "Hierarchy.EachRuleIsOfferedAllRequestsAndHasBlockedThoseThatItRefusedItself",
+        "(charged[i] && !refused ? counters.admitted : counters.others)",
+        "(charged[i] ? counters.admitted : counters.others)",
+    ),
+    worker(
+        "a rule counts as admitted what it only observes",
+        "Hierarchy.EachRuleIsOfferedAllRequestsAndHasBlockedThoseThatItRefusedItself",
+        "(charged[i] && !refused ? counters.admitted : counters.others)",
+        "(!refused ? counters.admitted : counters.others)",
+    ),
+    worker(
         "a refused request is charged to its other rules",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
         "        undraw(here, terms, now);\n",
@@ -1775,8 +1787,8 @@ MUTANTS = [
     worker(
         "each publication of a span lets as many new keys in",
         "NewKeys.AreToldOfAgainInTheNextSpanButNotAfterThePublicationsOfTheSame",
-        "  take_up_grants();\n  // Before any cell",
-        "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n  // Before any cell",
+        "  take_up_grants();\n  forget_own_keys();",
+        "  new_keys_left_ = published->new_keys;\n  take_up_grants();\n  forget_own_keys();",
         file="lib/dataplane/taking_up.cc",
     ),
     sync_watch(
@@ -2618,7 +2630,7 @@ MUTANTS = [
     worker(
         "a request that another rule refuses uses its grant",
         "Grant.OfNoRuleIsUsedForARequestThatAnotherRuleRefuses",
-        "      if (refused) continue;\n      charge(here, keys[i].rule, weight);",
+        "      if (!refused) charge(here, keys[i].rule, weight);",
         "      charge(here, keys[i].rule, weight);",
     ),
     whole(
@@ -3855,15 +3867,22 @@ MUTANTS = [
     whole(
         "what is taken of rules' only keys, several in a burst, is not counted under the rules",
         "MixedKeys.AreDecidedAsOneAfterTheOther",
-        "    if (taken) count_admitted(key.rule_, 1);\n",
-        "",
+        "        counters[key.rule_].admitted.add(1);\n        continue;",
+        "        continue;",
         file="lib/dataplane/key_burst.cc",
+    ),
+    whole(
+        "where a rule's only key has something ready is known for longer than under a publication",
+        "MixedKeys.AreDecidedAsOneAfterTheOther",
+        "  for (OwnKey& own : own_keys_) own.ready = &nothing_ready_;\n",
+        "",
+        file="lib/dataplane/taking_up.cc",
     ),
     whole(
         "a rule's only key in a burst of several rules weighs as if its rule weighed nothing more",
         "MixedKeys.AreDecidedAsOneAfterTheOther",
-        "lines.take(ready, rule_grants_[key.rule_].weight * key.weight);",
-        "lines.take(ready, key.weight);",
+        "std::uint64_t{own.weight} * key.weight;",
+        "key.weight;",
         file="lib/dataplane/key_burst.cc",
     ),
     engine(
@@ -5370,8 +5389,8 @@ MUTANTS = [
     plain_decisions(
         "a rule is not told of what another one has refused without a closer look",
         "Under/PlainFlood.IsDecidedAsWhereRequestsAreLaidOut/cooldown",
-        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));",
-        "counters.offered.add(static_cast<std::uint64_t>(std::popcount(look.refused)));",
+        "counters.others.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));",
+        "counters.others.add(static_cast<std::uint64_t>(std::popcount(look.refused)));",
     ),
     plain_decisions(
         "of a refusal without a closer look no client hears when to come again",

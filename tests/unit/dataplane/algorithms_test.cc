@@ -764,7 +764,7 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
       }
       const auto counters_of = [&](const Plane& plane) {
         const RuleCounters& of = plane.cores[worker]->rule_counters()[0];
-        return std::array{of.offered.read(), of.admitted.read(), of.blocked.read()};
+        return std::array{of.offered(), of.admitted.read(), of.blocked.read()};
       };
       EXPECT_EQ(counters_of(bursts), counters_of(singles));
       ASSERT_FALSE(HasFailure()) << "turn " << turn;
