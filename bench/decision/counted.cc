@@ -2,7 +2,8 @@
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
 //   granted      a key of which less is asked than the worker may have of it without asking: the common case
 //   granted_beside_blocks  the same, while keys of another rule are blocked, and others of it have just been
-//   ahead        the same, and asking for the next burst's lines meanwhile
+//   granted_beside_spray   the same, while every other burst is of keys made up, which find no room
+//   ahead        as granted, and asking for the next burst's lines meanwhile
 //   renewed      the first request in a window of such a key, known from the window before
 //   ready        a key of which more is asked, that has been met in this span and has credit at hand
 //   first_touch  such a key's first request in a span, known from the spans before
@@ -122,6 +123,34 @@ extern "C" [[gnu::noinline]] std::uint64_t counted_work(Work& work, MonotonicTim
   return work.keys.size();
 }
 
+namespace {
+
+/// Decides on a burst of keys that have never come before, nor will again.
+void spray(Worker& worker, MonotonicTime now) {
+  static std::size_t made_up = 0;
+  std::array<std::string, burst> names;
+  std::array<Key, burst> made;
+  std::array<Verdict, burst> verdicts;
+  for (std::size_t i = 0; i < burst; ++i) {
+    names[i] = std::to_string(made_up++).insert(0, "made-up-");
+    made[i] = worker.key(user, names[i]);
+  }
+  worker.admit_keys(made, now, verdicts);
+}
+
+/// Counts every other burst.
+std::uint64_t count_in_a_spray(const Work& work, MonotonicTime now) {
+  std::uint64_t admitted = 0;
+  for (std::size_t i = 0; i < work.keys.size(); i += burst) {
+    spray(work.worker, now);
+    Work part{work.worker, {work.keys.begin() + i, work.keys.begin() + i + burst}, {}};
+    admitted += counted_work(part, now);
+  }
+  return admitted;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   const std::string_view what = argc == 2 ? argv[1] : "";
   const ConfigResult parsed =
@@ -137,6 +166,7 @@ int main(int argc, char** argv) {
   }
   Work work{made.throttle->worker(0), {}, {}};
   const bool sprays = what == "sprayed";
+  const bool beside_spray = what == "granted_beside_spray";
   const bool blocks = what == "blocked" || what == "blocked_on";
   const bool draws =
       what == "few" || what == "few_first" || what == "small_bucket" || what == "small_bucket_first";
@@ -153,9 +183,9 @@ int main(int argc, char** argv) {
       request.source = {{10, 0, 0, static_cast<std::uint8_t>(i)}, IpAddress::Family::v4};
       request.headers = std::span(&headers[i], 1);
     }
-  } else if (what == "granted" || what == "granted_beside_blocks" || what == "ready" ||
-             what == "first_touch" || what == "dense" || blocks || what == "routes" || what == "mixed" ||
-             what == "prefetch" || what == "ahead" || what == "far" || what == "renewed" || draws || sprays) {
+  } else if (what.starts_with("granted") || what == "ready" || what == "first_touch" || what == "dense" ||
+             blocks || what == "routes" || what == "mixed" || what == "prefetch" || what == "ahead" ||
+             what == "far" || what == "renewed" || draws || sprays) {
     const RuleIndex rule = what == "dense"             ? all
                            : blocks                    ? closed
                            : what.starts_with("few")   ? few
@@ -175,8 +205,9 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s granted|granted_beside_blocks|ahead|far|renewed|ready|first_touch|sprayed|"
-        "blocked|blocked_on|small_bucket|few|small_bucket_first|few_first|dense|routes|mixed|prefetch|"
+        "usage: %s granted|granted_beside_blocks|granted_beside_spray|ahead|far|renewed|ready|first_touch|"
+        "sprayed|blocked|blocked_on|small_bucket|few|small_bucket_first|few_first|dense|routes|mixed|"
+        "prefetch|"
         "three_rules\n",
         argv[0]);
     return 2;
@@ -210,15 +241,23 @@ int main(int argc, char** argv) {
   if (what == "renewed")
     while (now < 1s) end_span();
   else if (what != "first_touch" && what != "blocked_on" && !what.ends_with("_first"))
-    decide(work, at(now).monotonic);
+    // The first time each is a key's first one in the span.
+    for (int i = 0; i < 2; ++i) decide(work, at(now).monotonic);
   block_some();
   if (sprays) work.keys.erase(work.keys.begin(), work.keys.begin() + sprayed);
+  if (beside_spray)
+    for (std::size_t i = 0; i < 64 * keys; i += burst) spray(work.worker, at(now).monotonic);
   const std::uint64_t overflowed = made.throttle->figures().overflowed;
   work.only_prefetch = what == "prefetch";
   work.ahead = what == "ahead" ? 1 : what == "far" ? 3 : 0;
-  const std::uint64_t admitted = counted_work(work, at(now).monotonic);
+  const std::uint64_t admitted =
+      beside_spray ? count_in_a_spray(work, at(now).monotonic) : counted_work(work, at(now).monotonic);
   if (admitted != (blocks ? 0 : keys)) {
     std::fprintf(stderr, "admitted %llu of %zu\n", static_cast<unsigned long long>(admitted), keys);
+    return 1;
+  }
+  if (beside_spray && made.throttle->figures().overflowed - overflowed < keys / 2) {
+    std::fprintf(stderr, "there was room\n");
     return 1;
   }
   if (sprays && made.throttle->figures().overflowed != overflowed + keys) {

@@ -339,18 +339,20 @@ void WorkerCore::admit_run_of_keys(Run& run) noexcept {
   Grant& grant = rule_grants_[run.rule];
   if (grant.most == 0) return take_from_entries<stage>(run);
   // Where nearly all keys have used up their grants, looking there first would be in vain. Else it is first,
-  // as it is the grants' lines that have been asked for.
+  // as it is the grants' lines that have been asked for: also where they have nothing in either, as keys that
+  // somebody makes up.
   const std::size_t few = run.count / 8;
-  if (grant.entries_first) {
+  if (grant.entries_first.is_other()) {
     take_from_entries<stage>(run);
-    grant.entries_first = run.left <= few;
+    grant.entries_first.learn(run.left <= few);
     if (run.left > 0) use_grants<Stage::second>(run);
   } else {
     use_grants<stage>(run);
-    grant.entries_first = run.admitted() <= few;
-    if (run.left == 0) return;
+    if (run.left == 0) return grant.entries_first.learn(false);
+    const bool few_granted = run.admitted() <= few;
     prefetch_beyond_grants(run);
     take_from_entries<Stage::second>(run);
+    grant.entries_first.learn(few_granted && run.left <= few);
   }
 }
 
@@ -433,7 +435,7 @@ std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Has
   Grant& grant = rule_grants_[rule];
   const auto weight_of = [weight](std::size_t) { return weight; };
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  if (weight - 1 >= grant.most || grant.some_ungranted || !grant.plain) [[unlikely]] {
+  if (weight - 1 >= grant.most || grant.some_ungranted || grant.one_by_one.is_other()) [[unlikely]] {
     for (std::size_t i = 0; i < next.count; ++i) grants_.prefetch(next[i]);
     if (weight - 1 < grant.most && !grant.some_ungranted)
       return use_each_grant<Usable::all>(rule, keys, weight_of, left);
@@ -442,14 +444,16 @@ std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Has
   const GrantPortion portion{static_cast<std::uint32_t>(weight), grant.most, grant.window};
   std::size_t others = grants_.lines().use(keys, next, portion, left);
   if (others < keys.count) table_->counted_beside = true;
-  if (others == 0) [[likely]]
+  if (others == 0) [[likely]] {
+    grant.one_by_one.learn(false);
     return 0;
+  }
   std::array<std::uint64_t, burst_size> hashes;
   std::array<std::uint8_t, burst_size> still;
   for (std::size_t i = 0; i < others; ++i) hashes[i] = keys[left[i]];
-  const bool few = is_few(others, keys.count);
+  const std::size_t at_a_glance = keys.count - others;
   others = use_each_grant<Usable::all>(rule, Hashes::alone(hashes.data(), others), weight_of, still.data());
-  grant.plain = few;
+  grant.one_by_one.learn(!is_few(keys.count - others - at_a_glance, keys.count));
   for (std::size_t i = 0; i < others; ++i) left[i] = left[still[i]];
   return others;
 }
@@ -480,7 +484,7 @@ std::size_t WorkerCore::use_each_grant(RuleIndex rule, const Hashes& keys, Weigh
     left[others] = static_cast<std::uint8_t>(i);
     others += !lines.use(half, static_cast<std::uint32_t>(weight), grant.most, grant.window);
   }
-  rule_grants_[rule].plain = is_few(others + renewed, keys.count);
+  if (grant.one_by_one.is_other()) rule_grants_[rule].one_by_one.learn(!is_few(renewed, keys.count));
   if (others < keys.count) table_->counted_beside = true;
   return others;
 }

@@ -38,13 +38,13 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
     PlainKeys::OfRule& of_rule = plain_.rules[i];
     of_rule.requests &= plain_.requests;
     if (plane_.terms[of_rule.rule].dense) continue;
-    if (is_granted_first(of_rule.rule) && !refusals_first_)
+    if (is_granted_first(of_rule.rule) && !refusals_first_.is_other())
       ask_for(of_rule, grants_.lines());
     else
       ask_for(of_rule, table_->lines());
   }
   // In a flood of what is refused, all is decide_plain()'s: who asks for that had better not be kept waiting.
-  const std::uint32_t taken = refusals_first_ ? 0 : take_ready_plain(plain_.requests);
+  const std::uint32_t taken = refusals_first_.is_other() ? 0 : take_ready_plain(plain_.requests);
   plain_left_ = plain_.requests & ~taken;
   plain_frames_ = frames;
   return taken;
@@ -52,7 +52,7 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
 
 // What decide_plain() has not been asked about. Who does not ask gets all he can get from admit_plain().
 void WorkerCore::forget_plain() noexcept {
-  if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;
+  if (std::exchange(plain_left_, 0) != 0) refusals_first_ = {};
 }
 
 std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {
@@ -79,16 +79,17 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
     const auto ask_for_others = [&](auto&& ask) {
       for_each(all & ~taken, [&](std::size_t at) { ask(of_rule.hashes[at]); });
     };
-    if (grant.entries_first) {
+    if (grant.entries_first.is_other()) {
       taken = take_from_entries(of_rule, all, false);
-      grant.entries_first = std::popcount(all & ~taken) <= few;
+      grant.entries_first.learn(std::popcount(all & ~taken) <= few);
       ask_for_others([&](std::uint64_t key) { grants_.prefetch(key); });
       if (taken != all) taken |= take_from_grants(of_rule, all & ~taken);
     } else {
       taken = take_from_grants(of_rule, all);
-      grant.entries_first = std::popcount(taken) <= few;
+      const bool few_granted = std::popcount(taken) <= few;
       ask_for_others([&](std::uint64_t key) { prefetch_beyond_grant(key, rule); });
       if (taken != all) taken |= take_from_entries(of_rule, all & ~taken, true);
+      grant.entries_first.learn(few_granted && std::popcount(all & ~taken) <= few);
     }
   }
   if (taken != 0) count_admitted(rule, static_cast<std::uint64_t>(std::popcount(taken)));

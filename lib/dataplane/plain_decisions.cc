@@ -109,14 +109,14 @@ void WorkerCore::decide_plain(MonotonicTime now, PlainDecisions& decisions) noex
   const std::uint32_t left = std::exchange(plain_left_, 0);
   if (left == 0 || publication_ == nullptr) return;
   decide_plain(left, now, decisions);
-  refusals_first_ = 2 * std::popcount(decisions.refused) > std::popcount(plain_.requests);
+  refusals_first_.learn(2 * std::popcount(decisions.refused) > std::popcount(plain_.requests));
 }
 
 void WorkerCore::decide_plain(std::uint32_t requests, MonotonicTime now, PlainDecisions& decisions) noexcept {
   const std::uint32_t shared = under_several(requests);
   ReadyLooks ready;
   // As a rule all need no more than that.
-  if (!refusals_first_ && shared != 0 && some_draw(shared))
+  if (!refusals_first_.is_other() && shared != 0 && some_draw(shared))
     requests = take_or_draw_in_front(requests, ready, now);
   if (requests != 0) decide_plain(requests, shared, ready, now, decisions);
   decisions.admitted |= ready.taken;
@@ -137,7 +137,7 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, std::uint32_t
   for (EntryLook& look : all) decisions.refused |= refuse_at_a_glance(look, ~shared, now, decisions);
   requests &= ~decisions.refused;
   if (requests == 0) return;
-  if (!refusals_first_) {
+  if (!refusals_first_.is_other()) {
     for (EntryLook& look : all)
       if ((look.requests & shared) == 0) decisions.admitted |= draw_as_usual(look, now);
   } else if (decisions.refused != 0 && plain_.rule_count == 1) {

@@ -39,9 +39,9 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order)
   ReadyLooks ready;
   look_first(requests, ready);
   std::uint32_t& taken = ready.taken;
-  if (all_have_enough_) taken = take_at_first_look(ready.all(), requests);
+  if (!some_lack_.is_other()) taken = take_at_first_look(ready.all(), requests);
   if (taken != requests) take_at_second_look(ready, order);
-  all_have_enough_ = taken == requests;
+  some_lack_.learn(taken != requests);
   count_taken(ready);
   return taken;
 }
@@ -267,10 +267,13 @@ void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_
   const int all = std::popcount(own);
   const int left = std::popcount(look.lacking);
   const int few = all / 8;
-  if (tells && few > 0) grant.entries_first = grant.entries_first ? left <= few : all - left <= few;
+  const auto learn = [&](bool entries_first) {
+    if (tells && few > 0) grant.entries_first.learn(entries_first);
+  };
   const std::uint32_t others = std::exchange(look.lacking, 0);
-  if (others == 0) return;
-  if ((look.granted & others) != 0) {
+  if (others == 0) return learn(grant.entries_first.is_other());
+  const bool granted_first = (look.granted & others) != 0;
+  if (granted_first) {
     for_each(others,
              [&](std::size_t at) { prefetch_beyond_grant(look.of_rule->hashes[at], look.of_rule->rule); });
     look_in_entries(look, others);
@@ -279,6 +282,7 @@ void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_
     look_in_grants(look, others);
   }
   look_at_words(look, others, most);
+  learn(granted_first ? all - left <= few && std::popcount(look.lacking) <= few : left <= few);
 }
 
 // @param requests  whose words are all of one table

@@ -28,6 +28,7 @@
 #include "base/single_writer_counter.h"
 #include "classify/classifier.h"
 #include "classify/plain_classifier.h"
+#include "dataplane/expected_way.h"
 #include "dataplane/rule_terms.h"
 #include "shared/bucket_cell.h"
 #include "shared/correction_log.h"
@@ -172,8 +173,8 @@ class alignas(64) WorkerCore {
   struct Grant {
     std::uint64_t weight = 1;  // of the rule
     std::uint32_t most = 0;
-    bool entries_first = false;   // nearly all of its keys have used up theirs, as the last burst had it
-    bool plain = true;            // nearly all could be used at a glance (Lines::use of a burst), likewise
+    ExpectedWay entries_first;  // nearly all of its keys have used up theirs, and have entries
+    ExpectedWay one_by_one;     // more than a few could be used, but not at a glance (Lines::use of a burst)
     bool some_ungranted = false;  // is_ungranted() is to be asked of its keys
     std::uint8_t flood = 0;  // bursts in which some may still be refused as some have been, see flood_lasts
     // EntryTerms::allowance of those of its keys that have none of their own and for which there is no more
@@ -235,7 +236,7 @@ class alignas(64) WorkerCore {
   }
   /// Which table a rule's keys are looked for in first.
   bool is_granted_first(RuleIndex rule) const noexcept {
-    return rule_grants_[rule].most > 0 && !rule_grants_[rule].entries_first;
+    return rule_grants_[rule].most > 0 && !rule_grants_[rule].entries_first.is_other();
   }
   bool find_grant(PlannedKey& planned, std::uint64_t weight) const noexcept;
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
@@ -535,8 +536,8 @@ class alignas(64) WorkerCore {
   std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
   bool online_ = false;
   bool pages_touched_ = false;
-  // Most of the last burst of frames were refused: of the next one these are looked for first.
-  bool refusals_first_ = false;
+  // Most of a burst's frames are refused: of the next one these are looked for first.
+  ExpectedWay refusals_first_;
   std::uint32_t plain_left_ = 0;              // of a burst of frames: what decide_plain() may decide on
   std::span<const PlainFrame> plain_frames_;  // as long as something is left
   // By window, each of which has the logs of one rule, if any: taken from those, and then another worker's
@@ -546,7 +547,7 @@ class alignas(64) WorkerCore {
   KeyBytes key_bytes_;
   KeyHash key_hash_;
   PlainKeys plain_;                                // or those of a burst of requests
-  bool all_have_enough_ = true;                    // under several rules, as the last burst had it
+  ExpectedWay some_lack_;                          // under several rules, what they ask for at the first look
   std::array<RuleIndex, burst_size> first_rules_;  // that apply to each request of a burst
   static constexpr std::uint8_t no_column = 0xff;
   std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its

@@ -3863,6 +3863,39 @@ MUTANTS = [
         "if (rule.has_run(of))",
         file="lib/engine/leases.cc",
     ),
+    # What the next burst is expected to want.
+    *(
+        worker(
+            name,
+            test,
+            "wanted_ = other ? std::min<std::uint8_t>(static_cast<std::uint8_t>(wanted_ + 1), most) : wanted_ / 2;",
+            new,
+            file="lib/dataplane/expected_way.h",
+            units=["tests/unit/dataplane/expected_way_test.cc"],
+        )
+        for name, test, new in (
+            (
+                "the next burst is expected to be as the last one",
+                "ExpectedWay.IsTheUsualOneAtFirstAndAfterOneBurst",
+                "wanted_ = other ? most : 0;",
+            ),
+            (
+                "one burst that is not as the others has them all forgotten",
+                "ExpectedWay.StaysSoWhereOneBurstAmongVeryManyDoesNot",
+                "wanted_ = other ? std::min<std::uint8_t>(static_cast<std::uint8_t>(wanted_ + 1), most) : 0;",
+            ),
+            (
+                "who sends two of three bursts turns the way of all",
+                "ExpectedWay.IsNotTurnedByWhoSendsTwoOfThreeBursts",
+                "wanted_ = other ? std::min<std::uint8_t>(static_cast<std::uint8_t>(wanted_ + 1), most) : wanted_ - (wanted_ > 0);",
+            ),
+            (
+                "what very many bursts have wanted is forgotten as it wraps",
+                "ExpectedWay.IsTheOtherOneOnceManyInARowHaveWantedIt",
+                "wanted_ = other ? static_cast<std::uint8_t>(wanted_ + 1) : wanted_ / 2;",
+            ),
+        )
+    ),
     # Rules without dimensions, several in a burst.
     whole(
         "what is taken of rules' only keys, several in a burst, is not counted under the rules",
@@ -4224,8 +4257,8 @@ MUTANTS = [
     worker(
         "a burst uses at a glance the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
-        "weight - 1 >= grant.most || grant.some_ungranted || !grant.plain",
-        "weight - 1 >= grant.most || !grant.plain",
+        "weight - 1 >= grant.most || grant.some_ungranted || grant.one_by_one.is_other()",
+        "weight - 1 >= grant.most || grant.one_by_one.is_other()",
         file="lib/dataplane/key_burst.cc",
     ),
     several_rules(
@@ -4848,7 +4881,7 @@ MUTANTS = [
     ),
     several_rules(
         "a dense rule of several admits more than it has",
-        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/three_rules",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/three_rules_of_which_one_ends",
         "!SpanTable::Lines::has(look.ready(0), weight_of_all(look, look.requests))",
         "false",
         program="property",
@@ -5427,7 +5460,7 @@ MUTANTS = [
     plain_decisions(
         "who does not ask for refusals is admitted by nobody after a flood",
         "PlainDecision.IsWaitedForOnlyByWhoAsks",
-        "if (std::exchange(plain_left_, 0) != 0) refusals_first_ = false;",
+        "if (std::exchange(plain_left_, 0) != 0) refusals_first_ = {};",
         "plain_left_ = 0;",
         file="lib/dataplane/plain_burst.cc",
     ),

@@ -40,6 +40,12 @@ const Limits all_limits[] = {
        return std::vector{rule_of("all", 500, {}), rule_of("user", 200, {by_user}),
                           rule_of("items", 640, {by_path}, "/items/{id}")};
      }},
+    // Of which only the first one ends: until it does, burst after burst has all that it needs.
+    {"three_rules_of_which_one_ends",
+     [] {
+       return std::vector{rule_of("all", 1500, {}), rule_of("user", 200'000, {by_user}),
+                          rule_of("items", 100'000, {by_path}, "/items/{id}")};
+     }},
     // That apply to each request; of some keys several requests of a burst ask, whose grants end in it.
     {"two_keys_of_each_request",
      [] {
