@@ -33,10 +33,6 @@ constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t claimed_ahead = 16;
 constexpr std::size_t taken_together = 256;
-// A worker's idle keys lose their places among its grants when there is little room left and half of them are
-// idle; not soon again: for two spans the worker uses no grants then.
-constexpr std::uint32_t drains_between_forgetting = 64;
-constexpr std::uint64_t intervals_between_forgetting = 8;
 // Of so many keys nothing is set aside: a publication names each of them.
 constexpr std::size_t most_heavy = 16384;
 constexpr unsigned most_turns = 8;                 // to tell of blocked keys
@@ -520,6 +516,12 @@ void Controller::learn_new(NameLog& names) {
 
 void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants) {
   ++worker.drains_since_forgetting;
+  const bool needs_room =
+      (grants.crowded() || parts_.engine.learned_crowded()) && worker.granted < grants.held() / 2;
+  if (worker.drains_since_forgetting == few_drains)
+    worker.drains_until_forgetting =
+        needs_room ? std::min(2 * worker.drains_until_forgetting, most_drains_between_forgetting)
+                   : least_drains_between_forgetting;
   if (worker.grant_turn % 2 != 0) {
     // Told at the drain before this one: by now the worker knows.
     if (worker.turns_used.empty()) return;
@@ -530,8 +532,7 @@ void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants) {
     ++worker.grant_turn;
     worker.drains_since_forgetting = 0;
     worker.forgot_in_interval = slowest_interval();
-  } else if ((grants.crowded() || parts_.engine.learned_crowded()) && worker.granted < grants.held() / 2 &&
-             worker.drains_since_forgetting >= drains_between_forgetting &&
+  } else if (needs_room && worker.drains_since_forgetting >= worker.drains_until_forgetting &&
              slowest_interval() >= worker.forgot_in_interval + intervals_between_forgetting) {
     ++worker.grant_turn;
   }

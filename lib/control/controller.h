@@ -108,6 +108,15 @@ class Controller {
   std::span<const std::uint64_t> blocked_keys() const noexcept { return blocked_keys_; }
 
  private:
+  // A worker's idle keys lose their places among its grants when there is little room left and half of them
+  // are idle; not soon again: for two spans the worker uses no grants then, and whoever comes in their places
+  // takes the controller's time. Where there is no room again a few drains later, somebody makes up keys, who
+  // takes whatever room is made: then it is made half as often, and half as often again.
+  static constexpr std::uint32_t least_drains_between_forgetting = 64;
+  static constexpr std::uint32_t most_drains_between_forgetting = 1024;
+  static constexpr std::uint32_t few_drains = 8;
+  static constexpr std::uint64_t intervals_between_forgetting = 8;
+
   struct WorkerState {
     std::uint8_t table = 0;                 // where it counts, once it has taken up the latest publication
     bool draining = false;                  // its other table still holds the counts of a span that has ended
@@ -120,6 +129,7 @@ class Controller {
     std::vector<GrantWindow> grant_windows;  // by rule; of the span that is drained
     std::uint32_t granted = 0;               // keys that used their grants in the span that ended last
     std::uint32_t drains_since_forgetting = 0;
+    std::uint32_t drains_until_forgetting = least_drains_between_forgetting;  // then it may be done again
     std::uint64_t forgot_in_interval = 0;
   };
   /// What a rule's keys are granted in the interval that runs.

@@ -101,9 +101,8 @@ std::size_t GrantTable::empty_line(std::size_t at, std::array<Moving, keys_per_l
 }
 
 bool GrantTable::is_idle(const Moving& key, std::uint32_t turn) noexcept {
-  const GrantWindow running(turn);
-  const GrantWindow next(turn + 1);
-  return used_in(key.used[running.half], running) == 0 && used_in(key.used[next.half], next) == 0;
+  const auto used = [&](const GrantWindow& window) { return used_in(key.used[window.half], window) != 0; };
+  return !used(GrantWindow(turn)) && !used(GrantWindow(turn + 1)) && !used(GrantWindow(turn - 1));
 }
 
 void GrantTable::settle(const Moving& key, std::size_t last) noexcept {

@@ -245,9 +245,10 @@ class alignas(64) GrantTable {
   bool crowded() const noexcept { return held_.load(std::memory_order_relaxed) > places() / 4 * 3; }
   /// Places taken. Any thread.
   std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
-  /// Forgets the keys of which nothing has been used in their rule's turn, or in the one after it: whatever
-  /// they used before has been harvested, in windows that are over. What the others have used stays. While
-  /// the worker is known not to use the table.
+  /// Forgets the keys of which nothing has been used in their rule's turn, the one before or the one after it:
+  /// whatever they used earlier has been harvested, in windows that are over. (The turn may just have begun,
+  /// and all but who comes all the time would be idle in it.) What the others have used stays. While the
+  /// worker is known not to use the table.
   /// @param turns      by rule
   /// @param forgotten  called with each key that has been; that it throws ends the program
   template <typename Forgotten>

@@ -1989,8 +1989,8 @@ MUTANTS = [
     shared(
         "what a worker has used of a grant is forgotten in the window that runs",
         "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
-        "return used_in(key.used[running.half], running) == 0 && used_in(key.used[next.half], next) == 0;",
-        "static_cast<void>(next);\n  return used_in(key.used[running.half], running) == 0;",
+        " && !used(GrantWindow(turn + 1))",
+        "",
         file="lib/shared/grant_table.cc",
     ),
     shared(
@@ -3862,6 +3862,28 @@ MUTANTS = [
         "if (rule.has_run(of) && rule.charged_in < of)",
         "if (rule.has_run(of))",
         file="lib/engine/leases.cc",
+    ),
+    # Room among grants, while somebody makes up keys.
+    whole(
+        "room is made as often as ever for who takes all of it at once",
+        "Grants.AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade",
+        "std::min(2 * worker.drains_until_forgetting, most_drains_between_forgetting)",
+        "least_drains_between_forgetting",
+        file="lib/control/controller.cc",
+    ),
+    whole(
+        "room is made seldom for ever once somebody has taken all of it at once",
+        "Grants.AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade",
+        "                   : least_drains_between_forgetting;",
+        "                   : worker.drains_until_forgetting;",
+        file="lib/control/controller.cc",
+    ),
+    shared(
+        "keys are forgotten that were asked for in the window before",
+        "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
+        " && !used(GrantWindow(turn - 1));",
+        ";",
+        file="lib/shared/grant_table.cc",
     ),
     # What the next burst is expected to want.
     *(

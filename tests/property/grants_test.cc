@@ -749,6 +749,33 @@ TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours
   EXPECT_TRUE(has_grant("cid"));
 }
 
+// For two spans nobody has grants while room is made, and who fills it at once shall not have that happen all
+// the time.
+TEST(Grants, AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade) {
+  constexpr std::uint64_t limit = 64'000;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 1, 64);
+  const auto has_grant = [&](const std::string& user) {
+    return node.worker(0).admit_key(0, user, 1, node.now.monotonic).remaining >= limit - limit / 128;
+  };
+  int made_up = 0;
+  const auto spans_without = [&](int spans, int made_up_in_each) {
+    int without = 0;
+    for (int span = 0; span < spans; ++span) {
+      without += !has_grant("ann");
+      for (int i = 0; i < made_up_in_each; ++i) node.admit(0, 0, "s" + std::to_string(made_up++));
+      node.pass(100ms);
+    }
+    return without;
+  };
+  node.pass_second();
+  const int in_a_spray = spans_without(2000, 100);
+  EXPECT_GT(in_a_spray, 0);
+  EXPECT_LE(in_a_spray, 10);
+  // Who takes his time makes it no more seldom than it was at first, once room has been made for him.
+  spans_without(1100, 2);
+  EXPECT_GE(spans_without(800, 2), 5);
+}
+
 // One worker gets all of a key's requests; what the others were granted of it nobody uses. To be refused that
 // is not to have exceeded the limit.
 TEST(Grants, AnHonestBurstOnOneWorkerBlocksNobody) {

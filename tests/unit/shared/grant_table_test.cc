@@ -360,11 +360,12 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
       const auto rule = static_cast<RuleIndex>(random() % 3);
       const GrantTable::Place place = table.insert(key, rule, bytes("a"));
       if (place == GrantTable::nowhere) continue;
-      // Of the window before, of the one that runs, of the one that begins; or of none.
-      const std::uint32_t turn = turns[rule] - 1 + random() % 3;
+      // Of one that is long over, of the window before, of the one that runs, of the one that begins; or of
+      // none.
+      const std::uint32_t turn = turns[rule] - 2 + random() % 4;
       const auto count = static_cast<std::uint32_t>(random() % 4);
       if (count > 0) table.use(place, count, GrantWindow(turn));
-      if (count > 0 && turn >= turns[rule])
+      if (count > 0 && turn + 1 >= turns[rule])
         staying[key] = {turn, count, 0, rule};
       else
         idle.insert(key);
@@ -381,6 +382,7 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
       });
       return found;
     };
+    const auto earlier = harvest_of(~0U);
     const auto before = harvest_of(0);
     std::set<std::uint64_t> forgotten;
     table.forget_idle(turns, [&](std::uint64_t key) { EXPECT_TRUE(forgotten.insert(key).second); });
@@ -397,8 +399,10 @@ TEST(GrantTable, IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened) {
     const auto again = harvest_of(0);
     EXPECT_TRUE(again.empty());
     const auto after = harvest_of(1);
-    for (const auto& [key, used] : staying)
-      EXPECT_EQ((used.turn == turns[used.rule] ? before : after).at(key), used.count);
+    for (const auto& [key, used] : staying) {
+      const std::uint32_t turn = turns[used.rule];
+      EXPECT_EQ((used.turn < turn ? earlier : used.turn == turn ? before : after).at(key), used.count);
+    }
     // There is room again.
     told_by(table.names(0));
     table.names(0).empty();
@@ -419,7 +423,7 @@ TEST(GrantTable, OnceAllAreIdleItIsAsNewTimeAndAgain) {
       table.use(table.insert(key << 58 | key, 0, bytes(std::to_string(key))), 1, GrantWindow(turn));
     EXPECT_EQ(harvest(table, turn).size(), 64U);
     std::size_t forgotten = 0;
-    table.forget_idle(std::vector<std::uint32_t>{turn + 1}, [&](std::uint64_t) { ++forgotten; });
+    table.forget_idle(std::vector<std::uint32_t>{turn + 2}, [&](std::uint64_t) { ++forgotten; });
     EXPECT_EQ(forgotten, 64U);
     EXPECT_EQ(table.held(), 0U);
     EXPECT_FALSE(table.crowded());
