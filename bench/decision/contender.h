@@ -33,15 +33,18 @@ class Contender {
   /// Requests are about to come: for the first time, after a pause, or from the beginning of a stream in
   /// which every key comes once. Not timed.
   virtual void begin() {}
-  /// A part of a stream is about to be decided on. Not timed, but in between: what goes on beside it.
-  virtual void between() {}
   /// Decides on a part of one of the workload's streams, burst by burst. Nothing but this is timed.
   virtual void decide(Drawn drawn, std::size_t at, std::size_t count) = 0;
+  /// Of the time that decide() has taken since this was last asked: which part of it the stream's requests
+  /// have. Less than all where something else goes on between bursts.
+  virtual double take_part() { return 1; }
   /// No requests come for a while.
   virtual void pause() {}
   /// How long decisions are to go on after begin() before they are timed. Some have threads that do their
   /// part by the clock.
   virtual Duration settles_in() const { return {}; }
+  /// How many times as long as others' its timed part is: what goes on beside it comes round in so long.
+  virtual unsigned times_as_long() const { return 1; }
   /// Asked from time to time before the first turn, all keys coming meanwhile: whether it has met them,
   /// and deals with them as it shall be timed doing.
   virtual bool has_met_all() { return true; }

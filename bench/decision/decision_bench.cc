@@ -46,13 +46,13 @@ class Walk {
   double steady(Duration time) {
     std::uint64_t requests = 0;
     Duration taken{};
+    contender_.take_part();
     do {
-      contender_.between();
       const Duration began = thread_time();
       requests += step();
       taken += thread_time() - began;
     } while (taken < time);
-    return static_cast<double>(taken.count()) / static_cast<double>(requests);
+    return static_cast<double>(taken.count()) * contender_.take_part() / static_cast<double>(requests);
   }
   /// Once around, not timed.
   void around() {
@@ -176,7 +176,7 @@ void measure(const Turn& turn, Contender& contender, Floors& floors, Duration ti
       } else {
         contender.begin();
         walks[i].steady(std::min(warm_up, time));
-        ns = walks[i].steady(time);
+        ns = walks[i].steady(time * contender.times_as_long());
         contender.pause();
       }
       floors.measure(stream, drawn, floor_time);

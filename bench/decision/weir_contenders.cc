@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contender.h"
+#include "program/ticks.h"
 #include "settling.h"
 #include "verdicts.h"
 
@@ -243,48 +244,72 @@ class BlockedKeys final : public KeysAtHand {
   }
 };
 
-/// Keys at hand that have room, while somebody makes up keys without end, which find none. What these take
-/// is not timed.
-class KeysInASpray final : public KeysAtHand {
+/// Keys at hand, timed burst by burst: what it takes beside to look at the clock is in their time, too. And
+/// what there is room for, were others to come, is as with KeysInASpray.
+class KeysByBursts : public KeysAtHand {
  public:
-  explicit KeysInASpray(Workload& workload)
+  explicit KeysByBursts(Workload& workload)
       : KeysAtHand(workload, user_rule, Controller::at_work, 1,
-                   std::max<std::size_t>(keys_by_default, 2 * workload.keys())),
-        at_once_(std::clamp<std::size_t>(workload.keys() / 8192, 2, 16) * burst) {}
-  void between() override {
+                   std::max<std::size_t>(keys_by_default, 2 * workload.keys())) {}
+  void decide(Drawn drawn, std::size_t at, std::size_t some) final {
+    const std::uint64_t began = ticks();
+    each_burst(at, some, [&](std::size_t from, std::size_t few) {
+      const std::uint64_t before = ticks();
+      KeysAtHand::decide(drawn, from, few);
+      theirs_ += ticks() - before;
+      others_come();
+    });
+    all_ += ticks() - began;
+  }
+  double take_part() final {
+    const auto theirs = static_cast<double>(std::exchange(theirs_, 0));
+    return theirs / static_cast<double>(std::max<std::uint64_t>(std::exchange(all_, 0), 1));
+  }
+
+ private:
+  static constexpr std::size_t keys_by_default = 65'536;  // of a node
+  virtual void others_come() {}
+
+  std::uint64_t theirs_ = 0;  // ticks
+  std::uint64_t all_ = 0;
+};
+
+/// The same, while somebody makes up keys without end, which find no room: every other burst is his.
+class KeysInASpray final : public KeysByBursts {
+ public:
+  using KeysByBursts::KeysByBursts;
+  void begin() override {
+    began_ = monotonic_now();
+    KeysByBursts::begin();
+  }
+  /// Until there is no room left.
+  Duration settles_in() const override { return alone + 6 * span; }
+  /// Every 64 spans, and eight intervals, the controller makes room, and there are no grants for two spans.
+  unsigned times_as_long() const override { return 8; }
+
+ private:
+  // The known ones have come, after a pause, too, and the controller has met them.
+  static constexpr Duration alone = 4 * span;
+
+  void others_come() override {
     if (!all_are_met() || monotonic_now() - began_ < alone) return;
     std::array<std::string, burst> names;
     std::array<Key, burst> keys;
     std::array<Verdict, burst> verdicts;
-    for (std::size_t i = 0; i < at_once_; i += burst) {
-      for (std::size_t j = 0; j < burst; ++j) {
-        names[j] = "made-up-" + std::to_string(made_up_++);
-        keys[j] = worker().key(0, names[j]);
-      }
-      worker().admit_keys(keys, verdicts);
-      count(std::span<const Verdict>(verdicts));
-      worker().quiescent();
+    for (std::size_t i = 0; i < burst; ++i) {
+      names[i] = std::to_string(made_up_++).insert(0, "made-up-");
+      keys[i] = worker().key(0, names[i]);
     }
+    worker().admit_keys(keys, verdicts);
+    count(std::span<const Verdict>(verdicts));
+    worker().quiescent();
   }
-  void begin() override {
-    began_ = monotonic_now();
-    KeysAtHand::begin();
-  }
-  /// Until there is no room left.
-  Duration settles_in() const override { return alone + 3 * span; }
-
- private:
-  static constexpr std::size_t keys_by_default = 65'536;  // of a node
-  // The known ones have come, after a pause, too, and the controller has met them.
-  static constexpr Duration alone = 4 * span;
-
   void check(const Figures& figures, Result& told) override {
     KeysAtHand::check(figures, told);
     told["made_up"] = made_up_;
     if (figures.overflowed < made_up_ / 2) throw Worthless("most of the keys made up have found room");
   }
 
-  const std::size_t at_once_;  // the more room there is, the more
   MonotonicTime began_{};
   std::uint64_t made_up_ = 0;
 };
@@ -482,6 +507,7 @@ std::vector<Kind> weir_kinds() {
           {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
           {"weir_key_small_bucket", drawn, keys_at_hand<small_bucket_rule>, false, most_beyond_grants},
           {"weir_key_blocked", drawn, keys_under<BlockedKeys>, false, most_beyond_grants},
+          {"weir_key_by_bursts", drawn, keys_under<KeysByBursts>, false, most_beyond_grants},
           {"weir_key_in_spray", drawn, keys_under<KeysInASpray>, false, most_beyond_grants},
           {"weir_one_rule", drawn, requests<user_rule>},
           {"weir_three_rules", drawn, requests<three_rules>},

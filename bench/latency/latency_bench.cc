@@ -21,14 +21,11 @@
 #include <utility>
 #include <vector>
 
-#ifdef __x86_64__
-#include <x86intrin.h>
-#endif
-
 #include "decision/key_sequence.h"
 #include "decision/settling.h"
 #include "histogram.h"
 #include "program/program.h"
+#include "program/ticks.h"
 #include "store/process.h"
 #include "thread/pinned_thread.h"
 
@@ -52,16 +49,6 @@ constexpr Scenario scenarios[] = {
     {"redis-dies-10ms", StoreKind::dying, 10ms}, {"redis-dead-100ms", StoreKind::dead, 100ms},
     {"redis-dead-10ms", StoreKind::dead, 10ms},
 };
-
-/// Ticks of the processor's own clock, or nanoseconds where it has none.
-std::uint64_t ticks() noexcept {
-#ifdef __x86_64__
-  unsigned processor = 0;
-  return __rdtscp(&processor);  // waits for what comes before it
-#else
-  return static_cast<std::uint64_t>(monotonic_now().time_since_epoch().count());
-#endif
-}
 
 /// A Redis of our own, on a unix socket; it keeps nothing.
 class Redis {

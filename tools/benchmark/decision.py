@@ -21,7 +21,8 @@ STEADY = (
     ("weir_key_bucket", "**weir**, the same under a rule without grants: token-bucket, one worker"),
     ("weir_key_small_bucket", "**weir**, the same: token-bucket with a burst of 1000"),
     ("weir_key_blocked", "**weir**, a key at hand that is blocked: refused"),
-    ("weir_key_in_spray", "**weir**, a key at hand, while others are made up that find no room"),
+    ("weir_key_by_bursts", "**weir**, a key at hand, timed burst by burst"),
+    ("weir_key_in_spray", "the same, while every other burst is of keys made up, which find no room"),
     ("weir_one_rule", "**weir**, a request under one rule: matched, hashed"),
     ("weir_three_rules", "**weir**, a request under three rules"),
     ("rte_meter", "rte_meter (an array, no search)"),
@@ -45,7 +46,7 @@ AIM_SMALL, AIM_LARGE, LARGE = 1.6, 1.3, 1_000_000
 KEY_AT_HAND = {"weir_key": "key at hand", "weir_key_sliding": "key at hand, sliding-window", "weir_key_bucket": "key at hand, token-bucket",
                "weir_key_small_bucket": "key at hand, token-bucket with a burst of 1000"}
 # What the README says of others' requests while somebody makes up keys.
-AIM_IN_SPRAY = 2
+AIM_IN_SPRAY = 4
 # Of more keys only what needs no more than their grants is measured.
 MOST_BEYOND_GRANTS = 1_000_000
 
@@ -139,7 +140,7 @@ def _add_aims(aims, turns, drawn, sizes_left_out):
             else:
                 aims.at_most(f"{words} / floor, below a million keys", where, times_floor, AIM_SMALL)
         if size <= MOST_BEYOND_GRANTS:
-            aims.at_most("key at hand while keys are made up / else", where, turns.times("weir_key_in_spray", "weir_key", size, drawn), AIM_IN_SPRAY)
+            aims.at_most("key at hand while keys are made up / else", where, turns.times("weir_key_in_spray", "weir_key_by_bursts", size, drawn), AIM_IN_SPRAY)
         aims.at_least("rte_hash / key at hand", where, turns.times("rte_hash", "weir_key", size, drawn), 3)
         aims.at_least("mutex and map / key at hand, one thread", where, turns.times("mutex_and_map", "weir_key", size, drawn), 25)
         aims.at_most("a request under three rules / under one", where, turns.times("weir_three_rules", "weir_one_rule", size, drawn), 3)
