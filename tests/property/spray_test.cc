@@ -241,7 +241,7 @@ TEST(SprayedGrants, WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne) {
   for (int now = 0; now < 16 * steps_per_interval; ++now) {
     // She is known before anybody sprays.
     if (now >= steps_per_interval && now % steps_per_span == 0)
-      for (int key = 0; key < 1200; ++key, ++sprayed)
+      for (int key = 0; key < 16'000; ++key, ++sprayed)
         for (int again = 0; again < 2; ++again)
           cluster.nodes[0]->worker(0).admit_key(0, "sprayed" + std::to_string(sprayed), 20,
                                                 cluster.now.monotonic);
