@@ -264,14 +264,20 @@ void BurstFilter::admit_plain(Side from) noexcept {
   Batch& batch = *batch_;
   batch.admitted = 0;
   tried_for_ = nullptr;
-  unsigned& bursts_without_plain = bursts_without_plain_[static_cast<std::size_t>(from)];
-  if (bursts_without_plain > 0) {
-    --bursts_without_plain;
+  PlainTries& tries = plain_tries_[static_cast<std::size_t>(from)];
+  if (tries.bursts_without > 0) {
+    --tries.bursts_without;
     return;
   }
-  tried_for_ = &bursts_without_plain;
+  tried_for_ = &tries;
   batch.admitted = worker_.admit_plain(std::span{batch.concerns}.first(batch.concern_count));
+  if (is_worth_it(batch.admitted)) tries.in_vain = 0;  // where it is all of them nobody asks for more
   count_decided(batch.admitted, 0);
+}
+
+/// Whether enough of the frames have been decided on as plain for the attempt to save more than it costs.
+bool BurstFilter::is_worth_it(std::uint32_t decided) const noexcept {
+  return static_cast<std::size_t>(std::popcount(decided)) * few_divisor >= batch_->concern_count;
 }
 
 void BurstFilter::count_decided(std::uint32_t admitted, std::uint32_t refused) noexcept {
@@ -287,8 +293,12 @@ std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
   PlainDecisions& decisions = batch.decisions_of_plain;
   worker_.decide_plain(now, decisions);
   const std::uint32_t decided = decisions.admitted | decisions.refused;
-  const auto decided_in_all = static_cast<std::size_t>(std::popcount(batch.admitted | decided));
-  if (decided_in_all * few_divisor < batch.concern_count) *tried_for_ = bursts_between_tries;
+  if (is_worth_it(batch.admitted | decided))
+    tried_for_->in_vain = 0;
+  else if (tried_for_->in_vain < most_in_vain)
+    ++tried_for_->in_vain;
+  else
+    tried_for_->bursts_without = bursts_between_tries;
   if (decided == 0) return 0;
   count_decided(decisions.admitted, decisions.refused);
   for (std::uint32_t rest = decisions.refused; rest != 0; rest &= rest - 1) {

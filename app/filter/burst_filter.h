@@ -97,6 +97,7 @@ class BurstFilter {
   bool is_closing(std::size_t index, const Frame& frame, MonotonicTime now) noexcept;
   void admit_plain(Side from) noexcept;
   std::uint32_t decide_plain(MonotonicTime now) noexcept;
+  bool is_worth_it(std::uint32_t decided) const noexcept;
   void count_decided(std::uint32_t admitted, std::uint32_t refused) noexcept;
   std::uint32_t all_concerns() const noexcept;
   void classify(std::size_t concern, MonotonicTime now) noexcept;
@@ -134,12 +135,18 @@ class BurstFilter {
   std::unique_ptr<Batch> batch_;
   // Of the burst.
   bool eventful_ = false;  // some frame of it does not simply pass, so that there are fates
-  // Where fewer than one in so many is decided on so, the attempt costs more than it saves: it is made again
-  // after some bursts.
+  // Where fewer than one in so many is decided on so, the attempt has been in vain, and costs more than it
+  // saves. After some of these in a row it is made again only after some bursts; not after one, or whoever
+  // sends what is not plain now and then would have others' bursts go without.
   static constexpr std::size_t few_divisor = 8;
+  static constexpr unsigned most_in_vain = 8;
   static constexpr unsigned bursts_between_tries = 15;
-  std::array<unsigned, 2> bursts_without_plain_{};  // by side: still to come before it is
-  unsigned* tried_for_ = nullptr;                   // that of the burst's side, where it has been made
+  struct PlainTries {
+    unsigned in_vain = 0;         // in a row, by now
+    unsigned bursts_without = 0;  // still to come before the next one
+  };
+  std::array<PlainTries, 2> plain_tries_{};  // by side
+  PlainTries* tried_for_ = nullptr;          // that of the burst's side, where an attempt has been made
   bool closing_changed_ =
       false;  // by this burst: later frames of it may belong to a flow that has just been closed
 };

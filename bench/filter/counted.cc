@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fixed piece of work for an instruction counter: bench-filter-counted SET RULES [closing|first]
+// A fixed piece of work for an instruction counter: bench-filter-counted SET RULES [closing|first|beside_odd]
 // (avx2 or avx512; the rules as bench-filter's contenders have them, or as here; closing: while the flow of a
-// refused request is closing, under a limit of its own; first: of known keys their first ones in a span).
+// refused request is closing, under a limit of its own; first: of known keys their first ones in a span;
+// beside_odd: while every other burst is a frame of an upload, which might be a request's and is none).
 // Bursts of frames go through weir-filter's burst filter, which passes all of them on, or drops all; without
 // ports, in virtual time and without a second thread. Everything to be counted happens inside counted_work();
 // prints "items N". Ends with 77 where the set is not the best that the machine has: then it is not the one
@@ -94,7 +95,8 @@ std::size_t pass_on(Work& work, MonotonicTime now) {
   std::size_t passed = 0;
   for (std::size_t i = 0; i < work.frames.size(); i += filter::burst_size) {
     filter::Outgoing out;
-    const auto burst = work.frames.subspan(i, filter::burst_size);
+    const auto burst =
+        work.frames.subspan(i, std::min<std::size_t>(filter::burst_size, work.frames.size() - i));
     for (rte_mbuf* const mbuf : burst) mbuf->port = 0;
     work.filter.process(burst, now, out);
     passed += out.count;
@@ -136,12 +138,34 @@ bool close_a_flow(filter::BurstFilter& filter, filter::Wiring& wiring, Monotonic
   return answers == 2;  // one to each end
 }
 
+/// Like a frame of an upload: text, but no request.
+void make_odd(rte_mbuf& mbuf) {
+  constexpr std::size_t before_payload = 54;
+  std::memset(rte_pktmbuf_mtod_offset(&mbuf, char*, before_payload), 'a', mbuf.data_len - before_payload);
+}
+
 }  // namespace
 
 // Called by name from outside: see tests/instructions.
 extern "C" [[gnu::noinline]] std::size_t counted_work(Work& work, MonotonicTime now) {
   return pass_on(work, now);
 }
+
+namespace {
+
+/// Counts every other burst.
+std::size_t count_beside(rte_mbuf* odd, const Work& work, MonotonicTime now) {
+  std::size_t passed = 0;
+  for (std::size_t i = 0; i < work.frames.size(); i += filter::burst_size) {
+    Work others{work.filter, {&odd, 1}};
+    pass_on(others, now);
+    Work part{work.filter, work.frames.subspan(i, filter::burst_size)};
+    passed += counted_work(part, now);
+  }
+  return passed;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   constexpr int not_here = 77;
@@ -156,11 +180,12 @@ int main(int argc, char** argv) {
     return (argc == 3 || argc == 4) && each.name == argv[2];
   });
   const bool first = argc == 4 && argv[3] == std::string_view("first");
+  const bool beside_odd = argc == 4 && argv[3] == std::string_view("beside_odd");
   const bool avx512 = argc > 1 && argv[1] == std::string_view("avx512");
   const bool closing = argc == 4 && argv[3] == std::string_view("closing");
-  if (kind == kinds.end() || (closing || first) != (argc == 4) ||
+  if (kind == kinds.end() || (closing || first || beside_odd) != (argc == 4) ||
       (!avx512 && argv[1] != std::string_view("avx2"))) {
-    std::fprintf(stderr, "usage: %s avx2|avx512 RULES [closing|first]; rules:", argv[0]);
+    std::fprintf(stderr, "usage: %s avx2|avx512 RULES [closing|first|beside_odd]; rules:", argv[0]);
     for (const ContenderKind& each : kinds) std::fprintf(stderr, " %s", each.name.c_str());
     std::fprintf(stderr, "\n");
     return 2;
@@ -206,7 +231,10 @@ int main(int argc, char** argv) {
   for (int pass = 0; pass < 4 && !first; ++pass) pass_on(work, at(now).monotonic);
   const std::uint64_t requests = counters.requests.read();
   const std::uint64_t blocked = counters.blocked.read();
-  const std::size_t passed = counted_work(work, at(now).monotonic);
+  const Mbufs others(kind->content);
+  make_odd(*others.all()[0]);
+  const std::size_t passed = beside_odd ? count_beside(others.all()[0], work, at(now).monotonic)
+                                        : counted_work(work, at(now).monotonic);
   const std::size_t refused = kind->refuses ? frames_at_all : 0;
   if (passed + refused != frames_at_all || counters.blocked.read() - blocked != refused ||
       counters.requests.read() - requests != (kind->content == Content::no_http ? 0 : frames_at_all)) {

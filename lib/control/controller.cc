@@ -185,12 +185,12 @@ Instant Controller::advance(Instant own) {
   const bool set = !awaiting_drain_ && flip_due(clock_.at(own));
   if (dirty_ && !awaiting_drain_ && !set) publish(now, true);
   clear_spare_pools();
-  const bool grown = !awaiting_drain_ && grow_a_spare_table();
+  const bool more_to_do = !awaiting_drain_ && (forget_idle_grants() || grow_a_spare_table());
 
   if (awaiting_drain_)
     return own + std::min<Duration>(drain_poll, std::max(Duration{1}, drain_deadline_ - now.monotonic));
   // There may be more of them, but nobody is to wait for all.
-  Duration until = set || grown ? Duration{} : clock_.until(next_flip_, own);
+  Duration until = set || more_to_do ? Duration{} : clock_.until(next_flip_, own);
   if (sync_watch_.due() != MonotonicTime::max()) until = std::min(until, sync_watch_.due() - now.monotonic);
   return own + std::max(until, Duration{1});
 }
@@ -344,7 +344,7 @@ void Controller::drain_entries(std::size_t index, unsigned turns) {
 
 void Controller::end_drain(std::size_t index) {
   SpanTable& table = drained_table(index);
-  forget_idle_grants(workers_[index], *parts_.grants[index]);
+  consider_forgetting(workers_[index], *parts_.grants[index]);
   const std::span<const OverflowCount> overflows = table.overflows();
   for (std::size_t rule = 0; rule < overflows.size(); ++rule)
     if (overflows[rule].offered > 0)
@@ -514,28 +514,51 @@ void Controller::learn_new(NameLog& names) {
   learn_some();
 }
 
-void Controller::forget_idle_grants(WorkerState& worker, GrantTable& grants) {
+void Controller::consider_forgetting(WorkerState& worker, const GrantTable& grants) {
   ++worker.drains_since_forgetting;
+  // Told at the drain before this one: by now the worker knows.
+  worker.leaves_grants_alone = worker.grant_turn % 2 != 0 && !worker.turns_used.empty();
   const bool needs_room =
       (grants.crowded() || parts_.engine.learned_crowded()) && worker.granted < grants.held() / 2;
-  if (worker.drains_since_forgetting == few_drains)
+  if (worker.drains_since_forgetting == few_drains && worker.grant_turn != 0) {
+    const auto most = static_cast<std::uint32_t>(
+        std::clamp<Duration::rep>(longest_between_forgetting / shortest_span_,
+                                  least_drains_between_forgetting, most_drains_between_forgetting));
     worker.drains_until_forgetting =
-        needs_room ? std::min(2 * worker.drains_until_forgetting, most_drains_between_forgetting)
-                   : least_drains_between_forgetting;
-  if (worker.grant_turn % 2 != 0) {
-    // Told at the drain before this one: by now the worker knows.
-    if (worker.turns_used.empty()) return;
-    turns_of_rules_.clear();
+        needs_room ? std::min(2 * worker.drains_until_forgetting, most) : least_drains_between_forgetting;
+  }
+  if (worker.grant_turn % 2 == 0 && needs_room &&
+      worker.drains_since_forgetting >= worker.drains_until_forgetting)
+    ++worker.grant_turn;
+}
+
+// Of one worker that leaves them alone. After all that others wait for, as it may take its time.
+// @return whether there was one: then another one may be, and this one is to know
+bool Controller::forget_idle_grants() {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    WorkerState& worker = workers_[i];
+    if (!std::exchange(worker.leaves_grants_alone, false)) continue;
+    recent_turns_.clear();
     for (std::size_t rule = 0; rule < grants_.size(); ++rule)
-      turns_of_rules_.push_back(worker.turns_used[parts_.window_of_rule[rule]]);
-    grants.forget_idle(turns_of_rules_, [&](std::uint64_t key) { parts_.engine.unlearn(key); });
+      // Buckets' windows may last for days: that is long enough.
+      recent_turns_.push_back({.turn = worker.turns_used[parts_.window_of_rule[rule]],
+                               .and_before = !is_bucket(parts_.rules[rule].algorithm)});
+    std::array<std::uint64_t, counted_together> keys;
+    std::size_t count = 0;
+    const auto unlearn_some = [&] {
+      parts_.engine.unlearn(std::span(keys).first(std::exchange(count, 0)));
+    };
+    parts_.grants[i]->forget_idle(recent_turns_, [&](std::uint64_t key) {
+      keys[count++] = key;
+      if (count == keys.size()) unlearn_some();
+    });
+    unlearn_some();
     ++worker.grant_turn;
     worker.drains_since_forgetting = 0;
-    worker.forgot_in_interval = slowest_interval();
-  } else if (needs_room && worker.drains_since_forgetting >= worker.drains_until_forgetting &&
-             slowest_interval() >= worker.forgot_in_interval + intervals_between_forgetting) {
-    ++worker.grant_turn;
+    dirty_ = true;
+    return true;
   }
+  return false;
 }
 
 // Last, as it may take its time, and nobody is to wait for his block meanwhile. Where grants do not hold now,
@@ -557,23 +580,6 @@ bool Controller::grow_a_spare_table() {
       return true;
   }
   return false;
-}
-
-// The number of the interval that has turned least often. (Buckets' windows may last for days: only where
-// there are no other grants, and then by the rules' intervals.)
-std::uint64_t Controller::slowest_interval() const noexcept {
-  constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t least = none;
-  std::uint64_t of_buckets = none;
-  for (std::size_t rule = 0; rule < grants_.size(); ++rule) {
-    if (greatest_grants_[rule] == 0) continue;
-    if (is_bucket(parts_.rules[rule].algorithm))
-      of_buckets = std::min(of_buckets, static_cast<std::uint64_t>(flipped_.monotonic.time_since_epoch() /
-                                                                   parts_.rules[rule].interval));
-    else
-      least = std::min(least, parts_.pools[parts_.window_of_rule[rule]].interval_number());
-  }
-  return least != none ? least : of_buckets;
 }
 
 // Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for

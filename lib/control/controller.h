@@ -111,11 +111,12 @@ class Controller {
   // A worker's idle keys lose their places among its grants when there is little room left and half of them
   // are idle; not soon again: for two spans the worker uses no grants then, and whoever comes in their places
   // takes the controller's time. Where there is no room again a few drains later, somebody makes up keys, who
-  // takes whatever room is made: then it is made half as often, and half as often again.
+  // takes whatever room is made: then it is made half as often, and half as often again; but so often that
+  // whoever comes when that is over need not wait for long.
   static constexpr std::uint32_t least_drains_between_forgetting = 64;
   static constexpr std::uint32_t most_drains_between_forgetting = 1024;
+  static constexpr Duration longest_between_forgetting = std::chrono::minutes(2);
   static constexpr std::uint32_t few_drains = 8;
-  static constexpr std::uint64_t intervals_between_forgetting = 8;
 
   struct WorkerState {
     std::uint8_t table = 0;                 // where it counts, once it has taken up the latest publication
@@ -128,9 +129,9 @@ class Controller {
     std::vector<std::uint32_t> turns_used;  // SpanTable::grant_turns of the latest table that has some
     std::vector<GrantWindow> grant_windows;  // by rule; of the span that is drained
     std::uint32_t granted = 0;               // keys that used their grants in the span that ended last
+    bool leaves_grants_alone = false;        // it does, and its idle keys are to be forgotten
     std::uint32_t drains_since_forgetting = 0;
     std::uint32_t drains_until_forgetting = least_drains_between_forgetting;  // then it may be done again
-    std::uint64_t forgot_in_interval = 0;
   };
   /// What a rule's keys are granted in the interval that runs.
   struct RuleGrant {
@@ -162,9 +163,9 @@ class Controller {
   void harvest_side_by_side(std::span<const std::size_t> workers, Visitor&& visit);
   void end_drain(std::size_t worker);
   void learn_new(NameLog& names);
-  void forget_idle_grants(WorkerState& worker, GrantTable& grants);
+  void consider_forgetting(WorkerState& worker, const GrantTable& grants);
+  bool forget_idle_grants();
   bool grow_a_spare_table();
-  std::uint64_t slowest_interval() const noexcept;
   void note_heavy(const CountedKey& counted);
   static void want_all_of(std::uint64_t key, RuleIndex rule, Keys& keys);
   void renew_grants(std::size_t window, MonotonicTime now);
@@ -203,13 +204,13 @@ class Controller {
   GrantSums grant_sums_;
   std::vector<RuleGrant> grants_;  // by rule
   std::vector<bool> runs_;  // by window, while draining: whether what was drawn then is still to be had
-  std::vector<std::uint32_t> turns_of_rules_;   // while idle keys' grants are forgotten
-  std::vector<Keys> heavy_;                     // by window: not granted in the one that runs, …
-  std::vector<Keys> heavy_next_;                // …nor in the next one
-  std::vector<std::uint64_t> begun_;            // by window: the latest interval ever published
-  std::vector<MonotonicTime> interval_began_;   // by window
-  std::vector<KeyOverride> usual_;              // by rule, while publishing
-  std::vector<GrantInterval> grant_intervals_;  // by window, while publishing
+  std::vector<GrantTable::RecentTurns> recent_turns_;  // by rule, while idle keys' grants are forgotten
+  std::vector<Keys> heavy_;                            // by window: not granted in the one that runs, …
+  std::vector<Keys> heavy_next_;                       // …nor in the next one
+  std::vector<std::uint64_t> begun_;                   // by window: the latest interval ever published
+  std::vector<MonotonicTime> interval_began_;          // by window
+  std::vector<KeyOverride> usual_;                     // by rule, while publishing
+  std::vector<GrantInterval> grant_intervals_;         // by window, while publishing
   KeysBefore keys_before_;
   LastingBlocks lasting_blocks_;
   std::vector<std::uint64_t> ungranted_keys_;

@@ -46,6 +46,8 @@ std::uint32_t WorkerCore::admit_plain(std::span<const PlainFrame> frames,
   // In a flood of what is refused, all is decide_plain()'s: who asks for that had better not be kept waiting.
   const std::uint32_t taken = refusals_first_.is_other() ? 0 : take_ready_plain(plain_.requests);
   plain_left_ = plain_.requests & ~taken;
+  // Of what is left decide_plain() learns it.
+  if (plain_left_ == 0) refusals_first_.learn(false);
   plain_frames_ = frames;
   return taken;
 }
@@ -66,6 +68,7 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
                                              std::uint32_t requests) noexcept {
   const RuleIndex rule = of_rule.rule;
   const std::uint32_t all = of_rule.requests & requests;
+  if (all == 0) return requests;  // of which nothing is to be learned
   Grant& grant = rule_grants_[rule];
   std::uint32_t taken = 0;
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.

@@ -39,11 +39,21 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order)
   ReadyLooks ready;
   look_first(requests, ready);
   std::uint32_t& taken = ready.taken;
-  if (!some_lack_.is_other()) taken = take_at_first_look(ready.all(), requests);
+  if (!some_lack_.is_other()) {
+    taken = take_at_first_look(ready.all(), requests);
+    learn_where_to_look(ready.all(), taken);
+  }
   if (taken != requests) take_at_second_look(ready, order);
   some_lack_.learn(taken != requests);
   count_taken(ready);
   return taken;
+}
+
+// Of requests all of whose keys had enough where they were looked for first.
+void WorkerCore::learn_where_to_look(std::span<const RuleLook> looks, std::uint32_t taken) noexcept {
+  for (const RuleLook& look : looks)
+    if (const std::uint32_t own = look.requests & taken; !look.dense && own != 0)
+      rule_grants_[look.of_rule->rule].entries_first.learn((look.granted & own) == 0);
 }
 
 void WorkerCore::look_first(std::uint32_t requests, ReadyLooks& ready) noexcept {
@@ -263,12 +273,12 @@ void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_
   look_at_words(look, own, most);
   Grant& grant = rule_grants_[look.of_rule->rule];
   if (look.weight() - 1 >= grant.most) return;
-  // As admit_run_of_keys() has it; of fewer than eight none tells anything.
+  // As admit_run_of_keys() has it.
   const int all = std::popcount(own);
   const int left = std::popcount(look.lacking);
   const int few = all / 8;
   const auto learn = [&](bool entries_first) {
-    if (tells && few > 0) grant.entries_first.learn(entries_first);
+    if (tells) grant.entries_first.learn(entries_first);
   };
   const std::uint32_t others = std::exchange(look.lacking, 0);
   if (others == 0) return learn(grant.entries_first.is_other());

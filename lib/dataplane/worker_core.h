@@ -87,6 +87,9 @@ class alignas(64) WorkerCore {
   /// @param grants  this worker's own
   WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTable> tables,
              std::span<CorrectionLog> corrections, GrantTable& grants);
+  // Its own keys point to a member.
+  WorkerCore(const WorkerCore&) = delete;
+  WorkerCore& operator=(const WorkerCore&) = delete;
 
   void online() noexcept;
   void offline() noexcept;
@@ -426,6 +429,7 @@ class alignas(64) WorkerCore {
   void look_first(const PlainKeys::OfRule& of_rule, std::uint32_t requests, RuleLook& look) noexcept;
   void look_for_ready(std::uint32_t requests, ReadyLooks& ready) noexcept;
   void count_taken(ReadyLooks& ready) noexcept;
+  void learn_where_to_look(std::span<const RuleLook> looks, std::uint32_t taken) noexcept;
   void look_in_grants(RuleLook& look, std::uint32_t requests) const noexcept;
   void look_in_entries(RuleLook& look, std::uint32_t requests) const noexcept;
   /// Rules with keys that are served in a loop of their own.
@@ -547,7 +551,7 @@ class alignas(64) WorkerCore {
   KeyBytes key_bytes_;
   KeyHash key_hash_;
   PlainKeys plain_;                                // or those of a burst of requests
-  ExpectedWay some_lack_;                          // under several rules, what they ask for at the first look
+  ExpectedWay some_lack_;                          // under several rules, some of what they ask for
   std::array<RuleIndex, burst_size> first_rules_;  // that apply to each request of a burst
   static constexpr std::uint8_t no_column = 0xff;
   std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its

@@ -306,6 +306,14 @@ void Engine::learn(std::span<const LearnedKey> keys) {
   }
 }
 
+void Engine::unlearn(std::span<const std::uint64_t> keys) {
+  for (const std::uint64_t key : keys) {
+    ledger_.prefetch_learned(key);
+    ledger_.prefetch(key);
+  }
+  for (const std::uint64_t key : keys) ledger_.unlearn(key);
+}
+
 void Engine::count_overflow(const SpanCount& count) {
   RuleState& rule = rules_[count.rule];
   const Ordinal ordinal = rule.span_of(count.began).ordinal;

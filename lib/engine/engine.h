@@ -130,8 +130,8 @@ class Engine {
   /// One worker more holds each of these keys, whose counts may come without their names from now on: until
   /// as many workers do not any more as have been told of.
   void learn(std::span<const LearnedKey> keys);
-  /// One worker less holds the key.
-  void unlearn(std::uint64_t key) { ledger_.unlearn(key); }
+  /// One worker less holds each of these keys.
+  void unlearn(std::span<const std::uint64_t> keys);
   /// Whether workers should forget the keys that are idle: of so many the names are known.
   bool learned_crowded() const noexcept { return ledger_.learned_crowded(); }
 

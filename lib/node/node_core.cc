@@ -195,8 +195,9 @@ Figures NodeCore::figures() const {
     rule.name = config_.rules[i].name;
     for (const auto& core : cores_) {
       const RuleCounters& counters = core->rule_counters()[i];
-      rule.offered += counters.offered();
-      rule.admitted += counters.admitted.read();
+      const std::uint64_t admitted = counters.admitted.read();  // once: never more than are offered
+      rule.offered += admitted + counters.others.read();
+      rule.admitted += admitted;
       rule.blocked += counters.blocked.read();
     }
   }

@@ -100,9 +100,10 @@ std::size_t GrantTable::empty_line(std::size_t at, std::array<Moving, keys_per_l
   return count;
 }
 
-bool GrantTable::is_idle(const Moving& key, std::uint32_t turn) noexcept {
+bool GrantTable::is_idle(const Moving& key, const RecentTurns& recent) noexcept {
   const auto used = [&](const GrantWindow& window) { return used_in(key.used[window.half], window) != 0; };
-  return !used(GrantWindow(turn)) && !used(GrantWindow(turn + 1)) && !used(GrantWindow(turn - 1));
+  return !used(GrantWindow(recent.turn)) && !used(GrantWindow(recent.turn + 1)) &&
+         !(recent.and_before && used(GrantWindow(recent.turn - 1)));
 }
 
 void GrantTable::settle(const Moving& key, std::size_t last) noexcept {

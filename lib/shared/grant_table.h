@@ -245,14 +245,19 @@ class alignas(64) GrantTable {
   bool crowded() const noexcept { return held_.load(std::memory_order_relaxed) > places() / 4 * 3; }
   /// Places taken. Any thread.
   std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
-  /// Forgets the keys of which nothing has been used in their rule's turn, the one before or the one after it:
-  /// whatever they used earlier has been harvested, in windows that are over. (The turn may just have begun,
-  /// and all but who comes all the time would be idle in it.) What the others have used stays. While the
-  /// worker is known not to use the table.
-  /// @param turns      by rule
+  /// Of a rule: in which of the worker's turns whoever has been asked for is not idle. In this one, and in
+  /// the next.
+  struct RecentTurns {
+    std::uint32_t turn = 0;
+    bool and_before = false;  ///< in the one before, too: this one may just have begun
+  };
+  /// Forgets the keys of which nothing has been used in their rule's recent turns: whatever they used earlier
+  /// has been harvested, in windows that are over. What the others have used stays. While the worker is known
+  /// not to use the table.
+  /// @param recent     by rule
   /// @param forgotten  called with each key that has been; that it throws ends the program
   template <typename Forgotten>
-  void forget_idle(std::span<const std::uint32_t> turns, Forgotten&& forgotten) noexcept;
+  void forget_idle(std::span<const RecentTurns> recent, Forgotten&& forgotten) noexcept;
 
   /// Of names under way, what has been provided so far.
   std::size_t memory() const noexcept;
@@ -347,7 +352,7 @@ class alignas(64) GrantTable {
   }
   void note_held(std::size_t line) noexcept;
   std::size_t empty_line(std::size_t at, std::array<Moving, keys_per_line>& held) noexcept;
-  static bool is_idle(const Moving& key, std::uint32_t turn) noexcept;
+  static bool is_idle(const Moving& key, const RecentTurns& recent) noexcept;
   static std::uint64_t key_of(const Moving& key) noexcept {
     return std::uint64_t{key.key_high} << 32 | key.tag;
   }
@@ -453,7 +458,7 @@ inline GrantTable::Place GrantTable::locate(std::uint64_t key) const noexcept { 
 // Line after line is emptied, and the keys that stay are put where they would be if they had come now: into
 // the line where they were or one before it, which have room by then.
 template <typename Forgotten>
-void GrantTable::forget_idle(std::span<const std::uint32_t> turns, Forgotten&& forgotten) noexcept {
+void GrantTable::forget_idle(std::span<const RecentTurns> recent, Forgotten&& forgotten) noexcept {
   // Nobody else looks: relaxed.
   held_.store(0, std::memory_order_relaxed);
   for (std::size_t group = 0; group < in_use_.size(); ++group) {
@@ -463,7 +468,7 @@ void GrantTable::forget_idle(std::span<const std::uint32_t> turns, Forgotten&& f
       const std::size_t at = group * lines_per_group + static_cast<unsigned>(std::countr_zero(lines));
       std::array<Moving, keys_per_line> held;
       for (const Moving& key : std::span(held).first(empty_line(at, held)))
-        if (is_idle(key, turns[key.rule]))
+        if (is_idle(key, recent[key.rule]))
           forgotten(key_of(key));
         else
           settle(key, at);

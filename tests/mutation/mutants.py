@@ -1989,8 +1989,8 @@ MUTANTS = [
     shared(
         "what a worker has used of a grant is forgotten in the window that runs",
         "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
-        " && !used(GrantWindow(turn + 1))",
-        "",
+        " && !used(GrantWindow(recent.turn + 1)) &&\n         ",
+        " && ",
         file="lib/shared/grant_table.cc",
     ),
     shared(
@@ -2261,8 +2261,8 @@ MUTANTS = [
     whole(
         "workers' idle keys are never unlearned",
         "Grants.NamesAreKnownHoweverOftenIdleKeysAreForgotten",
-        "parts_.engine.unlearn(key);",
-        "static_cast<void>(key);",
+        "parts_.engine.unlearn(std::span(keys).first(std::exchange(count, 0)));",
+        "count = 0;",
         file="lib/control/controller.cc",
     ),
     engine(
@@ -2821,13 +2821,6 @@ MUTANTS = [
         "if (interval.keeps_all && !wants_all) return {};",
         "",
         header="grant_terms",
-    ),
-    whole(
-        "grants of idle keys are kept for as long as a bucket takes to fill",
-        "Grants.OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours",
-        "return least != none ? least : of_buckets;",
-        "return std::min(least, of_buckets);",
-        file="lib/control/controller.cc",
     ),
     node(
         "a bucket that is filled many times in its window is taken for one in debt",
@@ -3865,24 +3858,38 @@ MUTANTS = [
     ),
     # Room among grants, while somebody makes up keys.
     whole(
+        "workers that have left their grants alone for it do so until the next span",
+        "Grants.AreThereAgainInTheSpanInWhichRoomIsMade",
+        "    dirty_ = true;\n    return true;",
+        "    return true;",
+        file="lib/control/controller.cc",
+    ),
+    plain_decisions(
+        "bursts of which nothing is refused do not speak against looking for refusals first",
+        "PlainDecision.IsNotLookedForFirstInBurstsBetweenThoseOfAFlood",
+        "  if (plain_left_ == 0) refusals_first_.learn(false);\n",
+        "",
+        file="lib/dataplane/plain_burst.cc",
+    ),
+    whole(
         "room is made as often as ever for who takes all of it at once",
         "Grants.AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade",
-        "std::min(2 * worker.drains_until_forgetting, most_drains_between_forgetting)",
-        "least_drains_between_forgetting",
+        "std::min(2 * worker.drains_until_forgetting, most)",
+        "std::min(worker.drains_until_forgetting, most)",
         file="lib/control/controller.cc",
     ),
     whole(
         "room is made seldom for ever once somebody has taken all of it at once",
         "Grants.AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade",
-        "                   : least_drains_between_forgetting;",
-        "                   : worker.drains_until_forgetting;",
+        ": least_drains_between_forgetting;",
+        ": worker.drains_until_forgetting;",
         file="lib/control/controller.cc",
     ),
     shared(
         "keys are forgotten that were asked for in the window before",
         "GrantTable.IdleKeysAreForgottenAndTheOthersGoOnAsIfNothingHadHappened",
-        " && !used(GrantWindow(turn - 1));",
-        ";",
+        "!(recent.and_before && used(GrantWindow(recent.turn - 1)));",
+        "true;",
         file="lib/shared/grant_table.cc",
     ),
     # What the next burst is expected to want.

@@ -749,7 +749,47 @@ TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours
   EXPECT_TRUE(has_grant("cid"));
 }
 
-// For two spans nobody has grants while room is made, and who fills it at once shall not have that happen all
+// Whoever's windows last for long stays by himself: nobody else's keys do for that.
+TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideAQuotaOfADay) {
+  constexpr std::uint64_t limit = 64'000;
+  Rule quota = rule_of("tenant", Algorithm::fixed_window, limit);
+  quota.interval = 24h;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit), quota}, 1, 64);
+  const auto has_grant = [&](const std::string& user) {
+    return node.worker(0).admit_key(0, user, 1, node.now.monotonic).remaining >= limit - limit / 128 - 1;
+  };
+  node.pass_second();
+  EXPECT_TRUE(has_grant("ann"));
+  for (int i = 0; i < 2000; ++i) {
+    node.admit(0, 0, "s" + std::to_string(i));
+    if (i % 100 == 0) node.pass(100ms);
+  }
+  EXPECT_FALSE(has_grant("bob"));
+  for (int span = 0; span < 250; ++span) node.pass(100ms);
+  EXPECT_TRUE(has_grant("cid"));
+}
+
+TEST(Grants, AreThereAgainInTheSpanInWhichRoomIsMade) {
+  constexpr std::uint64_t limit = 64'000;
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit)}, 1, 64);
+  int made_up = 0;
+  int spans = 0;
+  int in_a_row = 0;
+  node.pass_second();
+  for (int span = 0; span < 200; ++span) {
+    node.report_all();
+    const bool has_grant =
+        node.worker(0).admit_key(0, "ann", 1, node.now.monotonic).remaining >= limit - limit / 128;
+    in_a_row = has_grant ? 0 : in_a_row + 1;
+    EXPECT_LE(in_a_row, 1) << "span " << span;
+    spans += !has_grant;
+    for (int i = 0; i < 100; ++i) node.admit(0, 0, "s" + std::to_string(made_up++));
+    node.pass(100ms);
+  }
+  EXPECT_GT(spans, 0);
+}
+
+// For a span nobody has grants while room is made, and who fills it at once shall not have that happen all
 // the time.
 TEST(Grants, AreLeftAloneEverMoreSeldomWhileSomebodyTakesAllTheRoomThatIsMade) {
   constexpr std::uint64_t limit = 64'000;

@@ -360,6 +360,30 @@ TEST(PlainDecision, IsNoneWhereNothingIsLeftToDecide) {
   node.worker().online();
 }
 
+TEST(PlainDecision, IsNotLookedForFirstInBurstsBetweenThoseOfAFlood) {
+  if (!has_vectors()) return;
+  std::mt19937_64 random(seed());
+  BurstNode node({rule_of("user", 64'000, {by_user})});
+  const Frames flood(random, 32, 1, 1);
+  const Frames honest(random, 32, 1'000'000, 1);
+  PlainDecisions decisions;
+  const auto floods = [&] {
+    const std::uint32_t taken = node.worker().admit_plain(flood.plain());
+    node.worker().decide_plain(node.now(), decisions);
+    for (std::size_t at = 0; at < flood.plain().size(); ++at)
+      if (((taken | decisions.admitted | decisions.refused) >> at & 1) == 0)
+        node.worker().admit(flood.request(at), node.now());
+  };
+  for (std::size_t at = 0; at < honest.plain().size(); ++at)
+    node.worker().admit(honest.request(at), node.now());
+  for (int burst = 0; burst < 64'000 / 32; ++burst) floods();
+  for (int burst = 0; burst < 500; ++burst) {
+    floods();
+    ASSERT_EQ(decisions.refused, 0xffffffffU) << burst;
+    ASSERT_EQ(node.worker().admit_plain(honest.plain()), 0xffffffffU) << burst;
+  }
+}
+
 TEST(PlainDecision, IsWaitedForOnlyByWhoAsks) {
   if (!has_vectors()) return;
   std::mt19937_64 random(seed());

@@ -2135,7 +2135,8 @@ TEST(Grant, IsLeftAloneWhileIdleKeysAreForgottenAndGoesOnAfterwards) {
   EXPECT_TRUE(plane.admits());
   EXPECT_EQ(plane.harvest(0, 0), 1U);
   EXPECT_EQ(plane.tables[1].size(), 1U);
-  plane.grants[0]->forget_idle(std::array{plane.tables[0].grant_turns[0]}, [](std::uint64_t) {});
+  plane.grants[0]->forget_idle(std::array{GrantTable::RecentTurns{plane.tables[0].grant_turns[0]}},
+                               [](std::uint64_t) {});
   EXPECT_EQ(plane.grants[0]->held(), 1U);
   plane.tables[1].close();
   plane.published.back()->grant_turn_of_worker = {2};

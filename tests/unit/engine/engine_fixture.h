@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -76,7 +77,7 @@ class EngineNode {
     const LearnedKey learned{.rule = 0, .key = key_of(value), .key_bytes = key.bytes()};
     engine.learn({&learned, 1});
   }
-  void unlearn(const std::string& value) { engine.unlearn(key_of(value)); }
+  void unlearn(const std::string& value) { engine.unlearn(std::array{key_of(value)}); }
 
   static std::uint64_t key_of(const std::string& value = "a", RuleIndex rule = 0) {
     return std::hash<std::string>{}(value)*31 + rule + 1;
