@@ -2,6 +2,7 @@
 // A fixed piece of work for an instruction counter: bench-decision-counted WHAT
 //   granted      a key of which less is asked than the worker may have of it without asking: the common case
 //   granted_beside_blocks  the same, while keys of another rule are blocked, and others of it have just been
+//   granted_beside_own_blocks  the same, while another key of the same rule is
 //   granted_beside_spray   the same, while every other burst is of keys made up, which find no room
 //   ahead        as granted, and asking for the next burst's lines meanwhile
 //   renewed      the first request in a window of such a key, known from the window before
@@ -205,10 +206,9 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: %s granted|granted_beside_blocks|granted_beside_spray|ahead|far|renewed|ready|first_touch|"
-        "sprayed|blocked|blocked_on|small_bucket|few|small_bucket_first|few_first|dense|routes|mixed|"
-        "prefetch|"
-        "three_rules\n",
+        "usage: %s granted|granted_beside_blocks|granted_beside_own_blocks|granted_beside_spray|ahead|far|"
+        "renewed|ready|first_touch|sprayed|blocked|blocked_on|small_bucket|few|small_bucket_first|few_first|"
+        "dense|routes|mixed|prefetch|three_rules\n",
         argv[0]);
     return 2;
   }
@@ -226,6 +226,14 @@ int main(int argc, char** argv) {
     std::array<Verdict, burst> verdicts;
     for (int i = 0; i < 2; ++i) work.worker.admit_keys(some, at(now).monotonic, verdicts);
   };
+  // What is heavier than the whole limit exceeds it at once.
+  const auto block_one = [&] {
+    if (what != "granted_beside_own_blocks") return;
+    Key heavy = work.worker.key(user, "heavy");
+    heavy.weight = 2'000'000'000;
+    Verdict verdict{};
+    work.worker.admit_keys({&heavy, 1}, at(now).monotonic, {&verdict, 1});
+  };
   const auto end_span = [&] {
     now += 100ms;
     for (int i = 0; i < 3; ++i) {  // flip, drain, decide
@@ -236,6 +244,7 @@ int main(int argc, char** argv) {
   for (int span = 0; span < 3 && !sprays; ++span) {
     for (int i = 0; i < 3; ++i) decide(work, at(now).monotonic);
     block_some();
+    block_one();
     end_span();
   }
   if (what == "renewed")

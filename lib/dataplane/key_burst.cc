@@ -429,16 +429,30 @@ void WorkerCore::take_from_entries(Run& run) noexcept {
   for (std::size_t i = 0; i < run.left; ++i) run.place[run.at[i]] = table_->locate(run.keys[run.at[i]].hash_);
 }
 
+// Whether is_ungranted() any of one rule's keys. Without branches: mostly none is, though some of the rule's
+// are.
+bool WorkerCore::any_ungranted(RuleIndex rule, const Hashes& keys) const noexcept {
+  bool any = false;
+  if (refused_.any_of(rule))
+    for (std::size_t i = 0; i < keys.count; ++i) any |= refused_.may_hold(keys[i]);
+  if (publication_->some_ungranted[rule] != 0) {
+    const KeyFilter& published = publication_->ungranted();
+    for (std::size_t i = 0; i < keys.count; ++i)
+      any |= published.may_hold(static_cast<std::uint32_t>(keys[i]));
+  }
+  return any;
+}
+
 // Uses the same of the grants of one rule's keys. @return how many are left, in `left` which
 std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Hashes& next,
                                    std::uint64_t weight, std::uint8_t* left) noexcept {
   Grant& grant = rule_grants_[rule];
   const auto weight_of = [weight](std::size_t) { return weight; };
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
-  if (weight - 1 >= grant.most || grant.some_ungranted || grant.one_by_one.is_other()) [[unlikely]] {
+  const bool all_may = weight - 1 < grant.most && !(grant.some_ungranted && any_ungranted(rule, keys));
+  if (!all_may || grant.one_by_one.is_other()) [[unlikely]] {
     for (std::size_t i = 0; i < next.count; ++i) grants_.prefetch(next[i]);
-    if (weight - 1 < grant.most && !grant.some_ungranted)
-      return use_each_grant<Usable::all>(rule, keys, weight_of, left);
+    if (all_may) return use_each_grant<Usable::all>(rule, keys, weight_of, left);
     return use_each_grant<Usable::some>(rule, keys, weight_of, left);
   }
   const GrantPortion portion{static_cast<std::uint32_t>(weight), grant.most, grant.window};

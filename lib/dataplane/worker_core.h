@@ -234,6 +234,7 @@ class alignas(64) WorkerCore {
             (publication_->some_ungranted[rule] != 0 &&
              publication_->ungranted().may_hold(static_cast<std::uint32_t>(key))));
   }
+  bool any_ungranted(RuleIndex rule, const Hashes& keys) const noexcept;
   std::uint32_t left_of(const Grant& grant, GrantTable::Place place) const noexcept {
     return grant.most - std::min(grant.most, grants_.used(place, grant.window));
   }

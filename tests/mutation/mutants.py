@@ -3856,6 +3856,20 @@ MUTANTS = [
         "if (rule.has_run(of))",
         file="lib/engine/leases.cc",
     ),
+    worker(
+        "of keys that are to be looked at only those count that this worker has refused itself",
+        "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
+        "  if (publication_->some_ungranted[rule] != 0) {\n    const KeyFilter& published",
+        "  if (false) {\n    const KeyFilter& published",
+        file="lib/dataplane/key_burst.cc",
+    ),
+    worker(
+        "of keys that are to be looked at only those count that are published",
+        "Grant.OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged",
+        "  if (refused_.any_of(rule))\n    for",
+        "  if (false)\n    for",
+        file="lib/dataplane/key_burst.cc",
+    ),
     # Room among grants, while somebody makes up keys.
     whole(
         "workers that have left their grants alone for it do so until the next span",
@@ -4286,8 +4300,8 @@ MUTANTS = [
     worker(
         "a burst uses at a glance the grant of a key that is to be looked at",
         "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
-        "weight - 1 >= grant.most || grant.some_ungranted || grant.one_by_one.is_other()",
-        "weight - 1 >= grant.most || grant.one_by_one.is_other()",
+        "weight - 1 < grant.most && !(grant.some_ungranted && any_ungranted(rule, keys));",
+        "weight - 1 < grant.most;",
         file="lib/dataplane/key_burst.cc",
     ),
     several_rules(

@@ -2174,12 +2174,17 @@ TEST(Grant, OfAKeyThatHadOneInThisWindowItIsStillSetAside) {
 
 TEST(Grant, OfAKeyThatAWorkerHasRefusedIsNotUsedUntilThatIsJudged) {
   Granted plane({rule_of("user", 1000, {by_header("user")})}, 8, 2);
+  EXPECT_TRUE(plane.admits(1));
   EXPECT_LT(plane.admitted_of(1001), 1001);
   EXPECT_TRUE(plane.grants[0]->refused.any());
   plane.grants[0]->refused.add_to(plane.refused);
   // A window begins; what happened in the one before has not been judged.
   plane.publish(1, {}, false, true);
   EXPECT_FALSE(plane.admits(0));
+  const std::vector<Key> burst(8, plane.cores[1]->key(0, "ann"));
+  std::array<Verdict, 8> verdicts;
+  plane.cores[1]->admit_keys(burst, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 0);
   EXPECT_FALSE(plane.admits(1));
   EXPECT_TRUE(plane.admits(1, "bob"));
   plane.refused = {};
