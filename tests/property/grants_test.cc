@@ -726,14 +726,10 @@ TEST(Grants, AHotKeyIsNotBlockedBecauseIdleKeysAreForgotten) {
   }
 }
 
-// Idle keys of all rules are forgotten together; and a bucket's windows last as long as it takes to fill
-// twice.
-TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours) {
+/// @param other  a rule of the node beside the one that is sprayed
+void expect_grants_after_a_spray_beside(const Rule& other) {
   constexpr std::uint64_t limit = 64'000;
-  Rule bucket = rule_of("tenant", Algorithm::token_bucket, 1000);
-  bucket.interval = 1h;
-  bucket.burst = 100'000;
-  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit), bucket}, 2, 64);
+  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit), other}, 2, 64);
   // Who has a grant is told of it beside what may be drawn.
   const auto has_grant = [&](const std::string& user) {
     return node.worker(0).admit_key(0, user, 1, node.now.monotonic).remaining >= limit - limit / 128 - 1;
@@ -749,24 +745,19 @@ TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours
   EXPECT_TRUE(has_grant("cid"));
 }
 
-// Whoever's windows last for long stays by himself: nobody else's keys do for that.
+// Idle keys of all rules are forgotten together; and a bucket's windows last as long as it takes to fill
+// twice.
+TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideABucketThatFillsForHours) {
+  Rule bucket = rule_of("tenant", Algorithm::token_bucket, 1000);
+  bucket.interval = 1h;
+  bucket.burst = 100'000;
+  expect_grants_after_a_spray_beside(bucket);
+}
+
 TEST(Grants, OfNewKeysAreThereAgainAfterASprayAlsoBesideAQuotaOfADay) {
-  constexpr std::uint64_t limit = 64'000;
-  Rule quota = rule_of("tenant", Algorithm::fixed_window, limit);
+  Rule quota = rule_of("tenant", Algorithm::fixed_window, 64'000);
   quota.interval = 24h;
-  GrantedNode node({rule_of("user", Algorithm::fixed_window, limit), quota}, 1, 64);
-  const auto has_grant = [&](const std::string& user) {
-    return node.worker(0).admit_key(0, user, 1, node.now.monotonic).remaining >= limit - limit / 128 - 1;
-  };
-  node.pass_second();
-  EXPECT_TRUE(has_grant("ann"));
-  for (int i = 0; i < 2000; ++i) {
-    node.admit(0, 0, "s" + std::to_string(i));
-    if (i % 100 == 0) node.pass(100ms);
-  }
-  EXPECT_FALSE(has_grant("bob"));
-  for (int span = 0; span < 250; ++span) node.pass(100ms);
-  EXPECT_TRUE(has_grant("cid"));
+  expect_grants_after_a_spray_beside(quota);
 }
 
 TEST(Grants, AreThereAgainInTheSpanInWhichRoomIsMade) {
