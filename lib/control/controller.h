@@ -109,7 +109,7 @@ class Controller {
 
  private:
   // A worker's idle keys lose their places among its grants when there is little room left and half of them
-  // are idle; not soon again: for two spans the worker uses no grants then, and whoever comes in their places
+  // are idle; not soon again: for a span the worker uses no grants then, and whoever comes in their places
   // takes the controller's time. Where there is no room again a few drains later, somebody makes up keys, who
   // takes whatever room is made: then it is made half as often, and half as often again; but so often that
   // whoever comes when that is over need not wait for long.

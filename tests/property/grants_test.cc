@@ -702,7 +702,7 @@ TEST(Grants, ARequestTooHeavyForCreditIsAdmittedOutOfAllThatRemains) {
   }
 }
 
-// Grants are left alone for two spans while idle keys are forgotten, and what was lent before is not to be
+// Grants are left alone for a span while idle keys are forgotten, and what was lent before is not to be
 // had: to be refused that is not to have exceeded the limit, whenever that is.
 TEST(Grants, AHotKeyIsNotBlockedBecauseIdleKeysAreForgotten) {
   constexpr std::uint64_t limit = 65'536;

@@ -46,7 +46,7 @@ AIM_SMALL, AIM_LARGE, LARGE = 1.6, 1.3, 1_000_000
 KEY_AT_HAND = {"weir_key": "key at hand", "weir_key_sliding": "key at hand, sliding-window", "weir_key_bucket": "key at hand, token-bucket",
                "weir_key_small_bucket": "key at hand, token-bucket with a burst of 1000"}
 # What the README says of others' requests while somebody makes up keys.
-AIM_IN_SPRAY = 4
+AIM_IN_SPRAY = 5
 # Of more keys only what needs no more than their grants is measured.
 MOST_BEYOND_GRANTS = 1_000_000
 
