@@ -16,7 +16,7 @@
 #include "base/span_clock.h"
 #include "limit/bucket.h"
 #include "shared/bucket_cell.h"
-#include "shared/log_pool.h"
+#include "shared/log_cell.h"
 #include "shared/publication.h"
 
 namespace weir {
@@ -142,6 +142,19 @@ class WindowPools {
         prefetch);
   }
 
+  /// Who has a log finds a cell of his own in the window that has begun: what he drew from that, no other
+  /// one's bucket would know. After turn_to(), before any worker knows the window's pool.
+  void reserve_for_logs() noexcept {
+    if (terms_.logs == nullptr) return;
+    AllowancePool& running = *pools_[0];
+    pools_[1]->for_each_key(
+        [&](std::uint64_t key, AllowanceCell& cell) {
+          if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())
+            running.claim(key, AllowancePool::controller);
+        },
+        [&](std::uint64_t key) { running.prefetch(key); });
+  }
+
   /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {
@@ -223,19 +236,15 @@ class WindowPools {
     if (place.own) place.cell->give_back(weight);
   }
 
-  /// The same of both in a sliding log. (Where it shares its log, likewise.)
+  /// The same of both in a sliding log.
   /// @param by  below 0: to be put back
   /// @param at  when that was charged; else now
   void correct_log(std::uint64_t key, std::int64_t by, MonotonicTime at) noexcept {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
     if (!place.own) return;
-    terms_.logs->take_over(*place.cell, pools_[1]->claim(key, AllowancePool::controller).cell, spare_log_);
-    if (terms_.logs->is_shared(*place.cell)) return;
-    LogPool::Log log = terms_.logs->log(*place.cell);
-    if (by > 0)
-      log.charge(at, static_cast<std::uint64_t>(by));
-    else
-      log.give_back(at, static_cast<std::uint64_t>(-by));
+    LogCell cell(*place.cell, *terms_.logs);
+    cell.take_over(true, pools_[1]->claim(key, AllowancePool::controller), spare_log_, at);
+    cell.correct(at, by);
   }
 
   /// What was counted in the window before has been decided upon.
@@ -271,7 +280,7 @@ class WindowPools {
 
   // Relaxed: workers may still draw; who draws for the first time now is not known yet.
   bool was_used(AllowanceCell& cell) const noexcept {
-    if (terms_.logs != nullptr) return cell.log.load(std::memory_order_relaxed) != 0;
+    if (terms_.logs != nullptr) return LogCell::was_used(cell);
     if (terms_.monotonic) return BucketCell(cell).begun();
     return cell.drawn.load(std::memory_order_relaxed) != 0;
   }
@@ -307,7 +316,7 @@ class WindowPools {
   static constexpr std::uint64_t no_flip = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t running_since_ = no_flip;  // the flip
   std::uint64_t ended_since_ = 0;
-  std::uint32_t spare_log_ = 0;  // taken, and then a worker's was agreed on
+  std::uint32_t spare_log_ = LogPool::none;  // taken, and then a worker's was agreed on
   MonotonicTime turned_at_{};
   bool started_ = false;
   bool settled_ = true;

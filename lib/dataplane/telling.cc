@@ -6,6 +6,7 @@
 #include "dataplane/worker_core.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
+#include "shared/log_cell.h"
 
 namespace weir {
 namespace {
@@ -76,7 +77,8 @@ std::uint64_t WorkerCore::room(const Touched& touched, const PlannedKey& planned
     if (const GrantTable::Place lent = grants_.locate(planned.key); lent != GrantTable::nowhere)
       credit += left_of(rule_grants_[planned.rule], lent);
   if (touched.terms.allowance == 0) return 0;
-  if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).remaining;
+  if (terms.algorithm == Algorithm::sliding_log)
+    return LogCell(*touched.cell, *terms.logs).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
     const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
     return tokens_of(there, terms.bucket, touched.terms.factor) + credit;
@@ -118,7 +120,7 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
     }
     case Algorithm::sliding_log:
       return touched.terms.allowance == 0 ? span_of(terms)
-                                          : terms.logs->log(*touched.cell).retry_after(now, weight);
+                                          : LogCell(*touched.cell, *terms.logs).retry_after(now, weight);
   }
   return rest;
 }
@@ -128,7 +130,8 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   const RuleTerms& terms = plane_.terms[planned.rule];
   const Duration rest = windows_[terms.window].ends - now;
   if (terms.algorithm == Algorithm::sliding_window) return rest + until_left(terms);
-  if (terms.algorithm == Algorithm::sliding_log) return terms.logs->log(*touched.cell).look(now).reset_after;
+  if (terms.algorithm == Algorithm::sliding_log)
+    return LogCell(*touched.cell, *terms.logs).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
     return terms.bucket.time_for(touched.grant != GrantTable::nowhere
                                      ? missing_of_granted(planned, now)

@@ -18,6 +18,7 @@
 #include "limit/arithmetic.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
+#include "shared/log_cell.h"
 
 namespace weir {
 namespace {
@@ -49,7 +50,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
   grant_clocks_.resize(windows);
-  spare_logs_.resize(windows);
+  spare_logs_.resize(windows, LogPool::none);
   for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, span_of(terms));
   lasted_ = shortest_span_;
   rule_grants_.resize(plane.terms.size());
@@ -319,18 +320,29 @@ KeyTerms WorkerCore::terms_of(std::uint64_t key, RuleIndex rule, const KeyState*
 }
 
 // Buckets and logs outlive the window of their pool.
-void WorkerCore::carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms,
-                            MonotonicTime now) noexcept {
-  AllowancePool* ended = windows_[terms.window].ended;
+// @param window  whose running pool the place is in
+void WorkerCore::carry_over(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
+                            const WindowState& window, MonotonicTime now) noexcept {
+  const auto ended = [&] {
+    return window.ended == nullptr ? AllowancePool::Place{nullptr, false}
+                                   : window.ended->claim(key, index_, terms.section);
+  };
   if (is_bucket(terms.algorithm)) {
-    if (cell.drawn.load(std::memory_order_relaxed) == 0)
-      BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,
-                                 terms.bucket, now);
+    if (place.cell->drawn.load(std::memory_order_relaxed) == 0)
+      BucketCell(*place.cell).take_over(ended().cell, terms.bucket, now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
-    if (cell.log.load(std::memory_order_relaxed) == 0)
-      terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell,
-                            spare_logs_[terms.window]);
+    if (LogCell cell(*place.cell, *terms.logs); !cell.begun())
+      cell.take_over(place.own, ended(), spare_logs_[terms.window], now);
   }
+}
+
+// For the last worker to leave an old window: what it draws from a bucket now belongs to the next one, also
+// where nobody has asked for the key there. (By the one after that it would be forgotten.)
+AllowanceCell* WorkerCore::carried_on(std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept {
+  const WindowState& window = plane_.publication.load()->windows[terms.window];
+  const AllowancePool::Place place = window.running->claim(key, index_, terms.section);
+  carry_over(place, key, terms, window, now);
+  return place.cell;
 }
 
 // The cell of a key of which there is no more to be said than of all its rule's; else nullptr.
@@ -341,7 +353,7 @@ WEIR_FLATTEN AllowanceCell* WorkerCore::usual_cell(std::uint64_t key, const Rule
   const WindowState& window = windows_[rule.window];
   const AllowancePool::Place pooled = window.running->claim(key, index_, rule.section);
   if (!pooled.own) return nullptr;
-  carry_over(*pooled.cell, key, rule, now);
+  carry_over(pooled, key, rule, window, now);
   return block_of(never, pooled, key, rule, now) == never ? pooled.cell : nullptr;
 }
 
@@ -362,7 +374,7 @@ WorkerCore::Touched WorkerCore::refresh(SpanTable::Place place, const PlannedKey
     if (drawn_from != 0 && drawn_from != cell) [[unlikely]]
       table_->drop_credit(place, credit);
   }
-  carry_over(*pooled.cell, planned.key, terms, now);
+  carry_over(pooled, planned.key, terms, window, now);
   const KeyState* state = publication_->find(planned.key);
   KeyTerms key_terms = terms_of(planned.key, planned.rule, state, window, true);
   bool may_use_up_grant = true;
@@ -592,7 +604,7 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
   overflowed_.add(1);
   Touched touched;
   touched.cell = pooled.cell;
-  carry_over(*pooled.cell, planned.key, terms, now);
+  carry_over(pooled, planned.key, terms, window, now);
   const KeyState* state = publication_->find(planned.key);
   touched.terms = terms_of(planned.key, planned.rule, state, window, pooled.own);
   touched.blocked_until =
@@ -693,10 +705,7 @@ bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t
     case Algorithm::leaky_bucket:
       return draw_bucket(touched, planned, weight, terms, now);
     case Algorithm::sliding_log:
-      if (touched.terms.allowance == 0) return false;
-      touched.drawn = weight;
-      touched.direct = true;
-      return terms.logs->log(*touched.cell).try_acquire(now, weight);
+      return draw_log(touched, planned.key, weight, terms, now);
   }
   return false;
 }
@@ -751,19 +760,28 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   if (window_runs(terms.window)) [[likely]]
     draw = draw_from(*touched.cell, touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready));
   if (draw.closed) [[unlikely]] {
-    // This worker is the last to leave the old window: what it draws now belongs to the next one, also where
-    // nobody has asked for the key there. (By the one after that it would be forgotten.)
-    const WindowState& window = plane_.publication.load()->windows[terms.window];
-    touched.cell = window.running->claim(planned.key, index_, terms.section).cell;
-    BucketCell(*touched.cell)
-        .take_over(
-            window.ended == nullptr ? nullptr : window.ended->claim(planned.key, index_, terms.section).cell,
-            terms.bucket, now);
+    touched.cell = carried_on(planned.key, terms, now);
     draw = draw_from(*touched.cell, 0);
   }
   touched.drawn = draw.taken;
   if (!touched.direct) table_->add_credit(touched.place, draw.taken);
   return draw.taken > 0;
+}
+
+bool WorkerCore::draw_log(Touched& touched, std::uint64_t key, std::uint64_t weight, const RuleTerms& terms,
+                          MonotonicTime now) noexcept {
+  if (touched.terms.allowance == 0) return false;
+  touched.direct = true;
+  LogCell::Draw draw = LogCell(*touched.cell, *terms.logs).draw(key, now, weight);
+  if (draw.closed) [[unlikely]] {
+    touched.cell = carried_on(key, terms, now);
+    draw = LogCell(*touched.cell, *terms.logs).draw(key, now, weight);
+  }
+  // Not of a window that is over: there is drawn from the bucket alone as long as anybody has not heard.
+  if (!draw.taken && window_runs(terms.window))
+    LogCell(*touched.cell, *terms.logs).ask_for_log(spare_logs_[terms.window]);
+  touched.drawn = draw.taken ? weight : 0;
+  return draw.taken;
 }
 
 // Error diffusion: of what has been offered so far the fraction has been admitted, to within one request.
@@ -821,7 +839,7 @@ void WorkerCore::undraw(const Touched& touched, const RuleTerms& terms, Monotoni
   if (!window_is_known(terms.window)) [[unlikely]]
     return;
   if (terms.algorithm == Algorithm::sliding_log) {
-    terms.logs->log(*touched.cell).give_back(now, touched.drawn);
+    LogCell(*touched.cell, *terms.logs).give_back(now, touched.drawn);
   } else if (is_bucket(terms.algorithm)) {
     BucketCell(*touched.cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
   } else {
@@ -1031,7 +1049,7 @@ bool WorkerCore::observes_refusal(Touched& touched, RuleIndex rule, Decision& de
 bool WorkerCore::log_has_room(const Touched& touched, std::uint64_t weight, const RuleTerms& terms,
                               MonotonicTime now) const noexcept {
   if (!window_is_known(terms.window) || touched.terms.allowance == 0) return false;
-  return weight == 0 || terms.logs->log(*touched.cell).retry_after(now, weight) == Duration{};
+  return weight == 0 || LogCell(*touched.cell, *terms.logs).retry_after(now, weight) == Duration{};
 }
 
 // @param extent  1: of one key, which is the common case and needs no loops

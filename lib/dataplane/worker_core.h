@@ -465,7 +465,9 @@ class alignas(64) WorkerCore {
                             const WindowState& window) const noexcept;
   MonotonicTime block_of(MonotonicTime published, const AllowancePool::Place& place, std::uint64_t key,
                          const RuleTerms& terms, MonotonicTime now) const noexcept;
-  void carry_over(AllowanceCell& cell, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
+  void carry_over(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
+                  const WindowState& window, MonotonicTime now) noexcept;
+  AllowanceCell* carried_on(std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 
   bool window_is_known(std::uint16_t window) const noexcept;
   bool window_runs(std::uint16_t window) const noexcept;
@@ -486,6 +488,8 @@ class alignas(64) WorkerCore {
   bool end_look(const Touched& touched, const PlannedKey& planned, MonotonicTime now) noexcept;
   bool draw_bucket(Touched& touched, const PlannedKey& planned, std::uint64_t weight, const RuleTerms& terms,
                    MonotonicTime now) noexcept;
+  bool draw_log(Touched& touched, std::uint64_t key, std::uint64_t weight, const RuleTerms& terms,
+                MonotonicTime now) noexcept;
   bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
   void refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) noexcept;
   void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;

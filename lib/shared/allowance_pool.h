@@ -46,7 +46,8 @@ struct alignas(32) AllowanceCell {
   /// stalls in between, until the cell is another key's in another turn, it tells of his: then what the other
   /// one gives back is not given to it before its window ends.)
   std::atomic<std::uint64_t> key{0};
-  /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h. All orders relaxed: the
+  /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h (in sliding logs, too, as
+  /// long as the key has no log). All orders relaxed: the
   /// number itself is all there is to agree on. What a worker had granted and did not need comes back here
   /// though it was not drawn: then the difference may be below 0, in two's complement.
   std::atomic<std::uint64_t> drawn{0};
@@ -54,7 +55,7 @@ struct alignas(32) AllowanceCell {
   /// early hint; the block itself comes through the publication.
   std::atomic<std::int64_t> refused_at{no_refusal};
 
-  /// Sliding logs only: 1 + the index of the key's log, see shared/log_pool.h; 0: none yet.
+  /// Sliding logs only: a LogName, see shared/log_cell.h; 0: nothing is known yet.
   std::atomic<std::uint32_t> log{0};
 
   /// For how many more windows the key has a cell though it uses none; 0: it took this one itself. The

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The sliding logs of one rule's keys: a fixed number of logs, each with room for the rule's limit of
-/// admissions, handed to keys at their first touch.
+/// admissions. Which key has which its cells say, see shared/log_cell.h. Memory never grows.
 ///
-/// A key's cell names its log by index. Cells live in pools that are cleared as a whole, the log goes on: at
-/// the key's first touch in a new pool its cell there gets the index that the old pool's cell has. Both cells
-/// agree by one compare-exchange each, first the old one, so workers in different windows find the same log.
-/// When a pool is cleared, a log that no cell of the two newer pools names has been idle for a whole window,
-/// which is at least the log's interval: nothing in it counts any more, and it is free.
+/// A key has a log from its first touch on while there are plenty. The last ones are for keys that need one:
+/// what a key may have without a log is half of the limit. So who makes up keys, and sends little under each,
+/// leaves some for those who come after him.
 ///
-/// Where no log is free, keys share the last one: each is refused early rather than never. Memory never
-/// grows.
+/// Cells live in pools that are cleared as a whole, a log goes on. When a pool is cleared, a log that no cell
+/// of the two newer pools names has been idle for a whole window, which is at least the log's interval:
+/// nothing in it counts any more, and it is free.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +19,54 @@
 #include <span>
 #include <vector>
 
+#include "limit/bucket.h"
 #include "limit/sliding_log.h"
 #include "shared/allowance_pool.h"
-#include "weir/limiter.h"
 
 namespace weir {
+
+/// What a cell of a sliding log's key says of how its requests are admitted: AllowanceCell::log.
+class LogName {
+ public:
+  /// Of a cell that nothing is known of yet.
+  constexpr LogName() noexcept = default;
+  explicit constexpr LogName(std::uint32_t word) noexcept : word_(word) {}
+  /// Of a key that has had no log so far: by the cell's bucket alone.
+  static constexpr LogName bucket_only() noexcept { return LogName(most_windows << windows_at); }
+  /// Of a cell that keys share: the same, and none of them ever has a log there.
+  static constexpr LogName shared_bucket() noexcept { return LogName((most_windows - 1) << windows_at); }
+  /// @param bucket_too  for how many windows the bucket is asked besides, 0 … 2, this one included
+  static constexpr LogName of(std::uint32_t log, std::uint32_t bucket_too) noexcept {
+    return LogName((log + 1) | bucket_too << windows_at);
+  }
+
+  constexpr std::uint32_t word() const noexcept { return word_; }
+  constexpr bool known() const noexcept { return word_ != 0; }
+  constexpr bool has_log() const noexcept { return (word_ & logs) != 0; }
+  /// @pre has_log()
+  constexpr std::uint32_t log() const noexcept { return (word_ & logs) - 1; }
+  constexpr bool asks_bucket() const noexcept { return windows() != 0; }
+  constexpr bool may_have_log() const noexcept { return word_ == bucket_only().word_; }
+
+  /// Whether the key has come in the cell's window. Else it is named for those who may still be there, so
+  /// that they find the same.
+  constexpr bool used() const noexcept { return known() && (word_ & unused) == 0; }
+
+  /// What it is in the window after this one. @pre has_log()
+  constexpr LogName next() const noexcept { return of(log(), asks_bucket() ? windows() - 1 : 0); }
+
+  /// The bit of which used() tells.
+  static constexpr std::uint32_t unused = std::uint32_t{1} << 31;
+
+ private:
+  static constexpr unsigned windows_at = 28;
+  static constexpr std::uint32_t most_windows = 3;
+  static constexpr std::uint32_t logs = (std::uint32_t{1} << windows_at) - 1;
+
+  constexpr std::uint32_t windows() const noexcept { return word_ >> windows_at & most_windows; }
+
+  std::uint32_t word_ = 0;
+};
 
 class LogPool {
  public:
@@ -32,18 +74,19 @@ class LogPool {
   static constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
   /// @param limit  of the rule, 1 … max_sliding_log_limit
-  /// @param keys   logs to make, where max_bytes allow it
+  /// @param keys   that have a log at their first touch, where max_bytes allow it
   LogPool(std::uint64_t limit, Duration interval, std::uint32_t keys)
       : terms_(limit, interval),
+        bucket_(limit / 2 + 1, interval, limit - limit / 2, 3 * std::min(interval, Duration::max() / 3)),
         logs_(static_cast<std::uint32_t>(
-            std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2, std::max(keys, 2U)))),
+            std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2,
+                                    std::size_t{keys} + keys / (one_is_kept_of - 1) + 1))),
         heads_(std::make_unique<SlidingLogHead[]>(logs_)),
         slots_(std::make_unique<SlidingLogSlot[]>(logs_ * limit)),
         free_(std::make_unique<std::atomic<std::uint32_t>[]>(logs_)),
         idle_(logs_) {
-    // The last one is the one that is shared.
-    for (std::uint32_t i = 0; i + 1 < logs_; ++i) free_[i].store(i, std::memory_order_relaxed);
-    offered_.store(logs_ - 1, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < logs_; ++i) free_[i].store(i, std::memory_order_relaxed);
+    offered_.store(logs_, std::memory_order_relaxed);
   }
 
   /// One key's log. Any worker, any time.
@@ -76,34 +119,35 @@ class LogPool {
     std::span<SlidingLogSlot> slots_;
   };
 
-  /// @pre take_over(cell) has been called. (Where the cell's pool has been cleared since, under a worker that
-  /// did not come round: the shared log.)
-  Log log(const AllowanceCell& cell) noexcept {
-    const std::uint32_t named = cell.log.load(std::memory_order_relaxed);
-    const std::uint32_t index = (named == 0 ? logs_ : named) - 1;
+  Log log(std::uint32_t index) noexcept {
     return {
         terms_, heads_[index], {&slots_[index * terms_.limit()], static_cast<std::size_t>(terms_.limit())}};
   }
 
-  /// Whether the cell's key shares its log with others. @pre take_over(cell) has been called
-  bool is_shared(const AllowanceCell& cell) const noexcept {
-    return cell.log.load(std::memory_order_relaxed) == logs_;
-  }
+  /// What a key without a log draws from: a bucket that holds half of the limit, and fills in an interval. So
+  /// it never admits more than the limit in any half-open window of that length: what it held in its first
+  /// moment, and what has been generated since, in less than the interval, come to less than limit + 1.
+  const BucketTerms& bucket() const noexcept { return bucket_; }
+  std::uint64_t limit() const noexcept { return terms_.limit(); }
 
-  /// Gives the cell its key's log: the one the ended pool's cell has, or a free one. Any worker.
-  /// @param ended  the key's cell in the pool before, or nullptr
-  /// @param spare  the caller's, of this pool alone: a log it took and then did not need (plus 1), 0: none
-  void take_over(AllowanceCell& cell, AllowanceCell* ended, std::uint32_t& spare) noexcept {
-    // Relaxed: an index is all there is to agree on; the log's own words carry their order.
-    std::uint32_t known = 0;
-    if (ended != nullptr) {
-      known = ended->log.load(std::memory_order_relaxed);
-      if (known == 0) known = agree(*ended, spare);
+  static constexpr std::uint32_t none = 0xffffffff;
+  /// A free log, or none. Any worker.
+  /// @param needed  else only while there are plenty
+  std::uint32_t take(bool needed) noexcept {
+    const std::uint64_t kept = needed ? 0 : (logs_ + one_is_kept_of - 1) / one_is_kept_of;
+    std::uint64_t taken = taken_.load(std::memory_order_relaxed);
+    for (;;) {
+      // Acquire: pairs with the release in free_idle(). (Who is late may see fewer offered than have been
+      // taken.)
+      const std::uint64_t offered = offered_.load(std::memory_order_acquire);
+      if (taken + kept >= offered) return none;
+      // Relaxed: what was read holds if nobody took it meanwhile, for a place is only filled again after it
+      // has been taken. (Who is late may read it while that is being done, and takes nothing.)
+      const std::uint32_t log = free_[taken % logs_].load(std::memory_order_relaxed);
+      if (taken_.compare_exchange_weak(taken, taken + 1, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+        return log;
     }
-    if (known != 0)
-      agree_on(cell, known);
-    else
-      agree(cell, spare);
   }
 
   /// Frees the logs that cells of `cleared` name and no cell of the two newer pools does. (A log that a
@@ -113,8 +157,8 @@ class LogPool {
     const auto mark = [&](AllowancePool& pool, bool idle) {
       pool.for_each_cell([&](const AllowanceCell& cell) {
         // Relaxed: nobody writes it any more, or what is written does not matter.
-        if (const std::uint32_t log = cell.log.load(std::memory_order_relaxed); log != 0)
-          idle_[log - 1] = idle;
+        if (const LogName name(cell.log.load(std::memory_order_relaxed)); name.has_log())
+          idle_[name.log()] = idle;
       });
     };
     std::fill(idle_.begin(), idle_.end(), false);
@@ -122,7 +166,7 @@ class LogPool {
     mark(ended, false);
     mark(running, false);
     std::uint64_t offered = offered_.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i + 1 < logs_; ++i)
+    for (std::uint32_t i = 0; i < logs_; ++i)
       if (idle_[i]) free_[offered++ % logs_].store(i, std::memory_order_relaxed);
     // Release: who sees the offer sees which logs it is of.
     offered_.store(offered, std::memory_order_release);
@@ -134,33 +178,11 @@ class LogPool {
   }
 
  private:
-  /// Makes the cell name a log of its own unless it names one. @return the one it names, plus 1
-  std::uint32_t agree(AllowanceCell& cell, std::uint32_t& spare) noexcept {
-    const std::uint32_t own = spare != 0 ? spare : take();
-    const std::uint32_t agreed = agree_on(cell, own);
-    spare = agreed == own || own == logs_ ? 0 : own;
-    return agreed;
-  }
-  std::uint32_t agree_on(AllowanceCell& cell, std::uint32_t log) noexcept {
-    std::uint32_t known = 0;
-    return cell.log.compare_exchange_strong(known, log, std::memory_order_relaxed) ? log : known;
-  }
-  /// A free log, plus 1; the shared one where none is free.
-  std::uint32_t take() noexcept {
-    std::uint64_t taken = taken_.load(std::memory_order_relaxed);
-    for (;;) {
-      // Acquire: pairs with the release in free_idle().
-      if (taken == offered_.load(std::memory_order_acquire)) return logs_;
-      // Relaxed: what was read holds if nobody took it meanwhile, for a place is only filled again after it
-      // has been taken. (Who is late may read it while that is being done, and takes nothing.)
-      const std::uint32_t log = free_[taken % logs_].load(std::memory_order_relaxed);
-      if (taken_.compare_exchange_weak(taken, taken + 1, std::memory_order_acq_rel,
-                                       std::memory_order_relaxed))
-        return log + 1;
-    }
-  }
+  /// Of so many logs one is for who needs it.
+  static constexpr std::uint32_t one_is_kept_of = 9;
 
   SlidingLog terms_;
+  BucketTerms bucket_;
   std::uint32_t logs_;
   std::unique_ptr<SlidingLogHead[]> heads_;
   std::unique_ptr<SlidingLogSlot[]> slots_;

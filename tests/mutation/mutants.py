@@ -53,6 +53,10 @@ def shared(name, test, old, new, file="lib/shared/span_table.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "shared", "test": test, **more}
 
 
+log_cell = functools.partial(shared, file="lib/shared/log_cell.h", units=["tests/unit/shared/log_cell_test.cc"])
+log_pool = functools.partial(shared, file="lib/shared/log_pool.h", units=["tests/unit/shared/log_pool_test.cc"])
+
+
 def classify(name, test, old, new, file="lib/classify/plain_classifier.cc", **more):
     return {"name": name, "file": file, "old": old, "new": new, "program": "classify", "test": test, **more}
 
@@ -1741,6 +1745,112 @@ MUTANTS = [
         "if (windows == 0 || !running.may_reserve()) return;",
         "if (windows == 0) return;",
     ),
+    window_pools(
+        "who has a log may have to share a bucket",
+        "ReservedCells.AreOfThoseWhoHaveALogHoweverOftenTheyCame",
+        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())",
+        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && false)",
+    ),
+    node(
+        "logs are not reserved for",
+        "SprayedSmallLog.NobodyHasMoreThanHisLimitAlsoWhereHeFindsNoCell",
+        "  pools.reserve_for_logs();\n",
+        "",
+        program="property",
+    ),
+    # Sliding logs, and the buckets in their place.
+    log_pool(
+        "who makes up keys leaves no log for who needs one",
+        "LogPool.HasALogForAsManyKeysAsItIsMadeForAndSomeForWhoNeedsOne",
+        "needed ? 0 : (logs_ + one_is_kept_of - 1) / one_is_kept_of;",
+        "needed ? 0 : 0;",
+    ),
+    log_pool(
+        "without a log there is as much in any window and a request more",
+        "LogPool.WhatABucketAdmitsInAnyWindowIsTheLimitAtMostAndHalfOfItLastingly",
+        "bucket_(limit / 2 + 1, interval, limit - limit / 2,",
+        "bucket_(limit / 2 + 1, interval, limit - limit / 2 + 1,",
+    ),
+    log_pool(
+        "a log that is named in the window before is free",
+        "LogPool.ALogThatANewerPoolNamesIsKept",
+        "    mark(ended, false);\n",
+        "",
+    ),
+    log_pool(
+        "a bucket is asked beside a log for ever",
+        "LogCell.WhoGetsALogHasAllOfTheLimitInTheWindowAfterTheNext",
+        "asks_bucket() ? windows() - 1 : 0",
+        "windows()",
+        units=["tests/unit/shared/log_cell_test.cc"],
+    ),
+    log_cell(
+        "a new log knows of what has been admitted",
+        "LogCell.AKeyThatIsRefusedForWantOfALogHasOneFromThenOn",
+        "LogName::of(log, asked_besides).word()",
+        "LogName::of(log, 0).word()",
+    ),
+    log_cell(
+        "a bucket is asked beside a log in one window alone",
+        "LogCell.WhoGetsALogHasAllOfTheLimitInTheWindowAfterTheNext",
+        "asked_besides = 2;",
+        "asked_besides = 1;",
+    ),
+    log_cell(
+        "workers in the window before take another log",
+        "LogCell.AKeyMetFirstInTheNewPoolHasTheSameLogForWorkersStillInTheOldOne",
+        "before = agree_on_new(*ended.cell, 0, LogName::unused, spare);",
+        "before = LogName::bucket_only();",
+    ),
+    log_cell(
+        "who comes in a window is known from the one before",
+        "LogCell.AKeyHasComeOnlyInTheWindowsInWhichItCame",
+        "before = agree_on_new(*ended.cell, 0, LogName::unused, spare);",
+        "before = agree_on_new(*ended.cell, 0, 0, spare);",
+    ),
+    log_cell(
+        "what the log refuses is drawn from the bucket",
+        "LogCell.WhatTheLogRefusesIsNotDrawnFromTheBucket",
+        "    if (name.asks_bucket()) bucket.give_back(weight, full_price, logs_.bucket());\n",
+        "",
+    ),
+    log_cell(
+        "what was drawn in a shared cell is forgotten in an own one",
+        "LogCell.WhoSharedACellHasALogWithACellOfHisOwnAndWhatHeDrewIsNotForgotten",
+        "if (!ended.own) return agree_on_new(cell_, asked_besides, 0, spare);",
+        "if (!ended.own) return agree_on_new(cell_, 0, 0, spare);",
+    ),
+    log_cell(
+        "who shares a cell gets a log for all",
+        "LogCell.KeysThatShareACellShareABucketAndNeverHaveALog",
+        "agree(cell_, LogName::shared_bucket());",
+        "agree(cell_, LogName::bucket_only());",
+    ),
+    log_cell(
+        "a log taken in vain is lost",
+        "LogCell.ALogTakenInVainServesTheWorkersNextKey",
+        "spare != LogPool::none ? spare : logs_.take(false);",
+        "logs_.take(false);",
+    ),
+    log_cell(
+        "what is charged is charged to logs alone",
+        "LogCell.CorrectionsCountInWhateverTheKeyDrawsFrom",
+        "        BucketCell(cell_).charge(weight, logs_.bucket(), at);\n",
+        "        ;\n",
+    ),
+    log_cell(
+        "who comes back to a bucket comes too early",
+        "LogCell.ATimeToComeBackIsOneAtWhichTheRequestPasses",
+        "terms.time_for(missing - std::min(missing, room))",
+        "terms.time_for(missing - std::min(missing, terms.capacity()))",
+    ),
+    worker(
+        "who is refused for want of a log never gets one",
+        "SprayedSlidingLog.WhoComesWhileItLastsHasHalfOfHisLimitAtOnceAndAllOfItInTheWindowAfterTheNext",
+        "  if (!draw.taken && window_runs(terms.window))\n",
+        "  if (!draw.taken && window_runs(terms.window) && false)\n",
+        program="property",
+    ),
     # How many new keys a worker may tell of in a span.
     worker(
         "a new key is told of though there have been enough",
@@ -3248,8 +3358,8 @@ MUTANTS = [
     worker(
         "a bucket is full again after its window has turned",
         "Worker/Bucket.IsNotFullAgainAfterItsWindowHasTurned/token",
-        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,",
-        "BucketCell(cell).take_over(nullptr,",
+        "BucketCell(*place.cell).take_over(ended().cell, terms.bucket, now);",
+        "BucketCell(*place.cell).take_over(nullptr, terms.bucket, now);",
     ),
     shared(
         "a bucket that has moved to the new window can still be drawn from in the old one",
@@ -3274,8 +3384,8 @@ MUTANTS = [
     worker(
         "a log begins anew with each window",
         "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
-        "terms.logs->take_over(cell, ended == nullptr ? nullptr : ended->claim(key, index_).cell,\n",
-        "terms.logs->take_over(cell, nullptr,\n",
+        "cell.take_over(place.own, ended(), spare_logs_[terms.window], now);",
+        "cell.take_over(place.own, {nullptr, false}, spare_logs_[terms.window], now);",
     ),
     worker(
         "a light key has as much as others",
@@ -5782,7 +5892,7 @@ MUTANTS = [
     worker(
         "a bucket that is drawn from in a burst is full in a new window",
         "Under/WithoutGrants.KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan/token_bucket",
-        "  carry_over(*pooled.cell, key, rule, now);\n",
+        "  carry_over(pooled, key, rule, window, now);\n",
         "  BucketCell(*pooled.cell).take_over(nullptr, rule.bucket, now);\n",
     ),
     worker(

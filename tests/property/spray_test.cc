@@ -3,7 +3,9 @@
 // others come: their limits hold as if he were not there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <span>
 #include <string>
 #include <utility>
@@ -117,8 +119,7 @@ class LightKeys {
   int refused_ = 0;
 };
 
-// Who was there before the spray keeps what he draws from, whether he is heavy or not. (One of so many may
-// not: of logs there are as many as keys, and one of these is shared.)
+// Who was there before the spray keeps what he draws from, whether he is heavy or not.
 TEST_P(Sprayed, WhoIsLightIsNotRefusedInANodeThatIsMadeForJustItsKeys) {
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
   constexpr std::uint32_t keys = 2048;
@@ -135,7 +136,7 @@ TEST_P(Sprayed, WhoIsLightIsNotRefusedInANodeThatIsMadeForJustItsKeys) {
 }
 
 /// A node that is made for more does not know, in the window in which the spray begins, that it has to take
-/// care. (Not of logs: who has lost his to the spray does not get it back while it lasts.)
+/// care.
 class SprayedBesideRoom : public ::testing::TestWithParam<Algorithm> {};
 
 TEST_P(SprayedBesideRoom, WhoIsLightIsRefusedInTheFirstWindowAtMost) {
@@ -155,9 +156,10 @@ TEST_P(SprayedBesideRoom, WhoIsLightIsRefusedInTheFirstWindowAtMost) {
 
 // The first ones are those that differ most.
 constexpr std::array beside_room{Algorithm::fixed_window, Algorithm::sliding_window, Algorithm::token_bucket,
-                                 Algorithm::cooldown,     Algorithm::leaky_bucket,   Algorithm::shed};
+                                 Algorithm::sliding_log,  Algorithm::cooldown,       Algorithm::leaky_bucket,
+                                 Algorithm::shed};
 INSTANTIATE_TEST_SUITE_P(Algorithms, SprayedBesideRoom,
-                         ::testing::ValuesIn(std::span(beside_room).first(testing::sanitized ? 3 : 6)),
+                         ::testing::ValuesIn(std::span(beside_room).first(testing::sanitized ? 4 : 7)),
                          name_of);
 
 TEST(SprayedFixedWindow, AHeavyKeyIsCountedExactlyAndGetsItsLimit) {
@@ -249,6 +251,105 @@ TEST(SprayedGrants, WhoAsksForLessThanAGrantIsNotRefusedForWantOfOne) {
     cluster.advance(step);
   }
   EXPECT_EQ(refused, 0);
+}
+
+/// Who is admitted as the algorithm says, however many others come first.
+class ExactLog {
+ public:
+  ExactLog(Cluster& cluster, std::string name, std::uint64_t most = limit)
+      : cluster_(cluster), name_(std::move(name)), most_(most) {}
+
+  void ask(unsigned worker, int requests) {
+    for (int i = 0; i < requests; ++i) {
+      const MonotonicTime now = cluster_.now.monotonic;
+      while (!admitted_.empty() && now - admitted_.front() >= 1s) admitted_.pop_front();
+      if (cluster_.admit(0, worker, name_)) {
+        admitted_.push_back(now);
+        EXPECT_LE(admitted_.size(), most_);
+      } else {
+        refused_early_ += admitted_.size() < most_;
+      }
+    }
+  }
+  int refused_early() { return std::exchange(refused_early_, 0); }
+
+ private:
+  Cluster& cluster_;
+  std::string name_;
+  std::uint64_t most_;
+  std::deque<MonotonicTime> admitted_;
+  int refused_early_ = 0;
+};
+
+// The limit is so high that a node that is made for so many keys has far fewer logs, and at once they are
+// gone.
+class SprayedSlidingLog : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t high = 2000;
+  void spray() {
+    for (int key = 0; key < 2'500; ++key, ++sprayed_)
+      cluster_.admit(0, 0, "sprayed" + std::to_string(sprayed_));
+  }
+  /// @param others  called in each step, after the spray
+  template <typename Others>
+  void run(int intervals, Others&& others) {
+    for (int i = 0; i < intervals * steps_per_interval; ++i) {
+      if (i % steps_per_span == 0) spray();
+      others();
+      cluster_.advance(step);
+    }
+  }
+
+  Cluster cluster_{user_rule(high, Algorithm::sliding_log), 1, 2, seed(), 65'536};
+  int sprayed_ = 0;
+};
+
+TEST_F(SprayedSlidingLog, WhoIsKnownHasHisLimitInEachWindowAndNeverMore) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  ExactLog known(cluster_, "known", high);
+  for (int i = 0; i < steps_per_interval; ++i) {
+    known.ask(0, 30);
+    cluster_.advance(step);
+  }
+  unsigned worker = 0;
+  run(5, [&] { known.ask(++worker % 2, 30); });
+  EXPECT_EQ(known.refused_early(), 0);
+}
+
+TEST_F(SprayedSlidingLog, WhoComesWhileItLastsHasHalfOfHisLimitAtOnceAndAllOfItInTheWindowAfterTheNext) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  run(3, [] {});
+  ExactLog light(cluster_, "light", high);
+  ExactLog heavy(cluster_, "heavy", high);
+  const auto both = [&] {
+    light.ask(0, 8);
+    heavy.ask(1, 30);
+  };
+  run(3, both);
+  EXPECT_EQ(light.refused_early(), 0);
+  EXPECT_GT(heavy.refused_early(), 0) << "nothing was in need of a log";
+  run(3, both);
+  EXPECT_EQ(light.refused_early(), 0);
+  EXPECT_EQ(heavy.refused_early(), 0);
+}
+
+// There are cells for few more than are known.
+TEST(SprayedSmallLog, NobodyHasMoreThanHisLimitAlsoWhereHeFindsNoCell) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  SprayedNode node(Algorithm::sliding_log, 2, 1024);
+  std::vector<ExactLog> users;
+  for (int i = 0; i < 200; ++i) users.emplace_back(node.cluster(), "user" + std::to_string(i));
+  const auto come_and_go = [&](int, unsigned worker) {
+    for (int i = 0; i < 10; ++i)
+      users[node.cluster().random() % users.size()].ask(worker,
+                                                        1 + static_cast<int>(node.cluster().random() % 60));
+  };
+  node.run(2, false, come_and_go);
+  for (int i = 0; i < 4; ++i) {
+    node.run(1, true, come_and_go);
+    node.run(1, false, come_and_go);
+  }
+  EXPECT_GT(node.overflowed(), 1'000U);
 }
 
 TEST(SprayedCooldown, WhoIsBlockedStaysBlockedForAsLongAsHeShould) {

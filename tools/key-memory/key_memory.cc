@@ -211,8 +211,13 @@ int main() {
     // What keys of such a rule have from their first count on is not in an empty ledger's sum.
     if (algorithm == Algorithm::strict) memory.ledger += sizeof(KeyDetail) + sizeof(KeyLeases);
     if (algorithm == Algorithm::sliding_log) {
-      memory.log_slot = sizeof(SlidingLogSlot);
-      memory.log_head = sizeof(SlidingLogHead) + sizeof(std::uint32_t);  // and its place among the free ones
+      // There are a few more than keys.
+      constexpr std::uint32_t logged_keys = 8192;
+      const auto logs_of = [](std::uint64_t limit) {
+        return LogPool(limit, std::chrono::seconds{1}, logged_keys).memory() / logged_keys;
+      };
+      memory.log_slot = (logs_of(128) - logs_of(64)) / 64;
+      memory.log_head = logs_of(64) - 64 * memory.log_slot;
     }
     std::printf("%s %zu %zu %zu %zu %zu %zu %zu\n", std::string(to_string(algorithm)).c_str(), memory.worker,
                 memory.worker_beyond, memory.cells, memory.cells_beyond, memory.ledger, memory.log_head,

@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t keys = 4096;
 
+std::uint64_t key_of(std::uint64_t number) { return (number + 1) * 0x9e3779b97f4a7c15; }
+
 class Pools {
  public:
   Pools() : pools_({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1) {
@@ -45,12 +47,26 @@ class Pools {
   std::uint32_t reserved() const { return reserved_; }
 
  private:
-  static std::uint64_t key_of(std::uint64_t number) { return (number + 1) * 0x9e3779b97f4a7c15; }
-
   Instant now_{WallTime(1000s), MonotonicTime(10s)};
   WindowPools pools_;
   std::uint32_t reserved_ = 0;
 };
+
+TEST(ReservedCells, AreOfThoseWhoHaveALogHoweverOftenTheyCame) {
+  LogPool logs(1000, 1s, 10);
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, keys, 1);
+  pools.begin();
+  const Instant begin{WallTime(1000s), MonotonicTime(10s)};
+  pools.turn_to(begin);
+  std::uint32_t spare = LogPool::none;
+  for (std::uint64_t key = 1; key <= 20; ++key)
+    LogCell(*pools.running().claim(key_of(key), 0).cell, logs)
+        .take_over(true, {nullptr, false}, spare, begin.monotonic);
+  pools.turn_to(begin + 1s);
+  pools.reserve_for_logs();
+  for (std::uint64_t key = 1; key <= 20; ++key)
+    EXPECT_EQ(pools.running().find(key_of(key)) != nullptr, key <= 10) << key;
+}
 
 TEST(ReservedCells, AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce) {
   Pools pools;

@@ -17,6 +17,7 @@
 
 #include "dataplane/worker_core.h"
 #include "shared/bucket_cell.h"
+#include "shared/log_cell.h"
 #include "short_of_rests.h"
 
 namespace weir {
@@ -976,7 +977,7 @@ TEST_P(EveryAlgorithm, AChildIsNotChargedForWhatItsParentRefuses) {
     const BucketTerms& bucket = plane.terms[0].bucket;
     EXPECT_EQ(bucket.tokens(BucketCell(*entry->cell).available(bucket, start)) + entry->credit, 6U);
   } else if (GetParam() == Algorithm::sliding_log) {
-    EXPECT_EQ(plane.logs[0]->log(*entry->cell).look(start).remaining, 6U);
+    EXPECT_EQ(LogCell(*entry->cell, *plane.logs[0]).look(start).remaining, 6U);
   } else {
     EXPECT_EQ(entry->cell->drawn.load() - entry->credit, 4U);
   }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// One key of a sliding-log rule in an allowance cell, shared by a node's workers: which log it has, or the
+/// bucket that it draws from as long as it has none.
+///
+/// A cell names its key's log by index (LogName), and at the key's first touch in a new pool its cell there
+/// gets the log that the old pool's cell has. Both cells agree by one compare-exchange each, first the old
+/// one, so workers in different windows find the same log.
+///
+/// A key without a log draws from a bucket that never admits more than the limit in any window, and half of
+/// it lastingly: it is refused early rather than never, and what others ask for is nothing to it. (Where keys
+/// share a cell, they share its bucket.) Where it gets a log after all, that knows nothing of what has been
+/// admitted before. So both are asked until all of that is an interval ago: in the window in which it gets
+/// the log and in the one after it. (One would not do: workers that are still in the window before may draw
+/// from the bucket alone, and windows are a little shorter than the interval if the controller was late.)
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "shared/bucket_cell.h"
+#include "shared/log_pool.h"
+
+namespace weir {
+
+class LogCell {
+ public:
+  LogCell(AllowanceCell& cell, LogPool& logs) noexcept : cell_(cell), logs_(logs) {}
+
+  /// Whether the key has been here: take_over() would change nothing.
+  bool begun() const noexcept {
+    const LogName name = read(cell_);
+    return name.used() && (!name.asks_bucket() || BucketCell(cell_).begun());
+  }
+  /// Whether the key has come in the window of the cell's pool.
+  static bool was_used(const AllowanceCell& cell) noexcept { return read(cell).used(); }
+  static bool has_log(const AllowanceCell& cell) noexcept { return read(cell).has_log(); }
+
+  /// Makes sure that the cell says how its key is admitted: as the ended pool's cell does; else by a log of
+  /// its own, while there are plenty. Any worker.
+  /// @param own    whether the cell is the key's own
+  /// @param ended  where the key is in the pool before; without a cell: there is none
+  /// @param spare  the caller's, of this pool alone: a log it took and then did not need, or LogPool::none
+  void take_over(bool own, const AllowancePool::Place& ended, std::uint32_t& spare,
+                 MonotonicTime now) noexcept {
+    LogName name = read(cell_);
+    if (!name.known()) name = own ? follow(ended, spare) : agree(cell_, LogName::shared_bucket());
+    // Relaxed, as all of it: an index is all there is to agree on; the log's own words carry their order.
+    if (!name.used()) cell_.log.fetch_and(~LogName::unused, std::memory_order_relaxed);
+    if (name.asks_bucket()) BucketCell(cell_).take_over(ended.cell, logs_.bucket(), now);
+  }
+
+  /// For who has been refused for want of a log: it has one from now on, if any is free. Any worker that is
+  /// in the running window.
+  /// @pre take_over()
+  void ask_for_log(std::uint32_t& spare) noexcept {
+    const LogName name = read(cell_);
+    if (!name.may_have_log()) return;
+    const std::uint32_t log = spare != LogPool::none ? spare : logs_.take(true);
+    if (log == LogPool::none) return;
+    std::uint32_t known = name.word();
+    const bool named = cell_.log.compare_exchange_strong(known, LogName::of(log, asked_besides).word(),
+                                                         std::memory_order_relaxed);
+    spare = named ? LogPool::none : log;
+  }
+
+  struct Draw {
+    bool taken = false;
+    bool closed = false;  ///< its bucket has moved to the next pool: take it over there, draw again
+  };
+  /// Admits a request, if there is room for it.
+  /// @pre take_over()
+  Draw draw(std::uint64_t key, MonotonicTime now, std::uint64_t weight) noexcept {
+    if (weight == 0) return {.taken = true};
+    const LogName name = read(cell_);
+    if (!name.known()) return {};  // the cell's pool has been cleared under a worker that did not come round
+    BucketCell bucket(cell_);
+    if (name.asks_bucket()) {
+      const BucketCell::Draw drawn = bucket.draw(key, weight, 0, full_price, logs_.bucket(), now);
+      if (drawn.taken == 0) return {.closed = drawn.closed};
+    }
+    if (!name.has_log() || logs_.log(name.log()).try_acquire(now, weight)) return {.taken = true};
+    if (name.asks_bucket()) bucket.give_back(weight, full_price, logs_.bucket());
+    return {};
+  }
+
+  /// Puts back what was drawn at `now`, and not used.
+  void give_back(MonotonicTime now, std::uint64_t weight) noexcept {
+    const LogName name = read(cell_);
+    if (name.asks_bucket()) BucketCell(cell_).give_back(weight, full_price, logs_.bucket());
+    if (name.has_log()) logs_.log(name.log()).give_back(now, weight);
+  }
+
+  /// Takes what has been admitted without being drawn, or (below 0) puts back what was charged too much, no
+  /// more than there is room for.
+  /// @param at  when that was charged; else now
+  void correct(MonotonicTime at, std::int64_t by) noexcept {
+    const LogName name = read(cell_);
+    const auto weight =
+        std::min(by < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(by) : static_cast<std::uint64_t>(by),
+                 logs_.limit());
+    if (name.asks_bucket()) {
+      if (by < 0)
+        BucketCell(cell_).fill_up(weight, full_price, logs_.bucket(), at);
+      else
+        BucketCell(cell_).charge(weight, logs_.bucket(), at);
+    }
+    if (!name.has_log()) return;
+    if (by < 0)
+      logs_.log(name.log()).give_back(at, weight);
+    else
+      logs_.log(name.log()).charge(at, weight);
+  }
+
+  /// What may be admitted at `now`, and how long until that is all it ever may.
+  Acquisition look(MonotonicTime now) const noexcept {
+    const LogName name = read(cell_);
+    Acquisition seen;
+    if (name.has_log()) seen = logs_.log(name.log()).look(now);
+    if (!name.asks_bucket()) return seen;
+    const BucketCell bucket(cell_);
+    const std::uint64_t there = logs_.bucket().tokens(bucket.available(logs_.bucket(), now));
+    seen.remaining = name.has_log() ? std::min(seen.remaining, there) : there;
+    seen.reset_after =
+        std::max(seen.reset_after, logs_.bucket().time_for(bucket.missing(logs_.bucket(), now)));
+    return seen;
+  }
+
+  /// How long until a request of this weight may be admitted; 0: it may be now.
+  /// @pre weight is at most the limit
+  Duration retry_after(MonotonicTime now, std::uint64_t weight) const noexcept {
+    const LogName name = read(cell_);
+    Duration longest{};
+    if (name.has_log()) longest = logs_.log(name.log()).retry_after(now, weight);
+    if (!name.asks_bucket() || weight == 0) return longest;
+    const BucketTerms& terms = logs_.bucket();
+    // What is more than the bucket ever holds needs a log.
+    if (weight > terms.burst()) return std::max(longest, terms.fills_in());
+    const std::uint64_t missing = BucketCell(cell_).missing(terms, now);
+    const std::uint64_t room = terms.capacity() - terms.cost(weight);
+    return std::max(longest, terms.time_for(missing - std::min(missing, room)));
+  }
+
+ private:
+  /// For how many windows the bucket is asked beside a log that knows nothing of what it has admitted.
+  static constexpr std::uint32_t asked_besides = 2;
+
+  static LogName read(const AllowanceCell& cell) noexcept {
+    return LogName(cell.log.load(std::memory_order_relaxed));
+  }
+
+  // Of a cell of the key's own that says nothing yet. @return what it says then
+  LogName follow(const AllowancePool::Place& ended, std::uint32_t& spare) noexcept {
+    if (ended.cell == nullptr) return agree_on_new(cell_, 0, 0, spare);
+    // What it has drawn from there, nobody knows.
+    if (!ended.own) return agree_on_new(cell_, asked_besides, 0, spare);
+    LogName before = read(*ended.cell);
+    if (!before.known()) before = agree_on_new(*ended.cell, 0, LogName::unused, spare);
+    return before.has_log() ? agree(cell_, before.next()) : agree_on_new(cell_, asked_besides, 0, spare);
+  }
+
+  // On a log, if there are plenty; else on the bucket alone.
+  LogName agree_on_new(AllowanceCell& cell, std::uint32_t bucket_too, std::uint32_t mark,
+                       std::uint32_t& spare) noexcept {
+    const std::uint32_t log = spare != LogPool::none ? spare : logs_.take(false);
+    const LogName name((log == LogPool::none ? LogName::bucket_only() : LogName::of(log, bucket_too)).word() |
+                       mark);
+    const LogName agreed = agree(cell, name);
+    spare = agreed.word() == name.word() ? LogPool::none : log;
+    return agreed;
+  }
+
+  static LogName agree(AllowanceCell& cell, LogName name) noexcept {
+    std::uint32_t known = 0;
+    return cell.log.compare_exchange_strong(known, name.word(), std::memory_order_relaxed) ? name
+                                                                                           : LogName(known);
+  }
+
+  AllowanceCell& cell_;
+  LogPool& logs_;
+};
+
+}  // namespace weir
