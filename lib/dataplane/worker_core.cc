@@ -274,7 +274,8 @@ MonotonicTime WorkerCore::early_block(const AllowancePool::Place& place, std::ui
                                       const RuleTerms& terms, const WindowState& window) const noexcept {
   std::int64_t refused_at = AllowanceCell::no_refusal;
   if (place.own) refused_at = place.cell->refused_at.load(std::memory_order_relaxed);
-  if (refused_at == AllowanceCell::no_refusal && !publication_->judged && window.ended != nullptr)
+  if (refused_at == AllowanceCell::no_refusal && !publication_->judged && window.ended != nullptr &&
+      window.ended->may_be_refused(key))
     if (const AllowanceCell* before = window.ended->find(key); before != nullptr)
       refused_at = before->refused_at.load(std::memory_order_relaxed);
   return refused_at == AllowanceCell::no_refusal
@@ -826,7 +827,8 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   grants_.refused.add(planned.rule, planned.key);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.
   std::int64_t mark = touched.cell->refused_at.load(std::memory_order_relaxed);
-  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)
+  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now) {
+    window.running->note_refusal(planned.key);
     touched.cell->refused_at.compare_exchange_strong(mark, now.time_since_epoch().count(),
                                                      std::memory_order_relaxed);
 }

@@ -43,6 +43,7 @@ AllowancePool::AllowancePool(std::uint32_t keys, unsigned workers, unsigned sect
       // What workers have at hand is no key's yet.
       cells_(std::size_t{keys} + keys / 2 + (workers + std::size_t{1}) * at_hand),
       sketch_(sections * section_size_),
+      refusals_(keys / 64 + 1),
       at_hand_(workers + std::size_t{1}) {}
 
 AllowancePool::Place AllowancePool::claim_from(std::size_t first, std::uint64_t key, unsigned by,
@@ -123,6 +124,7 @@ const AllowanceCell* AllowancePool::foresee(std::uint64_t key, unsigned by, unsi
 void AllowancePool::begin() noexcept {
   index_.touch_pages();
   sketch_.touch_pages();
+  refusals_.touch_pages();
   cells_.begin_surely(always_ahead);
 }
 
@@ -156,6 +158,7 @@ void AllowancePool::clear() noexcept {
   most_used_ = std::max(most_used_, static_cast<std::uint32_t>(number_of(taken)));
   for (std::size_t i = 0; i < most_used_; ++i) clear(cells_[i]);
   for (std::size_t i = 0; i < sketch_.size(); ++i) clear(sketch_[i]);
+  for (std::size_t i = 0; i < refusals_.size(); ++i) refusals_[i].store(0, std::memory_order_relaxed);
   // Last, for who has stalled in here: what he enters has been cleared. (All others hear of the pool through
   // a publication that comes after this.)
   for (std::size_t i = 0; i < index_.size(); ++i)

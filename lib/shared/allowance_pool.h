@@ -147,6 +147,18 @@ class AllowancePool {
   /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
   template <typename Visitor>
   void for_each_cell(Visitor&& visit) noexcept {
+  /// Before the key's cell says that it has been refused. Any worker.
+  void note_refusal(std::uint64_t key) noexcept {
+    // Relaxed, as the mark in the cell: who sees neither admits for a moment longer.
+    std::atomic<std::uint64_t>& word = refusals_[refusal_word(key)];
+    if ((word.load(std::memory_order_relaxed) & refusal_bit(key)) == 0)
+      word.fetch_or(refusal_bit(key), std::memory_order_relaxed);
+  }
+  /// Whether its cell may say so: false tells it without a look for the cell, as of nearly all keys. Any
+  /// thread.
+  bool may_be_refused(std::uint64_t key) const noexcept {
+    return (refusals_[refusal_word(key)].load(std::memory_order_relaxed) & refusal_bit(key)) != 0;
+  }
     for (std::size_t i = 0, used = this->used(); i < used; ++i) visit(cells_[i]);
     for (std::size_t i = 0; i < sketch_.size(); ++i) visit(sketch_[i]);
   }
@@ -191,7 +203,9 @@ class AllowancePool {
   void clear() noexcept;
 
   /// What has been provided so far; until begin(): what may be.
-  std::size_t memory() const noexcept { return index_.bytes() + cells_.memory() + sketch_.bytes(); }
+  std::size_t memory() const noexcept {
+    return index_.bytes() + cells_.memory() + sketch_.bytes() + refusals_.bytes();
+  }
 
  private:
   // A part of the key's hash (for a free word: of the turn), and the number of its cell, plus 1.
@@ -240,6 +254,10 @@ class AllowancePool {
   AllowanceCell& shared_cell(std::uint64_t key, unsigned section) noexcept {
     return sketch_[section * section_size_ + (static_cast<std::uint32_t>(key) * section_size_ >> 32)];
   }
+  std::size_t refusal_word(std::uint64_t key) const noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * refusals_.size() >> 64);
+  }
+  static std::uint64_t refusal_bit(std::uint64_t key) noexcept { return std::uint64_t{1} << key % 64; }
   Place claim_from(std::size_t first, std::uint64_t key, unsigned by, unsigned section) noexcept;
   Word enter(std::atomic<Word>& word, Word found, std::uint64_t key, AtHand& mine) noexcept;
   bool take_some(AtHand& mine) noexcept;
@@ -252,7 +270,8 @@ class AllowancePool {
   HugeArray<std::atomic<Word>> index_;  // a few more than homes, for those that begin near the end
   FillingArray<AllowanceCell> cells_;
   HugeArray<AllowanceCell> sketch_;
-  std::vector<AtHand> at_hand_;  // of the controller, and of each worker
+  HugeArray<std::atomic<std::uint64_t>> refusals_;  // a bit for each key: may be set for another one
+  std::vector<AtHand> at_hand_;                     // of the controller, and of each worker
   // The turn, and how many cells are used. Apart from what every claim reads: workers write it, each once for
   // many keys.
   alignas(64) std::atomic<Word> taken_{0};

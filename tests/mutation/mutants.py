@@ -1183,14 +1183,27 @@ MUTANTS = [
     worker(
         "a refusal is kept from the other workers",
         "Worker.ARefusalByOneWorkerHoldsForAllOfThem",
-        "  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)",
-        "  if (MonotonicTime(Duration(mark)) == now)",
+        "  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now) {",
+        "  if (MonotonicTime(Duration(mark)) == now) {",
+    ),
+    worker(
+        "a refusal is not noted, and so not looked for in the next window",
+        "CooldownWorker.WhoWasRefusedAsAnIntervalEndedIsSoByAllWorkersUntilThatHasBeenJudged",
+        "    window.running->note_refusal(planned.key);\n",
+        "",
+    ),
+    shared(
+        "refusals of a window that is over are looked for",
+        "Pool.TellsOfNearlyAllKeysWithoutALookThatNobodyHasRefusedThem",
+        "  for (std::size_t i = 0; i < refusals_.size(); ++i) refusals_[i].store(0, std::memory_order_relaxed);\n",
+        "",
+        file="lib/shared/allowance_pool.cc",
     ),
     worker(
         "a refusal is forgotten at the window's end before it has been judged",
         "Worker.ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged",
-        "if (refused_at == AllowanceCell::no_refusal && !publication_->judged && window.ended != nullptr)",
-        "if (refused_at == AllowanceCell::no_refusal && publication_->judged && window.ended == nullptr)",
+        "if (refused_at == AllowanceCell::no_refusal && !publication_->judged && window.ended != nullptr &&",
+        "if (refused_at == AllowanceCell::no_refusal && publication_->judged && window.ended == nullptr &&",
     ),
     worker(
         "a worker that could not be flipped draws from the next window",

@@ -92,6 +92,7 @@ struct Plane {
     auto next = std::make_unique<Publication>();
     next->generation = published.size() + 1;
     next->began = {WallTime(1000s) + (window_ends - MonotonicTime(11s)), window_ends - 1s};
+    next->judged = judged;
     next->windows.push_back({.ends = window_ends,
                              .running = pools[0].get(),
                              .ended = pools[1].get(),
@@ -183,6 +184,7 @@ struct Plane {
   PublicationSlot slot;
   std::array<std::unique_ptr<AllowancePool>, 3> pools;
   bool settled = true;
+  bool judged = true;
   MonotonicTime window_ends{11s};
   std::vector<std::uint8_t> table_of_worker;
   GrantTable no_grants{0};
@@ -1062,6 +1064,20 @@ TEST(WithoutMemoryForARest, AnAllowanceBeyond32BitsIsAdmittedExactly) {
     EXPECT_EQ(plane.tables[0].overflows()[0].admitted, admitted);
     EXPECT_EQ(plane.tables[0].overflows()[0].offered, 12 * std::uint64_t{heavy});
   }
+TEST(CooldownWorker, WhoWasRefusedAsAnIntervalEndedIsSoByAllWorkersUntilThatHasBeenJudged) {
+  Plane plane({rule_with(Algorithm::cooldown, 1)}, 2);
+  EXPECT_TRUE(plane.admits(start));
+  EXPECT_FALSE(plane.admits(start + 999ms));
+  plane.judged = false;
+  plane.turn({0, 1});
+  plane.publish();
+  EXPECT_FALSE(plane.admits(start + 1s, "ann", 1));
+  EXPECT_TRUE(plane.admits(start + 1s, "bob", 1));
+  plane.judged = true;  // and pardoned
+  plane.publish();
+  EXPECT_TRUE(plane.admits(start + 1s, "ann", 1));
+}
+
 }
 
 TEST(WithoutMemoryForARest, ABlockOfThePublicationIsObeyedAndWhatItRefusesIsCounted) {

@@ -251,6 +251,7 @@ TEST(Worker, ARefusalHoldsAcrossTheIntervalsEndUntilItHasBeenJudged) {
   Plane plane({rule_of("all", 1)});
   const std::uint64_t key = plane.key(0, get());
   plane.ended.claim(key, 0).cell->refused_at.store(MonotonicTime(900ms).time_since_epoch().count());
+  plane.ended.note_refusal(key);
   plane.publish(1, {}, false);
   EXPECT_EQ(plane.cores[0]->admit(get(), MonotonicTime(1001ms)).verdict, Verdict::block);
   plane.publish(1, {}, true);  // judged, and pardoned
