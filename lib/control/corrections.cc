@@ -182,9 +182,9 @@ void Corrections::correct_log(std::span<const Logged> of_key, MonotonicTime now)
     std::int64_t back = 0;
     for (; i < of_key.size() && of_key[i].charged_in.monotonic == charged_in; ++i)
       (of_key[i].by < 0 ? back : charged) += of_key[i].by;
-    if (back < 0) pools.correct_log(key, back, charged_in);
+    if (back < 0) pools.correct_log(key, back, charged_in, now);
   }
-  if (charged > 0) pools.correct_log(key, charged, now);
+  if (charged > 0) pools.correct_log(key, charged, now, now);
 }
 
 }  // namespace weir

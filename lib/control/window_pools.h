@@ -142,19 +142,6 @@ class WindowPools {
         prefetch);
   }
 
-  /// Who has a log finds a cell of his own in the window that has begun: what he drew from that, no other
-  /// one's bucket would know. After turn_to(), before any worker knows the window's pool.
-  void reserve_for_logs() noexcept {
-    if (terms_.logs == nullptr) return;
-    AllowancePool& running = *pools_[0];
-    pools_[1]->for_each_key(
-        [&](std::uint64_t key, AllowanceCell& cell) {
-          if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())
-            running.claim(key, AllowancePool::controller);
-        },
-        [&](std::uint64_t key) { running.prefetch(key); });
-  }
-
   /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {
@@ -239,12 +226,12 @@ class WindowPools {
   /// The same of both in a sliding log.
   /// @param by  below 0: to be put back
   /// @param at  when that was charged; else now
-  void correct_log(std::uint64_t key, std::int64_t by, MonotonicTime at) noexcept {
+  void correct_log(std::uint64_t key, std::int64_t by, MonotonicTime at, MonotonicTime now) noexcept {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
     if (!place.own) return;
     LogCell cell(*place.cell, *terms_.logs);
-    cell.take_over(true, pools_[1]->claim(key, AllowancePool::controller), spare_log_, at);
-    cell.correct(at, by);
+    cell.take_over(true, pools_[1]->claim(key, AllowancePool::controller), spare_log_, now);
+    cell.correct(at, now, by);
   }
 
   /// What was counted in the window before has been decided upon.

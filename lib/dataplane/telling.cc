@@ -6,7 +6,6 @@
 #include "dataplane/worker_core.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
-#include "shared/log_cell.h"
 
 namespace weir {
 namespace {
@@ -78,7 +77,7 @@ std::uint64_t WorkerCore::room(const Touched& touched, const PlannedKey& planned
       credit += left_of(rule_grants_[planned.rule], lent);
   if (touched.terms.allowance == 0) return 0;
   if (terms.algorithm == Algorithm::sliding_log)
-    return LogCell(*touched.cell, *terms.logs).look(now).remaining;
+    return log_of(touched, planned.key, terms).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
     const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
     return tokens_of(there, terms.bucket, touched.terms.factor) + credit;
@@ -120,7 +119,7 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
     }
     case Algorithm::sliding_log:
       return touched.terms.allowance == 0 ? span_of(terms)
-                                          : LogCell(*touched.cell, *terms.logs).retry_after(now, weight);
+                                          : log_of(touched, planned.key, terms).retry_after(now, weight);
   }
   return rest;
 }
@@ -131,7 +130,7 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   const Duration rest = windows_[terms.window].ends - now;
   if (terms.algorithm == Algorithm::sliding_window) return rest + until_left(terms);
   if (terms.algorithm == Algorithm::sliding_log)
-    return LogCell(*touched.cell, *terms.logs).look(now).reset_after;
+    return log_of(touched, planned.key, terms).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
     return terms.bucket.time_for(touched.grant != GrantTable::nowhere
                                      ? missing_of_granted(planned, now)

@@ -18,7 +18,6 @@
 #include "limit/arithmetic.h"
 #include "limit/bucket_rule.h"
 #include "shared/bucket_cell.h"
-#include "shared/log_cell.h"
 
 namespace weir {
 namespace {
@@ -328,12 +327,15 @@ void WorkerCore::carry_over(const AllowancePool::Place& place, std::uint64_t key
     return window.ended == nullptr ? AllowancePool::Place{nullptr, false}
                                    : window.ended->claim(key, index_, terms.section);
   };
+  const auto shared_in_ended = [&] {
+    return AllowancePool::Place{window.ended == nullptr ? nullptr : window.ended->shared_one(key), false};
+  };
   if (is_bucket(terms.algorithm)) {
     if (place.cell->drawn.load(std::memory_order_relaxed) == 0)
       BucketCell(*place.cell).take_over(ended().cell, terms.bucket, now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (LogCell cell(*place.cell, *terms.logs); !cell.begun())
-      cell.take_over(place.own, ended(), spare_logs_[terms.window], now);
+      cell.take_over(place.own, place.own ? ended() : shared_in_ended(), spare_logs_[terms.window], now);
   }
 }
 
@@ -769,20 +771,38 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   return draw.taken > 0;
 }
 
+// @pre the cell is in the window that runs; else of no more use than to tell what there may be
+LogCell WorkerCore::log_of(const Touched& touched, std::uint64_t key, const RuleTerms& terms) const noexcept {
+  AllowancePool* const ended = plane_.publication.load()->windows[terms.window].ended;
+  const bool asks_before = LogCell::is_shared(*touched.cell) && ended != nullptr;
+  return {*touched.cell, *terms.logs, asks_before ? ended->find(key) : nullptr};
+}
+
+// What is admitted by a worker that has not left the old window yet belongs to the next one: the key may not
+// come there, and by the one after that it would be forgotten.
+LogCell WorkerCore::running_log_of(Touched& touched, std::uint64_t key, const RuleTerms& terms,
+                                   MonotonicTime now) noexcept {
+  if (!window_runs(terms.window)) [[unlikely]]
+    touched.cell = carried_on(key, terms, now);
+  return log_of(touched, key, terms);
+}
+
 bool WorkerCore::draw_log(Touched& touched, std::uint64_t key, std::uint64_t weight, const RuleTerms& terms,
                           MonotonicTime now) noexcept {
   if (touched.terms.allowance == 0) return false;
   touched.direct = true;
-  LogCell::Draw draw = LogCell(*touched.cell, *terms.logs).draw(key, now, weight);
-  if (draw.closed) [[unlikely]] {
+  const auto draw = [&](LogCell log) {
+    const LogCell::Draw drawn = log.draw(key, now, weight);
+    if (!drawn.taken && !drawn.closed) log.ask_for_log(spare_logs_[terms.window]);
+    return drawn;
+  };
+  LogCell::Draw drawn = draw(running_log_of(touched, key, terms, now));
+  if (drawn.closed) [[unlikely]] {  // the window has turned in this moment
     touched.cell = carried_on(key, terms, now);
-    draw = LogCell(*touched.cell, *terms.logs).draw(key, now, weight);
+    drawn = draw(log_of(touched, key, terms));
   }
-  // Not of a window that is over: there is drawn from the bucket alone as long as anybody has not heard.
-  if (!draw.taken && window_runs(terms.window))
-    LogCell(*touched.cell, *terms.logs).ask_for_log(spare_logs_[terms.window]);
-  touched.drawn = draw.taken ? weight : 0;
-  return draw.taken;
+  touched.drawn = drawn.taken ? weight : 0;
+  return drawn.taken;
 }
 
 // Error diffusion: of what has been offered so far the fraction has been admitted, to within one request.
@@ -831,6 +851,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
     window.running->note_refusal(planned.key);
     touched.cell->refused_at.compare_exchange_strong(mark, now.time_since_epoch().count(),
                                                      std::memory_order_relaxed);
+  }
 }
 
 // The request was refused by another rule. What a worker may keep for its next request stays with its entry.
@@ -1048,10 +1069,13 @@ bool WorkerCore::observes_refusal(Touched& touched, RuleIndex rule, Decision& de
   return true;
 }
 
-bool WorkerCore::log_has_room(const Touched& touched, std::uint64_t weight, const RuleTerms& terms,
-                              MonotonicTime now) const noexcept {
+bool WorkerCore::log_has_room(Touched& touched, std::uint64_t key, std::uint64_t weight,
+                              const RuleTerms& terms, MonotonicTime now) noexcept {
   if (!window_is_known(terms.window) || touched.terms.allowance == 0) return false;
-  return weight == 0 || LogCell(*touched.cell, *terms.logs).retry_after(now, weight) == Duration{};
+  LogCell log = running_log_of(touched, key, terms, now);
+  const bool has_room = weight == 0 || (weight <= terms.limit && log.retry_after(now, weight) == Duration{});
+  if (!has_room) log.ask_for_log(spare_logs_[terms.window]);
+  return has_room;
 }
 
 // @param extent  1: of one key, which is the common case and needs no loops
@@ -1094,8 +1118,8 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     // What has been written to a log cannot be taken out again: so not before all others have admitted it.
     const bool asks_log = extent != 1 && terms.algorithm == Algorithm::sliding_log;
     any_log = any_log || asks_log;
-    charged[i] =
-        asks_log ? log_has_room(here, weight, terms, now) : may_admit(here, planned, weight, terms, now);
+    charged[i] = asks_log ? log_has_room(here, planned.key, weight, terms, now)
+                          : may_admit(here, planned, weight, terms, now);
     exceeds[i] = !charged[i];
     if (charged[i] || observes_refusal(here, planned.rule, decision)) continue;
     refused = true;

@@ -33,6 +33,7 @@
 #include "shared/bucket_cell.h"
 #include "shared/correction_log.h"
 #include "shared/grant_table.h"
+#include "shared/log_cell.h"
 #include "shared/publication.h"
 #include "shared/quiescence.h"
 #include "shared/refused_keys.h"
@@ -495,8 +496,11 @@ class alignas(64) WorkerCore {
   void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
   static bool settles_it(const RuleTerms& terms) noexcept;
   bool observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept;
-  bool log_has_room(const Touched& touched, std::uint64_t weight, const RuleTerms& terms,
-                    MonotonicTime now) const noexcept;
+  LogCell log_of(const Touched& touched, std::uint64_t key, const RuleTerms& terms) const noexcept;
+  LogCell running_log_of(Touched& touched, std::uint64_t key, const RuleTerms& terms,
+                         MonotonicTime now) noexcept;
+  bool log_has_room(Touched& touched, std::uint64_t key, std::uint64_t weight, const RuleTerms& terms,
+                    MonotonicTime now) noexcept;
 
   Decision peek(const PlannedKey& planned, std::span<const std::byte> name, MonotonicTime now) noexcept;
   bool correct(Correction correction) noexcept;

@@ -23,7 +23,7 @@ std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
   std::vector<std::unique_ptr<LogPool>> logs;
   for (const Rule& rule : config.rules)
     logs.push_back(rule.algorithm == Algorithm::sliding_log
-                       ? std::make_unique<LogPool>(rule.limit, rule.interval, config.node.keys)
+                       ? std::make_unique<LogPool>(rule.limit, rule.interval, config.node.keys, rule.weight)
                        : nullptr);
   return logs;
 }

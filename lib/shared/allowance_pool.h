@@ -46,10 +46,9 @@ struct alignas(32) AllowanceCell {
   /// stalls in between, until the cell is another key's in another turn, it tells of his: then what the other
   /// one gives back is not given to it before its window ends.)
   std::atomic<std::uint64_t> key{0};
-  /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h (in sliding logs, too, as
-  /// long as the key has no log). All orders relaxed: the
-  /// number itself is all there is to agree on. What a worker had granted and did not need comes back here
-  /// though it was not drawn: then the difference may be below 0, in two's complement.
+  /// Weight drawn in this window; for a bucket its level, see shared/bucket_cell.h, and shared/log_cell.h.
+  /// All orders relaxed: the number itself is all there is to agree on. What a worker had granted and did not
+  /// need comes back here though it was not drawn: then the difference may be below 0, in two's complement.
   std::atomic<std::uint64_t> drawn{0};
   /// First refusal for want of allowance that still holds, in nanoseconds of monotonic time. Relaxed: an
   /// early hint; the block itself comes through the publication.
@@ -131,6 +130,10 @@ class AllowancePool {
   }
   /// The key's own cell, or nullptr.
   AllowanceCell* find(std::uint64_t key) noexcept;
+  /// The cell that the key shares where it has none of its own.
+  AllowanceCell* shared_one(std::uint64_t key, unsigned section = 0) noexcept {
+    return &shared_cell(key, section);
+  }
   /// What a worker that claimed the key now would draw it from: its own cell, or one that it shares; nullptr:
   /// a new one. Claims none.
   /// @param by, section  as for claim()
@@ -144,9 +147,6 @@ class AllowancePool {
     const std::uint64_t owner = cell->key.load(std::memory_order_relaxed);
     return owner != 0 ? owner == key : find(key) == cell;
   }
-  /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
-  template <typename Visitor>
-  void for_each_cell(Visitor&& visit) noexcept {
   /// Before the key's cell says that it has been refused. Any worker.
   void note_refusal(std::uint64_t key) noexcept {
     // Relaxed, as the mark in the cell: who sees neither admits for a moment longer.
@@ -159,6 +159,9 @@ class AllowancePool {
   bool may_be_refused(std::uint64_t key) const noexcept {
     return (refusals_[refusal_word(key)].load(std::memory_order_relaxed) & refusal_bit(key)) != 0;
   }
+  /// Calls visit(cell) for every cell that a worker may have used. The controller, after a grace period.
+  template <typename Visitor>
+  void for_each_cell(Visitor&& visit) noexcept {
     for (std::size_t i = 0, used = this->used(); i < used; ++i) visit(cells_[i]);
     for (std::size_t i = 0; i < sketch_.size(); ++i) visit(sketch_[i]);
   }
@@ -251,13 +254,13 @@ class AllowancePool {
     }
     return nullptr;
   }
-  AllowanceCell& shared_cell(std::uint64_t key, unsigned section) noexcept {
-    return sketch_[section * section_size_ + (static_cast<std::uint32_t>(key) * section_size_ >> 32)];
-  }
   std::size_t refusal_word(std::uint64_t key) const noexcept {
     return static_cast<std::size_t>(static_cast<unsigned __int128>(key) * refusals_.size() >> 64);
   }
   static std::uint64_t refusal_bit(std::uint64_t key) noexcept { return std::uint64_t{1} << key % 64; }
+  AllowanceCell& shared_cell(std::uint64_t key, unsigned section) noexcept {
+    return sketch_[section * section_size_ + (static_cast<std::uint32_t>(key) * section_size_ >> 32)];
+  }
   Place claim_from(std::size_t first, std::uint64_t key, unsigned by, unsigned section) noexcept;
   Word enter(std::atomic<Word>& word, Word found, std::uint64_t key, AtHand& mine) noexcept;
   bool take_some(AtHand& mine) noexcept;

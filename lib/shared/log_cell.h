@@ -8,11 +8,14 @@
 /// one, so workers in different windows find the same log.
 ///
 /// A key without a log draws from a bucket that never admits more than the limit in any window, and half of
-/// it lastingly: it is refused early rather than never, and what others ask for is nothing to it. (Where keys
-/// share a cell, they share its bucket.) Where it gets a log after all, that knows nothing of what has been
-/// admitted before. So both are asked until all of that is an interval ago: in the window in which it gets
-/// the log and in the one after it. (One would not do: workers that are still in the window before may draw
-/// from the bucket alone, and windows are a little shorter than the interval if the controller was late.)
+/// it lastingly: it is refused early rather than never, and what others ask for is nothing to it. Where it
+/// gets a log after all, that knows nothing of what has been admitted before. So both are asked until all of
+/// that is an interval ago: in the window in which it gets the log and in the one after it. (One would not
+/// do: windows are a little shorter than the interval if the controller was late.)
+///
+/// Keys that share a cell share its bucket, which goes on in the cell that they share in the next window. A
+/// key that had a cell of its own in the window before asks that one, too: what it drew there, the shared one
+/// does not know.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +29,9 @@ namespace weir {
 
 class LogCell {
  public:
-  LogCell(AllowanceCell& cell, LogPool& logs) noexcept : cell_(cell), logs_(logs) {}
+  /// @param before  the key's own cell in the ended pool, if it shares this one; else nullptr
+  LogCell(AllowanceCell& cell, LogPool& logs, AllowanceCell* before = nullptr) noexcept
+      : cell_(cell), logs_(logs), before_(before != nullptr && was_used(*before) ? before : nullptr) {}
 
   /// Whether the key has been here: take_over() would change nothing.
   bool begun() const noexcept {
@@ -35,12 +40,15 @@ class LogCell {
   }
   /// Whether the key has come in the window of the cell's pool.
   static bool was_used(const AllowanceCell& cell) noexcept { return read(cell).used(); }
-  static bool has_log(const AllowanceCell& cell) noexcept { return read(cell).has_log(); }
+  static bool is_shared(const AllowanceCell& cell) noexcept {
+    return read(cell).word() == LogName::shared_bucket().word();
+  }
 
   /// Makes sure that the cell says how its key is admitted: as the ended pool's cell does; else by a log of
   /// its own, while there are plenty. Any worker.
   /// @param own    whether the cell is the key's own
-  /// @param ended  where the key is in the pool before; without a cell: there is none
+  /// @param ended  where the key is in the pool before, or the one that it would share there if it shares
+  /// this one; without a cell: there is none
   /// @param spare  the caller's, of this pool alone: a log it took and then did not need, or LogPool::none
   void take_over(bool own, const AllowancePool::Place& ended, std::uint32_t& spare,
                  MonotonicTime now) noexcept {
@@ -51,8 +59,8 @@ class LogCell {
     if (name.asks_bucket()) BucketCell(cell_).take_over(ended.cell, logs_.bucket(), now);
   }
 
-  /// For who has been refused for want of a log: it has one from now on, if any is free. Any worker that is
-  /// in the running window.
+  /// For who has been refused for want of a log: it has one from now on, if any is free. Any worker, while
+  /// the cell's window runs.
   /// @pre take_over()
   void ask_for_log(std::uint32_t& spare) noexcept {
     const LogName name = read(cell_);
@@ -72,59 +80,66 @@ class LogCell {
   /// Admits a request, if there is room for it.
   /// @pre take_over()
   Draw draw(std::uint64_t key, MonotonicTime now, std::uint64_t weight) noexcept {
-    if (weight == 0) return {.taken = true};
-    const LogName name = read(cell_);
-    if (!name.known()) return {};  // the cell's pool has been cleared under a worker that did not come round
-    BucketCell bucket(cell_);
-    if (name.asks_bucket()) {
-      const BucketCell::Draw drawn = bucket.draw(key, weight, 0, full_price, logs_.bucket(), now);
-      if (drawn.taken == 0) return {.closed = drawn.closed};
-    }
-    if (!name.has_log() || logs_.log(name.log()).try_acquire(now, weight)) return {.taken = true};
-    if (name.asks_bucket()) bucket.give_back(weight, full_price, logs_.bucket());
-    return {};
+    if (before_ != nullptr && !LogCell(*before_, logs_).draw(key, now, weight).taken) return {};
+    const Draw drawn = draw_here(key, now, weight);
+    if (!drawn.taken && before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);
+    return drawn;
   }
 
   /// Puts back what was drawn at `now`, and not used.
   void give_back(MonotonicTime now, std::uint64_t weight) noexcept {
+    if (before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);
     const LogName name = read(cell_);
     if (name.asks_bucket()) BucketCell(cell_).give_back(weight, full_price, logs_.bucket());
     if (name.has_log()) logs_.log(name.log()).give_back(now, weight);
   }
 
-  /// Takes what has been admitted without being drawn, or (below 0) puts back what was charged too much, no
-  /// more than there is room for.
+  /// Takes what has been admitted without being drawn, or (below 0) puts back what was charged too much: as
+  /// far as it has not come back by itself since. (A log that has been asked for less than an interval may
+  /// not know of it: then its bucket alone.)
   /// @param at  when that was charged; else now
-  void correct(MonotonicTime at, std::int64_t by) noexcept {
+  void correct(MonotonicTime at, MonotonicTime now, std::int64_t by) noexcept {
     const LogName name = read(cell_);
     const auto weight =
         std::min(by < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(by) : static_cast<std::uint64_t>(by),
                  logs_.limit());
-    if (name.asks_bucket()) {
-      if (by < 0)
-        BucketCell(cell_).fill_up(weight, full_price, logs_.bucket(), at);
-      else
-        BucketCell(cell_).charge(weight, logs_.bucket(), at);
+    const BucketTerms& terms = logs_.bucket();
+    if (by < 0) {
+      if (name.asks_bucket())
+        BucketCell(cell_).fill_up(not_come_back(weight, now - at), full_price, terms, now);
+      else if (name.has_log())
+        logs_.log(name.log()).give_back(at, weight);
+      return;
     }
-    if (!name.has_log()) return;
-    if (by < 0)
-      logs_.log(name.log()).give_back(at, weight);
-    else
-      logs_.log(name.log()).charge(at, weight);
+    if (name.asks_bucket()) BucketCell(cell_).charge(weight, terms, now);
+    if (name.has_log()) logs_.log(name.log()).charge(now, weight);
   }
 
-  /// What may be admitted at `now`, and how long until that is all it ever may.
-  Acquisition look(MonotonicTime now) const noexcept {
+  /// How much there is.
+  struct Room {
+    std::uint64_t remaining = 0;  ///< may be admitted now
+    Duration reset_after{};       ///< until that is all it ever may
+  };
+  Room look(MonotonicTime now) const noexcept {
     const LogName name = read(cell_);
-    Acquisition seen;
-    if (name.has_log()) seen = logs_.log(name.log()).look(now);
-    if (!name.asks_bucket()) return seen;
-    const BucketCell bucket(cell_);
-    const std::uint64_t there = logs_.bucket().tokens(bucket.available(logs_.bucket(), now));
-    seen.remaining = name.has_log() ? std::min(seen.remaining, there) : there;
-    seen.reset_after =
-        std::max(seen.reset_after, logs_.bucket().time_for(bucket.missing(logs_.bucket(), now)));
-    return seen;
+    Room room{.remaining = logs_.limit()};
+    const auto add = [&](std::uint64_t remaining, Duration reset_after) {
+      room = {std::min(room.remaining, remaining), std::max(room.reset_after, reset_after)};
+    };
+    if (before_ != nullptr) {
+      const Room there = LogCell(*before_, logs_).look(now);
+      add(there.remaining, there.reset_after);
+    }
+    if (name.has_log()) {
+      const Acquisition seen = logs_.log(name.log()).look(now);
+      add(seen.remaining, seen.reset_after);
+    }
+    if (name.asks_bucket()) {
+      const BucketTerms& terms = logs_.bucket();
+      add(terms.tokens(BucketCell(cell_).available(terms, now)),
+          terms.time_for(BucketCell(cell_).missing(terms, now)));
+    }
+    return room;
   }
 
   /// How long until a request of this weight may be admitted; 0: it may be now.
@@ -132,7 +147,8 @@ class LogCell {
   Duration retry_after(MonotonicTime now, std::uint64_t weight) const noexcept {
     const LogName name = read(cell_);
     Duration longest{};
-    if (name.has_log()) longest = logs_.log(name.log()).retry_after(now, weight);
+    if (before_ != nullptr) longest = LogCell(*before_, logs_).retry_after(now, weight);
+    if (name.has_log()) longest = std::max(longest, logs_.log(name.log()).retry_after(now, weight));
     if (!name.asks_bucket() || weight == 0) return longest;
     const BucketTerms& terms = logs_.bucket();
     // What is more than the bucket ever holds needs a log.
@@ -148,6 +164,30 @@ class LogCell {
 
   static LogName read(const AllowanceCell& cell) noexcept {
     return LogName(cell.log.load(std::memory_order_relaxed));
+  }
+
+  Draw draw_here(std::uint64_t key, MonotonicTime now, std::uint64_t weight) noexcept {
+    if (weight == 0) return {.taken = true};
+    const LogName name = read(cell_);
+    if (!name.known()) return {};  // the cell's pool has been cleared under a worker that did not come round
+    BucketCell bucket(cell_);
+    if (name.asks_bucket()) {
+      const BucketCell::Draw drawn = bucket.draw(key, weight, 0, full_price, logs_.bucket(), now);
+      if (drawn.taken == 0) return {.closed = drawn.closed};
+    }
+    if (!name.has_log() || logs_.log(name.log()).try_acquire(now, weight)) return {.taken = true};
+    if (name.asks_bucket()) bucket.give_back(weight, full_price, logs_.bucket());
+    return {};
+  }
+
+  // Of so many tokens drawn from a bucket those that it would still lack, had it been full without them.
+  std::uint64_t not_come_back(std::uint64_t tokens, Duration since) const noexcept {
+    const BucketTerms& terms = logs_.bucket();
+    if (since >= terms.fills_in()) return 0;
+    const std::uint64_t cost = terms.cost(std::min(tokens, terms.burst()));
+    const std::uint64_t come =
+        terms.generated(MonotonicTime{} + std::max(since, Duration{})) - terms.generated(MonotonicTime{});
+    return terms.tokens(cost - std::min(cost, come));
   }
 
   // Of a cell of the key's own that says nothing yet. @return what it says then
@@ -179,6 +219,7 @@ class LogCell {
 
   AllowanceCell& cell_;
   LogPool& logs_;
+  AllowanceCell* before_;
 };
 
 }  // namespace weir

@@ -75,9 +75,10 @@ class LogPool {
 
   /// @param limit  of the rule, 1 … max_sliding_log_limit
   /// @param keys   that have a log at their first touch, where max_bytes allow it
-  LogPool(std::uint64_t limit, Duration interval, std::uint32_t keys)
+  /// @param weight  of nearly all requests, 1 … limit
+  LogPool(std::uint64_t limit, Duration interval, std::uint32_t keys, std::uint64_t weight = 1)
       : terms_(limit, interval),
-        bucket_(limit / 2 + 1, interval, limit - limit / 2, 3 * std::min(interval, Duration::max() / 3)),
+        bucket_(make_bucket(limit, interval, std::max(limit - limit / 2, std::min(weight, limit)))),
         logs_(static_cast<std::uint32_t>(
             std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2,
                                     std::size_t{keys} + keys / (one_is_kept_of - 1) + 1))),
@@ -124,9 +125,11 @@ class LogPool {
         terms_, heads_[index], {&slots_[index * terms_.limit()], static_cast<std::size_t>(terms_.limit())}};
   }
 
-  /// What a key without a log draws from: a bucket that holds half of the limit, and fills in an interval. So
-  /// it never admits more than the limit in any half-open window of that length: what it held in its first
-  /// moment, and what has been generated since, in less than the interval, come to less than limit + 1.
+  /// What a key without a log draws from: a bucket that holds half of the limit, or one usual request if that
+  /// weighs more, and fills in an interval. So it never admits more than the limit in any half-open window of
+  /// that length: what it held in its first moment, and what has been generated since, in less than the
+  /// interval, come to less than limit + 1. (But for the rounding of intervals of many days, see
+  /// limit/bucket.h.)
   const BucketTerms& bucket() const noexcept { return bucket_; }
   std::uint64_t limit() const noexcept { return terms_.limit(); }
 
@@ -178,6 +181,10 @@ class LogPool {
   }
 
  private:
+  static BucketTerms make_bucket(std::uint64_t limit, Duration interval, std::uint64_t burst) noexcept {
+    return {limit - burst + 1, interval, burst, 3 * std::min(interval, Duration::max() / 3)};
+  }
+
   /// Of so many logs one is for who needs it.
   static constexpr std::uint32_t one_is_kept_of = 9;
 

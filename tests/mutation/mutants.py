@@ -278,7 +278,7 @@ MUTANTS = [
     corrections(
         "what a log is charged is forgotten where as much is handed back",
         "CorrectionOfALog.WhatIsChargedIsHeldAgainstWhatIsHandedBack",
-        "  if (charged > 0) pools.correct_log(key, charged, now);\n",
+        "  if (charged > 0) pools.correct_log(key, charged, now, now);\n",
         "",
     ),
     corrections(
@@ -1758,19 +1758,6 @@ MUTANTS = [
         "if (windows == 0 || !running.may_reserve()) return;",
         "if (windows == 0) return;",
     ),
-    window_pools(
-        "who has a log may have to share a bucket",
-        "ReservedCells.AreOfThoseWhoHaveALogHoweverOftenTheyCame",
-        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())",
-        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && false)",
-    ),
-    node(
-        "logs are not reserved for",
-        "SprayedSmallLog.NobodyHasMoreThanHisLimitAlsoWhereHeFindsNoCell",
-        "  pools.reserve_for_logs();\n",
-        "",
-        program="property",
-    ),
     # Sliding logs, and the buckets in their place.
     log_pool(
         "who makes up keys leaves no log for who needs one",
@@ -1781,8 +1768,8 @@ MUTANTS = [
     log_pool(
         "without a log there is as much in any window and a request more",
         "LogPool.WhatABucketAdmitsInAnyWindowIsTheLimitAtMostAndHalfOfItLastingly",
-        "bucket_(limit / 2 + 1, interval, limit - limit / 2,",
-        "bucket_(limit / 2 + 1, interval, limit - limit / 2 + 1,",
+        "return {limit - burst + 1, interval, burst,",
+        "return {limit - burst + 2, interval, burst,",
     ),
     log_pool(
         "a log that is named in the window before is free",
@@ -1848,8 +1835,57 @@ MUTANTS = [
     log_cell(
         "what is charged is charged to logs alone",
         "LogCell.CorrectionsCountInWhateverTheKeyDrawsFrom",
-        "        BucketCell(cell_).charge(weight, logs_.bucket(), at);\n",
-        "        ;\n",
+        "    if (name.asks_bucket()) BucketCell(cell_).charge(weight, terms, now);\n",
+        "",
+    ),
+    log_cell(
+        "what is put back long after makes a bucket full",
+        "LogCell.OfWhatIsPutBackIntoABucketOnlyThatCountsWhichHasNotComeBackByItself",
+        "if (since >= terms.fills_in()) return 0;",
+        "if (since >= terms.fills_in()) return tokens;",
+    ),
+    log_cell(
+        "what is put back counts twice where it has come back",
+        "LogCell.OfWhatIsPutBackIntoABucketOnlyThatCountsWhichHasNotComeBackByItself",
+        "return terms.tokens(cost - std::min(cost, come));",
+        "return terms.tokens(cost);",
+    ),
+    log_cell(
+        "what is put back makes room in a log that does not know of it",
+        "LogCell.WhatIsPutBackMakesNoRoomInALogThatMayNotKnowOfIt",
+        "      else if (name.has_log())\n",
+        "      if (name.has_log())\n",
+    ),
+    log_cell(
+        "who shares a cell forgets what he drew in his own",
+        "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
+        "if (before_ != nullptr && !LogCell(*before_, logs_).draw(key, now, weight).taken) return {};",
+        "",
+    ),
+    log_cell(
+        "what the shared cell refuses is drawn from the own one",
+        "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
+        "if (!drawn.taken && before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);",
+        "",
+    ),
+    worker(
+        "what a worker admits that has not heard of the window is forgotten",
+        "SlidingLogWorker.WhatIsAdmittedBeforeAWorkerHasHeardOfTheNextWindowIsKnownInTheOneAfterIt",
+        "  if (!window_runs(terms.window)) [[unlikely]]\n    touched.cell = carried_on(key, terms, now);\n  return log_of",
+        "  if (touched.cell == nullptr) [[unlikely]]\n    touched.cell = carried_on(key, terms, now);\n  return log_of",
+    ),
+    worker(
+        "who needs a log does not get one where other rules are asked",
+        "SlidingLogWorker.WhoNeedsALogGetsOneAlsoWhereOtherRulesAreAsked",
+        "  if (!has_room) log.ask_for_log(spare_logs_[terms.window]);\n",
+        "",
+    ),
+    worker(
+        "who shares a cell does not ask his own one",
+        "SprayedSmallLog.NobodyHasMoreThanHisLimitAlsoWhereHeFindsNoCell",
+        "return {*touched.cell, *terms.logs, asks_before ? ended->find(key) : nullptr};",
+        "return {*touched.cell, *terms.logs, asks_before ? nullptr : nullptr};",
+        program="property",
     ),
     log_cell(
         "who comes back to a bucket comes too early",
@@ -1860,8 +1896,8 @@ MUTANTS = [
     worker(
         "who is refused for want of a log never gets one",
         "SprayedSlidingLog.WhoComesWhileItLastsHasHalfOfHisLimitAtOnceAndAllOfItInTheWindowAfterTheNext",
-        "  if (!draw.taken && window_runs(terms.window))\n",
-        "  if (!draw.taken && window_runs(terms.window) && false)\n",
+        "    if (!drawn.taken && !drawn.closed) log.ask_for_log(spare_logs_[terms.window]);\n",
+        "",
         program="property",
     ),
     # How many new keys a worker may tell of in a span.
@@ -2923,8 +2959,8 @@ MUTANTS = [
     worker(
         "a worker that has not heard of the turn is refused what a bucket has that has moved",
         "Worker/Bucket.AWorkerThatHasNotHeardOfTheTurnFollowsTheBucketAllTheSame/token",
-        "const WindowState& window = plane_.publication.load()->windows[terms.window];\n    touched.cell",
-        "const WindowState& window = publication_->windows[terms.window];\n    touched.cell",
+        "const WindowState& window = plane_.publication.load()->windows[terms.window];\n  const AllowancePool::Place place",
+        "const WindowState& window = publication_->windows[terms.window];\n  const AllowancePool::Place place",
     ),
     window_pools(
         "a bucket's window that began late ends in time",
@@ -3057,8 +3093,8 @@ MUTANTS = [
     node(
         "a bucket moves on from where another rule's levels lie",
         "ManyBuckets.AreNothingToARuleWhoseBucketsFillAtAnotherPace",
-        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_, terms.section).cell,",
-        "BucketCell(cell).take_over(ended == nullptr ? nullptr : ended->claim(key, index_).cell,",
+        ": window.ended->claim(key, index_, terms.section);",
+        ": window.ended->claim(key, index_);",
         file="lib/dataplane/worker_core.cc",
     ),
     node(
@@ -3397,7 +3433,7 @@ MUTANTS = [
     worker(
         "a log begins anew with each window",
         "SlidingLogWorker.NeverAdmitsMoreThanTheLimitInAnyIntervalAcrossWindows",
-        "cell.take_over(place.own, ended(), spare_logs_[terms.window], now);",
+        "cell.take_over(place.own, place.own ? ended() : shared_in_ended(), spare_logs_[terms.window], now);",
         "cell.take_over(place.own, {nullptr, false}, spare_logs_[terms.window], now);",
     ),
     worker(

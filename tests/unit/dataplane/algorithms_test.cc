@@ -829,6 +829,40 @@ TEST(SlidingLogWorker, WorkersInDifferentWindowsWriteTheSameLog) {
   EXPECT_FALSE(plane.admits(start + 900ms, "ann", 1));
 }
 
+TEST(SlidingLogWorker, WhatIsAdmittedBeforeAWorkerHasHeardOfTheNextWindowIsKnownInTheOneAfterIt) {
+  for (const bool scarce : {false, true}) {
+    Plane plane({rule_with(Algorithm::sliding_log, 4)}, 2);
+    while (scarce && plane.logs[0]->take(true) != LogPool::none) {
+    }
+    plane.turn({0});
+    plane.publish_only();
+    plane.cores[0]->quiescent();
+    EXPECT_EQ(plane.admitted_of(9, start + 1050ms, 1), scarce ? 2 : 4);
+    // Nobody comes in the window to which these belong.
+    plane.pools[2]->clear();
+    plane.turn({0, 1});
+    plane.publish();
+    EXPECT_EQ(plane.admitted_of(9, start + 2049ms), scarce ? 2 : 0);
+  }
+}
+
+TEST(SlidingLogWorker, WhoNeedsALogGetsOneAlsoWhereOtherRulesAreAsked) {
+  Rule other = rule_with(Algorithm::fixed_window, 100);
+  other.name = "all";
+  Rule rule = rule_with(Algorithm::sliding_log, 8);
+  rule.key = {by_header("user")};
+  Plane plane({rule, other});
+  while (plane.logs[0]->take(false) != LogPool::none) {
+  }
+  int admitted = 0;
+  for (int i = 0; i < 9; ++i) admitted += plane.admits_request(start, "ann");
+  EXPECT_EQ(admitted, 4);
+  std::size_t with_log = 0;
+  plane.pools[0]->for_each_cell(
+      [&](const AllowanceCell& cell) { with_log += LogName(cell.log.load()).has_log(); });
+  EXPECT_EQ(with_log, 1U);
+}
+
 // Shed.
 
 TEST(ShedWorker, AdmitsTheFractionToWithinOneRequestAtAnyTime) {
@@ -1030,6 +1064,20 @@ TEST(SlidingWindowWorker, AdmitsAllOfALimitBeyond32BitsAndNoMore) {
   EXPECT_EQ(plane.tables[0].find(plane.key())->offered, 2 * four_gib + heavy + 10);
 }
 
+TEST(CooldownWorker, WhoWasRefusedAsAnIntervalEndedIsSoByAllWorkersUntilThatHasBeenJudged) {
+  Plane plane({rule_with(Algorithm::cooldown, 1)}, 2);
+  EXPECT_TRUE(plane.admits(start));
+  EXPECT_FALSE(plane.admits(start + 999ms));
+  plane.judged = false;
+  plane.turn({0, 1});
+  plane.publish();
+  EXPECT_FALSE(plane.admits(start + 1s, "ann", 1));
+  EXPECT_TRUE(plane.admits(start + 1s, "bob", 1));
+  plane.judged = true;  // and pardoned
+  plane.publish();
+  EXPECT_TRUE(plane.admits(start + 1s, "ann", 1));
+}
+
 TEST(CooldownWorker, ABlockThatHasEndedIsNoneAndTakesNoMemory) {
   Plane plane({rule_with(Algorithm::cooldown, 100)});
   for (const Duration ended : {0ns, 1ns, 3'000'000'000ns}) {
@@ -1064,20 +1112,6 @@ TEST(WithoutMemoryForARest, AnAllowanceBeyond32BitsIsAdmittedExactly) {
     EXPECT_EQ(plane.tables[0].overflows()[0].admitted, admitted);
     EXPECT_EQ(plane.tables[0].overflows()[0].offered, 12 * std::uint64_t{heavy});
   }
-TEST(CooldownWorker, WhoWasRefusedAsAnIntervalEndedIsSoByAllWorkersUntilThatHasBeenJudged) {
-  Plane plane({rule_with(Algorithm::cooldown, 1)}, 2);
-  EXPECT_TRUE(plane.admits(start));
-  EXPECT_FALSE(plane.admits(start + 999ms));
-  plane.judged = false;
-  plane.turn({0, 1});
-  plane.publish();
-  EXPECT_FALSE(plane.admits(start + 1s, "ann", 1));
-  EXPECT_TRUE(plane.admits(start + 1s, "bob", 1));
-  plane.judged = true;  // and pardoned
-  plane.publish();
-  EXPECT_TRUE(plane.admits(start + 1s, "ann", 1));
-}
-
 }
 
 TEST(WithoutMemoryForARest, ABlockOfThePublicationIsObeyedAndWhatItRefusesIsCounted) {

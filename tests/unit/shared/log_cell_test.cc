@@ -216,6 +216,59 @@ TEST(LogCell, WhoSharedACellHasALogWithACellOfHisOwnAndWhatHeDrewIsNotForgotten)
   EXPECT_EQ(admitted_of({own, logs}, 9, start), 1);
 }
 
+TEST(LogCell, TheBucketOfASharedCellGoesOnInTheNextWindow) {
+  LogPool logs(8, 1s, 8);
+  std::array<AllowanceCell, 2> shared;
+  std::uint32_t spare = LogPool::none;
+  LogCell(shared[0], logs).take_over(false, {nullptr, false}, spare, start);
+  EXPECT_EQ(admitted_of({shared[0], logs}, 9, start), 4);
+  LogCell(shared[1], logs).take_over(false, {&shared[0], false}, spare, start + 500ms);
+  EXPECT_EQ(admitted_of({shared[1], logs}, 9, start + 500ms), 2);
+}
+
+TEST(LogCell, WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo) {
+  for (const bool scarce : {false, true}) {
+    LogPool logs(8, 1s, 8);
+    if (scarce) take_all(logs);
+    AllowanceCell own;
+    AllowanceCell shared;
+    std::uint32_t spare = LogPool::none;
+    LogCell(own, logs).take_over(true, {nullptr, true}, spare, start);
+    LogCell(shared, logs).take_over(false, {nullptr, false}, spare, start);
+    LogCell cell(shared, logs, &own);
+    const int had = scarce ? 4 : 8;
+    EXPECT_EQ(admitted_of({own, logs}, had - 1, start), had - 1);
+    EXPECT_EQ(cell.look(start).remaining, 1U);
+    EXPECT_EQ(cell.retry_after(start, 1), Duration{});
+    EXPECT_GT(cell.retry_after(start, 2), Duration{});
+    EXPECT_EQ(admitted_of(cell, 9, start), 1);
+    EXPECT_EQ(admitted_of({shared, logs}, 9, start), 3) << "what was refused was drawn";
+    EXPECT_EQ(admitted_of({own, logs}, 9, start), 0);
+    // Nor is anything lost of the one where the other one refuses.
+    EXPECT_EQ(admitted_of(cell, 9, start + 2s), 4);
+    EXPECT_EQ(admitted_of({own, logs}, 9, start + 2s), had - 4);
+  }
+}
+
+TEST(LogCell, WhoseOwnCellWasReservedAndNotUsedAsksTheSharedOneAlone) {
+  LogPool logs(8, 1s, 8);
+  AllowanceCell reserved;
+  AllowanceCell shared;
+  std::uint32_t spare = LogPool::none;
+  LogCell(shared, logs).take_over(false, {nullptr, false}, spare, start);
+  EXPECT_EQ(admitted_of({shared, logs, &reserved}, 9, start), 4);
+}
+
+TEST(LogCell, ARequestOfTheUsualWeightPassesWithoutALog) {
+  LogPool logs(10, 1s, 8, 7);
+  take_all(logs);
+  Windows windows(logs);
+  LogCell cell = windows.use(0);
+  EXPECT_TRUE(cell.draw(key, start, 7).taken);
+  EXPECT_FALSE(cell.draw(key, start + 1s - 1ns, 7).taken);
+  EXPECT_TRUE(cell.draw(key, start + 2s, 7).taken);
+}
+
 TEST(LogCell, WhatIsGivenBackCanBeAdmittedAgain) {
   for (const bool scarce : {false, true}) {
     LogPool logs(6, 1s, 4);
@@ -250,13 +303,44 @@ TEST(LogCell, CorrectionsCountInWhateverTheKeyDrawsFrom) {
     Windows windows(logs);
     LogCell cell = windows.use(0);
     const std::uint64_t full = cell.look(start).remaining;
-    cell.correct(start, 2);
+    cell.correct(start, start, 2);
     EXPECT_EQ(cell.look(start).remaining, full - 2);
-    cell.correct(start, -1);
+    cell.correct(start, start, -1);
     EXPECT_EQ(cell.look(start).remaining, full - 1);
-    cell.correct(start, -9);
+    cell.correct(start, start, -9);
     EXPECT_EQ(cell.look(start).remaining, full);
   }
+}
+
+TEST(LogCell, OfWhatIsPutBackIntoABucketOnlyThatCountsWhichHasNotComeBackByItself) {
+  LogPool logs(100, 1s, 4);
+  take_all(logs);
+  Windows windows(logs);
+  LogCell cell = windows.use(0);
+  EXPECT_EQ(admitted_of(cell, 99, start), 50);
+  const MonotonicTime later = start + 900ms;
+  EXPECT_EQ(admitted_of(cell, 99, later), 45);
+  cell.correct(start, later, -50);
+  EXPECT_EQ(cell.look(later).remaining, 4U);  // 50, less 51 for each second
+  for (const Duration ago : {1s, 10s, 100s, 10'000s}) {
+    admitted_of(cell, 99, later);
+    cell.correct(later - ago, later, -50);
+    EXPECT_EQ(cell.look(later).remaining, 0U) << ago.count();
+  }
+}
+
+TEST(LogCell, WhatIsPutBackMakesNoRoomInALogThatMayNotKnowOfIt) {
+  LogPool logs(6, 1s, 4);
+  take_all_but_those_kept(logs);
+  Windows windows(logs);
+  LogCell cell = windows.use(0);
+  EXPECT_EQ(admitted_of(cell, 9, start), 3);
+  cell.ask_for_log(windows.spare);
+  ASSERT_TRUE(windows.name(0).has_log());
+  LogPool::Log log = logs.log(windows.name(0).log());
+  EXPECT_EQ(admitted_of(cell, 9, start + 990ms), 3);
+  cell.correct(start, start + 990ms, -3);
+  EXPECT_EQ(log.look(start + 990ms).remaining, 3U);
 }
 
 TEST(LogCell, ATimeToComeBackIsOneAtWhichTheRequestPasses) {
