@@ -186,15 +186,16 @@ void measure(const Turn& turn, Contender& contender, Floors& floors, Duration ti
   }
 }
 
+/// @param processor  that the calling thread, and all that it makes, keep off
 /// @return a run for each stream and repeat, or what was wrong
-Result run(const Turn& turn, unsigned round, Duration time) {
+Result run(const Turn& turn, unsigned round, Duration time, int processor) {
   Result figures = Result::array();
   Result told = Result::object();
   const MonotonicTime began = monotonic_now();
   try {
     const std::unique_ptr<Contender> contender = turn.kind->make(*turn.workload);
     Floors floors(turn.kind->dense ? make_arrays(*turn.workload) : make_floors(*turn.workload));
-    PinnedThread thread(processors().back(), [&] { measure(turn, *contender, floors, time, figures); });
+    PinnedThread thread(processor, [&] { measure(turn, *contender, floors, time, figures); });
     thread.join();
     told["switches"] = thread.involuntary_switches();
     floors.finish();
@@ -256,7 +257,7 @@ Result run_all(const Options& options, const Effort& effort) {
     for (const Kind& kind : kinds)
       if (kind.dense == dense && keys <= kind.most_keys) turns.push_back({&kind, &workload, options.repeats});
     in_rounds(effort, turns, [&](const Turn& turn, unsigned round) {
-      for (Result& each : run(turn, round, effort.time())) runs.push_back(std::move(each));
+      for (Result& each : run(turn, round, effort.time(), cpus.back())) runs.push_back(std::move(each));
     });
   };
   measure_size(1, true);
