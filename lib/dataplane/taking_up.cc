@@ -34,6 +34,7 @@ void WorkerCore::offline() noexcept {
 void WorkerCore::take_up() noexcept {
   const Publication* const published = plane_.publication.take_up(index_);
   publication_ = published;
+  last_unknown_ = 0;
   taken_up_ = published->generation;
   generation_ = published->mark();
   SpanTable* assigned = &tables_[published->table_of_worker[index_]];

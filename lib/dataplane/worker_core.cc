@@ -24,11 +24,11 @@ namespace {
 
 static_assert(SpanEntry::kept_lent >= GrantTable::most, "all of a grant may have been seen used before");
 
-/// Whether nothing of a window matters in the next one. (Of one that blocks what it has refused does, until
-/// that has been judged.)
+/// Whether of nearly all keys nothing of a window matters in the next one. (Of cooldown's that does which
+/// have been refused, until that has been judged.)
 bool ends_with_window(Algorithm algorithm) noexcept {
-  return algorithm == Algorithm::fixed_window || algorithm == Algorithm::shed ||
-         algorithm == Algorithm::strict;
+  return algorithm == Algorithm::cooldown || algorithm == Algorithm::fixed_window ||
+         algorithm == Algorithm::shed || algorithm == Algorithm::strict;
 }
 
 }  // namespace
@@ -138,13 +138,10 @@ void WorkerCore::prefetch_entry(std::uint64_t key, SpanTable::Place place, RuleI
   publication_->prefetch_state(key);
 }
 
-// The pool of the window before, if keys of the rule are looked up there, too: what was refused there counts
-// until it has been judged, what was drawn until it has been settled; and some algorithms begin where it
-// ended.
+// The pool of the window before, if nearly all keys of the rule are looked up there, too: what was drawn
+// there counts until it has been settled; and some algorithms begin where it ended.
 AllowancePool* WorkerCore::ended_matters(const RuleTerms& terms) const noexcept {
-  const bool matters =
-      terms.algorithm == Algorithm::cooldown ? !publication_->judged : !ends_with_window(terms.algorithm);
-  return matters ? windows_[terms.window].ended : nullptr;
+  return ends_with_window(terms.algorithm) ? nullptr : windows_[terms.window].ended;
 }
 
 // Has all that a key whose grant is not enough may need on its way, as far as its hash says where that is. It
@@ -166,7 +163,10 @@ void WorkerCore::prefetch_beyond_line(std::uint64_t key, SpanTable::Place place,
     if (table_->seems_settled(place, generation_) && !is_bucket(terms.algorithm)) return;
   }
   windows_[terms.window].running->prefetch(key);
-  if (AllowancePool* const ended = ended_matters(terms)) ended->prefetch(key);
+  if (AllowancePool* const ended = ended_matters(terms))
+    ended->prefetch(key);
+  else if (new_keys_left_ == 0 && place == SpanTable::nowhere)  // is_known() looks for it there
+    windows_[terms.window].ended->prefetch_to_look(key);
   publication_->prefetch(key);
 }
 
@@ -486,13 +486,17 @@ bool WorkerCore::has_grants(const PlannedKey& planned) const noexcept {
 }
 
 // Whether this worker or the controller knows the key; see control/new_key_limit.h.
-bool WorkerCore::is_known(const PlannedKey& planned) const noexcept {
+bool WorkerCore::is_known(const PlannedKey& planned) noexcept {
+  // Who has been asked about once is asked about again where there is no grant for him.
+  if (planned.key == last_unknown_) return false;
   const RuleTerms& terms = plane_.terms[planned.rule];
   // (What is strict has no other way to be admitted.)
-  return terms.algorithm == Algorithm::strict || has_grants(planned) ||
-         publication_->find(planned.key) != nullptr ||
-         publication_->blocked_until(planned.key, nullptr) != never ||
-         windows_[terms.window].ended->find(planned.key) != nullptr;
+  const bool known = terms.algorithm == Algorithm::strict || has_grants(planned) ||
+                     publication_->find(planned.key) != nullptr ||
+                     publication_->blocked_until(planned.key, nullptr) != never ||
+                     windows_[terms.window].ended->find(planned.key) != nullptr;
+  if (!known) last_unknown_ = planned.key;
+  return known;
 }
 
 // As long as new ones may come, who has no grant is taken for one: more is not looked at.

@@ -247,7 +247,7 @@ class alignas(64) WorkerCore {
   void use_grant(GrantTable::Place place, RuleIndex rule, std::uint64_t weight) noexcept;
   bool tells_of_all() const noexcept { return new_keys_left_ == Publication::all_new_keys; }
   bool has_grants(const PlannedKey& planned) const noexcept;
-  bool is_known(const PlannedKey& planned) const noexcept;
+  bool is_known(const PlannedKey& planned) noexcept;
   bool may_tell_of(const PlannedKey& planned) noexcept;
   template <typename NameOf>
   GrantTable::Place grant_of(const PlannedKey& planned, NameOf&& name_of) noexcept;
@@ -547,6 +547,7 @@ class alignas(64) WorkerCore {
   bool leaves_grants_alone_ = false;                         // Publication::grant_turn_of_worker
   std::uint64_t blocks_begun_ = 0;                           // by what it has refused
   std::uint32_t new_keys_left_ = Publication::all_new_keys;  // that it may tell of in this span
+  std::uint64_t last_unknown_ = 0;  // the key of which is_known() has last said so, of this publication
   bool online_ = false;
   bool pages_touched_ = false;
   // Most of a burst's frames are refused: of the next one these are looked for first.

@@ -1932,6 +1932,13 @@ MUTANTS = [
         "false;",
     ),
     worker(
+        "who was unknown once is so for good",
+        "NewKeys.AreNoneAsSoonAsTheControllerNamesThem",
+        "  last_unknown_ = 0;\n",
+        "",
+        file="lib/dataplane/taking_up.cc",
+    ),
+    worker(
         "whom the controller names is taken for a new key",
         "NewKeys.AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames",
         "         publication_->find(planned.key) != nullptr ||\n",
@@ -1940,8 +1947,8 @@ MUTANTS = [
     worker(
         "a strict rule's new keys are refused when there have been enough",
         "NewKeys.OfAStrictRuleAreToldOfInAnyCase",
-        "return terms.algorithm == Algorithm::strict || has_grants",
-        "return has_grants",
+        "const bool known = terms.algorithm == Algorithm::strict || has_grants",
+        "const bool known = has_grants",
     ),
     worker(
         "each publication of a span lets as many new keys in",

@@ -471,6 +471,17 @@ TEST_F(NewKeys, AreNoneThatDrewInTheWindowBeforeOrThatTheControllerNames) {
   EXPECT_FALSE(tells_of(plane, 1, "cho"));
 }
 
+TEST_F(NewKeys, AreNoneAsSoonAsTheControllerNamesThem) {
+  Plane plane({window_of(50)});
+  plane.new_keys = 0;
+  plane.publish(1);
+  admitted(plane, "cho");
+  EXPECT_FALSE(tells_of(plane, 1, "cho"));
+  plane.publish(1, {{.key = key_of(plane, "cho"), .terms = {10, 0}}});
+  admitted(plane, "cho");
+  EXPECT_TRUE(tells_of(plane, 1, "cho"));
+}
+
 // The controller may be making the grants anew: whether a key is among them nobody may look.
 TEST_F(NewKeys, AreNoneOfARuleThatHasGrantsWhileTheseAreLeftAlone) {
   Plane plane({window_of(640), window_of(640)});
