@@ -184,7 +184,7 @@ Instant Controller::advance(Instant own) {
   // An answer may have set the clock: what it brought belongs to the span that begins with the next call.
   const bool set = !awaiting_drain_ && flip_due(clock_.at(own));
   if (dirty_ && !awaiting_drain_ && !set) publish(now, true);
-  clear_spare_pools();
+  clear_spare_pools(now.monotonic);
   const bool more_to_do = !awaiting_drain_ && (forget_idle_grants() || grow_a_spare_table());
 
   if (awaiting_drain_)
@@ -949,12 +949,12 @@ void Controller::watch_store(Instant now) {
   parts_.engine.sync_result(reached, now);
 }
 
-void Controller::clear_spare_pools() {
+void Controller::clear_spare_pools(MonotonicTime now) {
   for (WindowPools& pools : parts_.pools) {
     if (!pools.wants_clearing() || !parts_.quiescence.all_passed(pools.retired_token())) continue;
     if (std::all_of(workers_.begin(), workers_.end(),
                     [&](const WorkerState& worker) { return worker.flip >= pools.retired_flip(); }))
-      pools.clear_spare();
+      pools.clear_spare(now);
   }
 }
 

@@ -182,7 +182,7 @@ class Controller {
   void submit(Instant now);
   void watch_store(Instant now);
   void charge_buckets(Instant now);
-  void clear_spare_pools();
+  void clear_spare_pools(MonotonicTime now);
   void reserve_cells(std::size_t window);
   bool draining() const noexcept;
   WallTime next_flip_after(WallTime now) const noexcept;

@@ -92,7 +92,7 @@ class WindowPools {
     // A worker that has stalled since the window before the last may still hold what was not cleared in time.
     // It draws nothing for a window that the publication does not name any more; see
     // WorkerCore::window_is_known().
-    if (!clean_) clear_spare();
+    if (!clean_) clear_spare(now.monotonic);
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);
     clean_ = false;
@@ -155,8 +155,8 @@ class WindowPools {
   /// back to it.
   std::uint64_t ended_since() const noexcept { return ended_since_; }
   bool wants_clearing() const noexcept { return !clean_; }
-  void clear_spare() noexcept {
-    if (terms_.logs != nullptr) terms_.logs->free_idle(*pools_[2], *pools_[0], *pools_[1]);
+  void clear_spare(MonotonicTime now) noexcept {
+    if (terms_.logs != nullptr) terms_.logs->free_idle(*pools_[2], *pools_[0], *pools_[1], now);
     pools_[2]->clear();
     clean_ = true;
   }

@@ -851,22 +851,22 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   grants_.refused.add(planned.rule, planned.key);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.
   std::int64_t mark = touched.cell->refused_at.load(std::memory_order_relaxed);
-  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now) {
-    window.running->note_refusal(planned.key);
+  window.running->note_refusal(planned.key);
+  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)
     touched.cell->refused_at.compare_exchange_strong(mark, now.time_since_epoch().count(),
                                                      std::memory_order_relaxed);
-  }
 }
 
 // The request was refused by another rule. What a worker may keep for its next request stays with its entry.
-void WorkerCore::undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept {
+void WorkerCore::undraw(const Touched& touched, std::uint64_t key, const RuleTerms& terms,
+                        MonotonicTime now) noexcept {
   if (touched.drawn == 0) return;
   if (is_bucket(terms.algorithm) && !touched.direct) table_->drop_credit(touched.place, touched.drawn);
   // Else the cell may be another key's by now.
   if (!window_is_known(terms.window)) [[unlikely]]
     return;
   if (terms.algorithm == Algorithm::sliding_log) {
-    LogCell(*touched.cell, *terms.logs).give_back(now, touched.drawn);
+    log_of(touched, key, terms).give_back(now, touched.drawn);
   } else if (is_bucket(terms.algorithm)) {
     BucketCell(*touched.cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
   } else {
@@ -1165,7 +1165,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     }
     if (charged[i]) {
       if (refused)
-        undraw(here, terms, now);
+        undraw(here, keys[i].key, terms, now);
       else
         charge(here, keys[i].rule, weight);
     }

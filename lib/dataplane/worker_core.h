@@ -493,7 +493,7 @@ class alignas(64) WorkerCore {
                 MonotonicTime now) noexcept;
   bool sheds(const Touched& touched, const PlannedKey& planned, std::uint64_t weight) const noexcept;
   void refuse(Touched& touched, const PlannedKey& planned, std::uint64_t weight, MonotonicTime now) noexcept;
-  void undraw(const Touched& touched, const RuleTerms& terms, MonotonicTime now) noexcept;
+  void undraw(const Touched& touched, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
   static bool settles_it(const RuleTerms& terms) noexcept;
   bool observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept;
   LogCell log_of(const Touched& touched, std::uint64_t key, const RuleTerms& terms) const noexcept;

@@ -111,6 +111,11 @@ class SlidingLog {
     return answer;
   }
 
+  /// Whether nothing that has been admitted counts any more.
+  bool is_empty(const SlidingLogHead& head, MonotonicTime now) const noexcept {
+    return has_left(head.read().latest, time(now));
+  }
+
   /// Claims the moment: the admission is recorded with the time at which it may go. Nobody overtakes it.
   Reservation reserve(SlidingLogHead& head, std::span<SlidingLogSlot> slots, Instant now,
                       std::uint64_t weight) const noexcept {

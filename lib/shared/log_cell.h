@@ -8,10 +8,11 @@
 /// one, so workers in different windows find the same log.
 ///
 /// A key without a log draws from a bucket that never admits more than the limit in any window, and half of
-/// it lastingly: it is refused early rather than never, and what others ask for is nothing to it. Where it
-/// gets a log after all, that knows nothing of what has been admitted before. So both are asked until all of
-/// that is an interval ago: in the window in which it gets the log and in the one after it. (One would not
-/// do: windows are a little shorter than the interval if the controller was late.)
+/// it lastingly (one request, where two come to more than the limit): it is refused early rather than never,
+/// and what others ask for is nothing to it. Where it gets a log after all, that knows nothing of what has
+/// been admitted before. So both are asked until all of that is an interval ago: in the window in which it
+/// gets the log and in the one after it. (One would not do: windows are a little shorter than the interval if
+/// the controller was late.)
 ///
 /// Keys that share a cell share its bucket, which goes on in the cell that they share in the next window. A
 /// key that had a cell of its own in the window before asks that one, too: what it drew there, the shared one
@@ -80,18 +81,17 @@ class LogCell {
   /// Admits a request, if there is room for it.
   /// @pre take_over()
   Draw draw(std::uint64_t key, MonotonicTime now, std::uint64_t weight) noexcept {
-    if (before_ != nullptr && !LogCell(*before_, logs_).draw(key, now, weight).taken) return {};
     const Draw drawn = draw_here(key, now, weight);
-    if (!drawn.taken && before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);
-    return drawn;
+    if (!drawn.taken || before_ == nullptr || LogCell(*before_, logs_).draw(key, now, weight).taken)
+      return drawn;
+    give_back_here(now, weight);
+    return {};
   }
 
   /// Puts back what was drawn at `now`, and not used.
   void give_back(MonotonicTime now, std::uint64_t weight) noexcept {
     if (before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);
-    const LogName name = read(cell_);
-    if (name.asks_bucket()) BucketCell(cell_).give_back(weight, full_price, logs_.bucket());
-    if (name.has_log()) logs_.log(name.log()).give_back(now, weight);
+    give_back_here(now, weight);
   }
 
   /// Takes what has been admitted without being drawn, or (below 0) puts back what was charged too much: as
@@ -106,7 +106,7 @@ class LogCell {
     const BucketTerms& terms = logs_.bucket();
     if (by < 0) {
       if (name.asks_bucket())
-        BucketCell(cell_).fill_up(not_come_back(weight, now - at), full_price, terms, now);
+        BucketCell(cell_).fill_up(not_come_back(weight, at, now), full_price, terms, now);
       else if (name.has_log())
         logs_.log(name.log()).give_back(at, weight);
       return;
@@ -180,13 +180,20 @@ class LogCell {
     return {};
   }
 
+  void give_back_here(MonotonicTime now, std::uint64_t weight) noexcept {
+    const LogName name = read(cell_);
+    if (name.asks_bucket()) BucketCell(cell_).give_back(weight, full_price, logs_.bucket());
+    if (name.has_log()) logs_.log(name.log()).give_back(now, weight);
+  }
+
   // Of so many tokens drawn from a bucket those that it would still lack, had it been full without them.
-  std::uint64_t not_come_back(std::uint64_t tokens, Duration since) const noexcept {
+  std::uint64_t not_come_back(std::uint64_t tokens, MonotonicTime at, MonotonicTime now) const noexcept {
     const BucketTerms& terms = logs_.bucket();
-    if (since >= terms.fills_in()) return 0;
+    // Whatever somebody says when it was: differences may be larger than a duration.
+    const auto since = static_cast<__int128>(now.time_since_epoch().count()) - at.time_since_epoch().count();
+    if (since >= terms.fills_in().count()) return 0;
     const std::uint64_t cost = terms.cost(std::min(tokens, terms.burst()));
-    const std::uint64_t come =
-        terms.generated(MonotonicTime{} + std::max(since, Duration{})) - terms.generated(MonotonicTime{});
+    const std::uint64_t come = since <= 0 ? 0 : terms.generated(now) - terms.generated(at);
     return terms.tokens(cost - std::min(cost, come));
   }
 

@@ -8,8 +8,7 @@
 /// leaves some for those who come after him.
 ///
 /// Cells live in pools that are cleared as a whole, a log goes on. When a pool is cleared, a log that no cell
-/// of the two newer pools names has been idle for a whole window, which is at least the log's interval:
-/// nothing in it counts any more, and it is free.
+/// of the two newer pools names is nobody's any more, and free as soon as nothing in it counts.
 #pragma once
 
 #include <algorithm>
@@ -75,10 +74,10 @@ class LogPool {
 
   /// @param limit  of the rule, 1 … max_sliding_log_limit
   /// @param keys   that have a log at their first touch, where max_bytes allow it
-  /// @param weight  of nearly all requests, 1 … limit
+  /// @param weight  of a request, ≥ 1, or a part of it that all have in common
   LogPool(std::uint64_t limit, Duration interval, std::uint32_t keys, std::uint64_t weight = 1)
       : terms_(limit, interval),
-        bucket_(make_bucket(limit, interval, std::max(limit - limit / 2, std::min(weight, limit)))),
+        bucket_(make_bucket(limit, interval, std::min(weight, limit))),
         logs_(static_cast<std::uint32_t>(
             std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2,
                                     std::size_t{keys} + keys / (one_is_kept_of - 1) + 1))),
@@ -125,11 +124,11 @@ class LogPool {
         terms_, heads_[index], {&slots_[index * terms_.limit()], static_cast<std::size_t>(terms_.limit())}};
   }
 
-  /// What a key without a log draws from: a bucket that holds half of the limit, or one usual request if that
-  /// weighs more, and fills in an interval. So it never admits more than the limit in any half-open window of
-  /// that length: what it held in its first moment, and what has been generated since, in less than the
-  /// interval, come to less than limit + 1. (But for the rounding of intervals of many days, see
-  /// limit/bucket.h.)
+  /// What a key without a log draws from: a bucket that holds half of the limit, and fills in an interval;
+  /// both in requests of the usual weight, rounded up. So it never admits more than the limit in any
+  /// half-open window of that length: what it held in its first moment, and what has been generated since, in
+  /// less than the interval, come to less than one request beyond it. (But for the rounding of intervals of
+  /// many days, see limit/bucket.h.)
   const BucketTerms& bucket() const noexcept { return bucket_; }
   std::uint64_t limit() const noexcept { return terms_.limit(); }
 
@@ -154,9 +153,11 @@ class LogPool {
   }
 
   /// Frees the logs that cells of `cleared` name and no cell of the two newer pools does. (A log that a
-  /// worker holds spare is named by none.) The controller, before it clears that pool, when no worker can be
-  /// in it.
-  void free_idle(AllowancePool& cleared, AllowancePool& running, AllowancePool& ended) noexcept {
+  /// worker holds spare is named by none.) One that has been written to within an interval all the same, by
+  /// who had no cell of his own in the window after, waits for the next time. The controller, before it
+  /// clears that pool, when no worker can be in it.
+  void free_idle(AllowancePool& cleared, AllowancePool& running, AllowancePool& ended,
+                 MonotonicTime now) noexcept {
     const auto mark = [&](AllowancePool& pool, bool idle) {
       pool.for_each_cell([&](const AllowanceCell& cell) {
         // Relaxed: nobody writes it any more, or what is written does not matter.
@@ -164,13 +165,15 @@ class LogPool {
           idle_[name.log()] = idle;
       });
     };
-    std::fill(idle_.begin(), idle_.end(), false);
     mark(cleared, true);
     mark(ended, false);
     mark(running, false);
     std::uint64_t offered = offered_.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < logs_; ++i)
-      if (idle_[i]) free_[offered++ % logs_].store(i, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < logs_; ++i) {
+      if (!idle_[i] || !terms_.is_empty(heads_[i], now)) continue;
+      idle_[i] = false;
+      free_[offered++ % logs_].store(i, std::memory_order_relaxed);
+    }
     // Release: who sees the offer sees which logs it is of.
     offered_.store(offered, std::memory_order_release);
   }
@@ -181,8 +184,12 @@ class LogPool {
   }
 
  private:
-  static BucketTerms make_bucket(std::uint64_t limit, Duration interval, std::uint64_t burst) noexcept {
-    return {limit - burst + 1, interval, burst, 3 * std::min(interval, Duration::max() / 3)};
+  /// In requests of the same weight, as all weights are multiples of it.
+  static BucketTerms make_bucket(std::uint64_t limit, Duration interval, std::uint64_t weight) noexcept {
+    const std::uint64_t requests = limit / weight;
+    const std::uint64_t at_once = requests - requests / 2;
+    return {(requests - at_once + 1) * weight, interval, at_once * weight,
+            3 * std::min(interval, Duration::max() / 3)};
   }
 
   /// Of so many logs one is for who needs it.
@@ -197,7 +204,7 @@ class LogPool {
   std::unique_ptr<std::atomic<std::uint32_t>[]> free_;
   std::atomic<std::uint64_t> taken_{0};    // written by workers
   std::atomic<std::uint64_t> offered_{0};  // written by the controller
-  std::vector<bool> idle_;                 // the controller's
+  std::vector<bool> idle_;                 // nobody's, and not yet free: the controller's
 };
 
 }  // namespace weir

@@ -129,7 +129,7 @@ TEST(SharedLogPool, LogsAreFreedWhileOthersAreTakenAndNoneServesTwoKeysOrIsLost)
       // The controller's thread frees the oldest pool's logs while workers already take some for the running
       // one.
       if (index == 0) {
-        logs.free_idle(*pools[2], *pools[0], *pools[1]);
+        logs.free_idle(*pools[2], *pools[0], *pools[1], start);
         pools[2]->clear();
       } else {
         for (std::size_t number = 0; number < keys; ++number) {

@@ -1120,7 +1120,7 @@ MUTANTS = [
     worker(
         "a refused request is charged to its other rules",
         "Hierarchy.AChildsRefusalLeavesTheParentsAllowanceToOthers",
-        "        undraw(here, terms, now);\n",
+        "        undraw(here, keys[i].key, terms, now);\n",
         "        charge(here, keys[i].rule, weight);\n",
     ),
     worker(
@@ -1183,13 +1183,13 @@ MUTANTS = [
     worker(
         "a refusal is kept from the other workers",
         "Worker.ARefusalByOneWorkerHoldsForAllOfThem",
-        "  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now) {",
-        "  if (MonotonicTime(Duration(mark)) == now) {",
+        "  if (mark == AllowanceCell::no_refusal || MonotonicTime(Duration(mark)) + length <= now)",
+        "  if (MonotonicTime(Duration(mark)) == now)",
     ),
     worker(
         "a refusal is not noted, and so not looked for in the next window",
         "CooldownWorker.WhoWasRefusedAsAnIntervalEndedIsSoByAllWorkersUntilThatHasBeenJudged",
-        "    window.running->note_refusal(planned.key);\n",
+        "  window.running->note_refusal(planned.key);\n",
         "",
     ),
     shared(
@@ -1768,8 +1768,20 @@ MUTANTS = [
     log_pool(
         "without a log there is as much in any window and a request more",
         "LogPool.WhatABucketAdmitsInAnyWindowIsTheLimitAtMostAndHalfOfItLastingly",
-        "return {limit - burst + 1, interval, burst,",
-        "return {limit - burst + 2, interval, burst,",
+        "return {(requests - at_once + 1) * weight, interval,",
+        "return {(requests - at_once + 2) * weight, interval,",
+    ),
+    log_pool(
+        "a log is free in which something still counts",
+        "LogPool.ALogThatIsWrittenToAllTheSameIsFreeWhenNothingInItCounts",
+        "if (!idle_[i] || !terms_.is_empty(heads_[i], now)) continue;",
+        "if (!idle_[i]) continue;",
+    ),
+    log_pool(
+        "a log that has waited is free for good",
+        "LogPool.ALogThatIsWrittenToAllTheSameIsFreeWhenNothingInItCounts",
+        "      idle_[i] = false;\n",
+        "",
     ),
     log_pool(
         "a log that is named in the window before is free",
@@ -1841,8 +1853,8 @@ MUTANTS = [
     log_cell(
         "what is put back long after makes a bucket full",
         "LogCell.OfWhatIsPutBackIntoABucketOnlyThatCountsWhichHasNotComeBackByItself",
-        "if (since >= terms.fills_in()) return 0;",
-        "if (since >= terms.fills_in()) return tokens;",
+        "if (since >= terms.fills_in().count()) return 0;",
+        "if (since >= terms.fills_in().count()) return tokens;",
     ),
     log_cell(
         "what is put back counts twice where it has come back",
@@ -1859,14 +1871,14 @@ MUTANTS = [
     log_cell(
         "who shares a cell forgets what he drew in his own",
         "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
-        "if (before_ != nullptr && !LogCell(*before_, logs_).draw(key, now, weight).taken) return {};",
-        "",
+        "before_ == nullptr || LogCell(*before_, logs_).draw(key, now, weight).taken)",
+        "before_ == nullptr || true)",
     ),
     log_cell(
-        "what the shared cell refuses is drawn from the own one",
+        "what the own cell refuses is drawn from the shared one",
         "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
-        "if (!drawn.taken && before_ != nullptr) LogCell(*before_, logs_).give_back(now, weight);",
-        "",
+        "    give_back_here(now, weight);\n    return {};",
+        "    return {};",
     ),
     worker(
         "what a worker admits that has not heard of the window is forgotten",

@@ -250,6 +250,20 @@ TEST(LogCell, WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo) {
   }
 }
 
+TEST(LogCell, WhomTheSharedCellRefusesLosesNothingInHisOwn) {
+  LogPool logs(8, 1s, 8);
+  AllowanceCell own;
+  AllowanceCell shared;
+  std::uint32_t spare = LogPool::none;
+  LogCell(own, logs).take_over(true, {nullptr, true}, spare, start);
+  LogCell(shared, logs).take_over(false, {nullptr, false}, spare, start);
+  EXPECT_EQ(admitted_of({own, logs}, 7, start), 7);
+  EXPECT_EQ(admitted_of({shared, logs}, 9, start), 4);
+  LogCell cell(shared, logs, &own);
+  for (int i = 1; i < 10; ++i) EXPECT_EQ(admitted_of(cell, 9, start + i * 1ms), 0);
+  EXPECT_EQ(LogCell(own, logs).look(start + 1s).remaining, 8U);
+}
+
 TEST(LogCell, WhoseOwnCellWasReservedAndNotUsedAsksTheSharedOneAlone) {
   LogPool logs(8, 1s, 8);
   AllowanceCell reserved;
@@ -266,7 +280,7 @@ TEST(LogCell, ARequestOfTheUsualWeightPassesWithoutALog) {
   LogCell cell = windows.use(0);
   EXPECT_TRUE(cell.draw(key, start, 7).taken);
   EXPECT_FALSE(cell.draw(key, start + 1s - 1ns, 7).taken);
-  EXPECT_TRUE(cell.draw(key, start + 2s, 7).taken);
+  EXPECT_TRUE(cell.draw(key, start + 1s, 7).taken);
 }
 
 TEST(LogCell, WhatIsGivenBackCanBeAdmittedAgain) {
@@ -322,11 +336,13 @@ TEST(LogCell, OfWhatIsPutBackIntoABucketOnlyThatCountsWhichHasNotComeBackByItsel
   EXPECT_EQ(admitted_of(cell, 99, later), 45);
   cell.correct(start, later, -50);
   EXPECT_EQ(cell.look(later).remaining, 4U);  // 50, less 51 for each second
-  for (const Duration ago : {1s, 10s, 100s, 10'000s}) {
+  for (const Duration ago : {Duration(1s), Duration(10s), Duration(100s), Duration(10'000s)}) {
     admitted_of(cell, 99, later);
     cell.correct(later - ago, later, -50);
     EXPECT_EQ(cell.look(later).remaining, 0U) << ago.count();
   }
+  cell.correct(MonotonicTime::min(), later, -50);
+  EXPECT_EQ(cell.look(later).remaining, 0U);
 }
 
 TEST(LogCell, WhatIsPutBackMakesNoRoomInALogThatMayNotKnowOfIt) {

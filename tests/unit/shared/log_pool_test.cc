@@ -50,6 +50,19 @@ TEST(LogPool, WhatABucketAdmitsInAnyWindowIsTheLimitAtMostAndHalfOfItLastingly) 
   }
 }
 
+TEST(LogPool, WhatABucketAdmitsOfHeavyRequestsIsTheLimitAtMostToo) {
+  for (const std::uint64_t of : {7, 10, 13, 20, 21, 100}) {
+    for (const std::uint64_t weight : {1, 3, 6, 7}) {
+      SCOPED_TRACE(std::to_string(of) + " by " + std::to_string(weight));
+      const LogPool logs(of, 1s, 1, weight);
+      const BucketTerms& bucket = logs.bucket();
+      const std::uint64_t generated = bucket.generated(start + 1s - 1ns) - bucket.generated(start);
+      EXPECT_EQ(bucket.tokens(bucket.capacity() + generated) / weight, of / weight);
+      EXPECT_LE(bucket.fills_in(), 1s);
+    }
+  }
+}
+
 /// Three pools in turn, as the controller holds them.
 struct Pools {
   AllowancePool cleared{64, 1};
@@ -75,7 +88,7 @@ TEST(LogPool, LogsOfKeysIdleForAWholeWindowAreFreeAgain) {
   std::set<std::uint32_t> first;
   for (std::uint64_t i = 0; i < 3; ++i) first.insert(pools.use(logs, pools.cleared, i));
   EXPECT_EQ(pools.use(logs, pools.running, 9), LogPool::none);
-  logs.free_idle(pools.cleared, pools.running, pools.ended);
+  logs.free_idle(pools.cleared, pools.running, pools.ended, start);
   pools.cleared.clear();
   std::set<std::uint32_t> second;
   for (std::uint64_t i = 10; i < 13; ++i) second.insert(pools.use(logs, pools.running, i));
@@ -93,13 +106,34 @@ TEST(LogPool, ALogThatANewerPoolNamesIsKept) {
   EXPECT_EQ(pools.use(logs, pools.ended, 0, &pools.cleared), used[0]);
   pools.use(logs, pools.ended, 1, &pools.cleared);
   EXPECT_EQ(pools.use(logs, pools.running, 1, &pools.ended), used[1]);
-  logs.free_idle(pools.cleared, pools.running, pools.ended);
+  logs.free_idle(pools.cleared, pools.running, pools.ended, start);
   pools.cleared.clear();
   const std::uint32_t freed = pools.use(logs, pools.running, 20);
   EXPECT_NE(freed, LogPool::none);
   EXPECT_NE(freed, used[0]);
   EXPECT_NE(freed, used[1]);
   EXPECT_EQ(pools.use(logs, pools.running, 21), LogPool::none);
+}
+
+// By who had no cell of his own in the window after that of the cell that names it.
+TEST(LogPool, ALogThatIsWrittenToAllTheSameIsFreeWhenNothingInItCounts) {
+  LogPool logs(limit, 1s, 1);  // two
+  ASSERT_NE(logs.take(true), LogPool::none);
+  Pools pools;
+  const std::uint32_t used = pools.use(logs, pools.cleared, 0);
+  ASSERT_EQ(used, LogPool::none) << "the last one is for who needs it";
+  AllowanceCell& cell = *pools.cleared.claim(key_of(0), 0).cell;
+  LogCell(cell, logs).ask_for_log(pools.spare);
+  const std::uint32_t log = LogName(cell.log.load()).log();
+  EXPECT_TRUE(logs.log(log).try_acquire(start, 1));
+  const auto is_free = [&](MonotonicTime now) {
+    logs.free_idle(pools.cleared, pools.running, pools.ended, now);
+    pools.cleared.clear();
+    return logs.take(true) != LogPool::none;
+  };
+  EXPECT_FALSE(is_free(start + 1s - 1ns));
+  EXPECT_TRUE(is_free(start + 1s));
+  EXPECT_FALSE(is_free(start + 2s)) << "once";
 }
 
 TEST(LogPool, GoesRoundAndRoundWithoutLosingALog) {
@@ -110,7 +144,7 @@ TEST(LogPool, GoesRoundAndRoundWithoutLosingALog) {
     for (std::uint64_t i = 0; i < 7; ++i) used.insert(pools.use(logs, pools.cleared, window * 7 + i));
     ASSERT_EQ(used.size(), 7U) << "window " << window;
     ASSERT_FALSE(used.contains(LogPool::none)) << "window " << window;
-    logs.free_idle(pools.cleared, pools.running, pools.ended);
+    logs.free_idle(pools.cleared, pools.running, pools.ended, start);
     pools.cleared.clear();
   }
 }
