@@ -74,10 +74,10 @@ class LogPool {
 
   /// @param limit  of the rule, 1 … max_sliding_log_limit
   /// @param keys   that have a log at their first touch, where max_bytes allow it
-  /// @param weight  of a request, ≥ 1, or a part of it that all have in common
+  /// @param weight  of a request, or a part of it that all have in common
   LogPool(std::uint64_t limit, Duration interval, std::uint32_t keys, std::uint64_t weight = 1)
       : terms_(limit, interval),
-        bucket_(make_bucket(limit, interval, std::min(weight, limit))),
+        bucket_(make_bucket(limit, interval, std::clamp<std::uint64_t>(weight, 1, limit))),
         logs_(static_cast<std::uint32_t>(
             std::clamp<std::size_t>(max_bytes / (limit * sizeof(SlidingLogSlot)), 2,
                                     std::size_t{keys} + keys / (one_is_kept_of - 1) + 1))),

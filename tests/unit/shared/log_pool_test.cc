@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -52,12 +53,13 @@ TEST(LogPool, WhatABucketAdmitsInAnyWindowIsTheLimitAtMostAndHalfOfItLastingly) 
 
 TEST(LogPool, WhatABucketAdmitsOfHeavyRequestsIsTheLimitAtMostToo) {
   for (const std::uint64_t of : {7, 10, 13, 20, 21, 100}) {
-    for (const std::uint64_t weight : {1, 3, 6, 7}) {
+    for (const std::uint64_t weight : {0, 1, 3, 6, 7}) {
       SCOPED_TRACE(std::to_string(of) + " by " + std::to_string(weight));
       const LogPool logs(of, 1s, 1, weight);
       const BucketTerms& bucket = logs.bucket();
       const std::uint64_t generated = bucket.generated(start + 1s - 1ns) - bucket.generated(start);
-      EXPECT_EQ(bucket.tokens(bucket.capacity() + generated) / weight, of / weight);
+      const std::uint64_t each = std::max<std::uint64_t>(weight, 1);
+      EXPECT_EQ(bucket.tokens(bucket.capacity() + generated) / each, of / each);
       EXPECT_LE(bucket.fills_in(), 1s);
     }
   }
