@@ -142,6 +142,19 @@ class WindowPools {
         prefetch);
   }
 
+  /// Who has a log finds a cell of his own in the window that has begun, and so keeps it, however many new keys
+  /// come first. After turn_to(), before any worker knows the window's pool.
+  void reserve_for_logs() noexcept {
+    if (terms_.logs == nullptr) return;
+    AllowancePool& running = *pools_[0];
+    pools_[1]->for_each_key(
+        [&](std::uint64_t key, AllowanceCell& cell) {
+          if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())
+            running.claim(key, AllowancePool::controller);
+        },
+        [&](std::uint64_t key) { running.prefetch(key); });
+  }
+
   /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
   /// counts in a table that it was given at flip number `flip` or later.
   void retired(std::uint64_t token, std::uint64_t flip) noexcept {

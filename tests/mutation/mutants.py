@@ -1758,6 +1758,19 @@ MUTANTS = [
         "if (windows == 0 || !running.may_reserve()) return;",
         "if (windows == 0) return;",
     ),
+    window_pools(
+        "who has a log may lose it to new keys",
+        "ReservedCells.AreOfThoseWhoHaveALogHoweverOftenTheyCame",
+        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())",
+        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && false)",
+    ),
+    node(
+        "logs are not reserved for",
+        "Algorithms/SprayedBesideRoom.WhoIsLightIsRefusedInTheFirstWindowAtMost/sliding_log",
+        "  pools.reserve_for_logs();\n",
+        "",
+        program="property",
+    ),
     # Sliding logs, and the buckets in their place.
     log_pool(
         "who makes up keys leaves no log for who needs one",

@@ -52,6 +52,22 @@ class Pools {
   std::uint32_t reserved_ = 0;
 };
 
+TEST(ReservedCells, AreOfThoseWhoHaveALogHoweverOftenTheyCame) {
+  LogPool logs(1000, 1s, 10);
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, keys, 1);
+  pools.begin();
+  const Instant begin{WallTime(1000s), MonotonicTime(10s)};
+  pools.turn_to(begin);
+  std::uint32_t spare = LogPool::none;
+  for (std::uint64_t key = 1; key <= 20; ++key)
+    LogCell(*pools.running().claim(key_of(key), 0).cell, logs)
+        .take_over(true, {nullptr, false}, spare, begin.monotonic);
+  pools.turn_to(begin + 1s);
+  pools.reserve_for_logs();
+  for (std::uint64_t key = 1; key <= 20; ++key)
+    EXPECT_EQ(pools.running().find(key_of(key)) != nullptr, key <= 10) << key;
+}
+
 TEST(ReservedCells, AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce) {
   Pools pools;
   pools.draw(0, 100);
