@@ -1907,10 +1907,9 @@ MUTANTS = [
     ),
     worker(
         "who shares a cell does not ask his own one",
-        "SprayedSmallLog.NobodyHasMoreThanHisLimitAlsoWhereHeFindsNoCell",
+        "SlidingLogWorker.WhoFindsNoCellOfHisOwnAnyMoreHasNoMoreThanHisLimitAllTheSame",
         "return {*touched.cell, *terms.logs, asks_before ? ended->find(key) : nullptr};",
         "return {*touched.cell, *terms.logs, asks_before ? nullptr : nullptr};",
-        program="property",
     ),
     log_cell(
         "who comes back to a bucket comes too early",

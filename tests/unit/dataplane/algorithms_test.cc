@@ -846,6 +846,17 @@ TEST(SlidingLogWorker, WhatIsAdmittedBeforeAWorkerHasHeardOfTheNextWindowIsKnown
   }
 }
 
+TEST(SlidingLogWorker, WhoFindsNoCellOfHisOwnAnyMoreHasNoMoreThanHisLimitAllTheSame) {
+  Plane plane({rule_with(Algorithm::sliding_log, 8)});
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 8);
+  plane.turn({0});
+  for (std::uint64_t i = 1; i < 5000; ++i)
+    plane.pools[0]->claim(i * 0x9e3779b97f4a7c15, AllowancePool::controller);
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1100ms), 0);
+  EXPECT_GT(plane.admitted_of(9, start + 1900ms), 0);
+}
+
 TEST(SlidingLogWorker, WhoNeedsALogGetsOneAlsoWhereOtherRulesAreAsked) {
   Rule other = rule_with(Algorithm::fixed_window, 100);
   other.name = "all";
