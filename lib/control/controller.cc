@@ -277,7 +277,6 @@ void Controller::note_lateness(Instant now) {
 // first. Before any worker knows its pool: then all agree.
 void Controller::reserve_cells(std::size_t window) {
   WindowPools& pools = parts_.pools[window];
-  pools.reserve_for_logs();
   if (pools.ended().crowded())
     wary_[window] = wary_turns;
   else if (wary_[window] > 0)

@@ -86,6 +86,7 @@ class WindowPools {
       std::swap(running_, ended_);
       std::swap(running_number_, ended_number_);
       std::swap(running_since_, ended_since_);
+      ended_was_crowded_ = pools_[1]->crowded();
       enter_interval();
       return true;
     }
@@ -93,6 +94,7 @@ class WindowPools {
     // It draws nothing for a window that the publication does not name any more; see
     // WorkerCore::window_is_known().
     if (!clean_) clear_spare(now.monotonic);
+    before_was_crowded_ = std::exchange(ended_was_crowded_, pools_[0]->crowded());
     std::swap(pools_[1], pools_[2]);
     std::swap(pools_[0], pools_[1]);
     clean_ = false;
@@ -134,25 +136,12 @@ class WindowPools {
         },
         prefetch);
     // Where there was room for all, nobody had to be known: so those who found none in the window after it.
-    if (before.crowded()) return;
+    if (before_was_crowded_) return;
     before.for_each_key(
         [&](std::uint64_t key, AllowanceCell& cell) {
           if (was_used(cell)) reserve(key, reserved_windows);
         },
         prefetch);
-  }
-
-  /// Who has a log finds a cell of his own in the window that has begun, and so keeps it, however many new keys
-  /// come first. After turn_to(), before any worker knows the window's pool.
-  void reserve_for_logs() noexcept {
-    if (terms_.logs == nullptr) return;
-    AllowancePool& running = *pools_[0];
-    pools_[1]->for_each_key(
-        [&](std::uint64_t key, AllowanceCell& cell) {
-          if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())
-            running.claim(key, AllowancePool::controller);
-        },
-        [&](std::uint64_t key) { running.prefetch(key); });
   }
 
   /// The pool that turn_to() put aside is nobody's once the grace period of `token` is over and every worker
@@ -317,6 +306,9 @@ class WindowPools {
   std::uint64_t running_since_ = no_flip;  // the flip
   std::uint64_t ended_since_ = 0;
   std::uint32_t spare_log_ = LogPool::none;  // taken, and then a worker's was agreed on
+  // As their windows ended. (Who comes first in the next one may claim a cell there, too.)
+  bool ended_was_crowded_ = false;
+  bool before_was_crowded_ = false;
   MonotonicTime turned_at_{};
   bool started_ = false;
   bool settled_ = true;

@@ -41,7 +41,6 @@ class LogCell {
   }
   /// Whether the key has come in the window of the cell's pool.
   static bool was_used(const AllowanceCell& cell) noexcept { return read(cell).used(); }
-  static bool has_log(const AllowanceCell& cell) noexcept { return read(cell).has_log(); }
   static bool is_shared(const AllowanceCell& cell) noexcept {
     return read(cell).word() == LogName::shared_bucket().word();
   }

@@ -1759,17 +1759,10 @@ MUTANTS = [
         "if (windows == 0) return;",
     ),
     window_pools(
-        "who has a log may lose it to new keys",
-        "ReservedCells.AreOfThoseWhoHaveALogHoweverOftenTheyCame",
-        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && running.may_reserve())",
-        "if (LogCell::was_used(cell) && LogCell::has_log(cell) && false)",
-    ),
-    node(
-        "logs are not reserved for",
-        "Algorithms/SprayedBesideRoom.WhoIsLightIsRefusedInTheFirstWindowAtMost/sliding_log",
-        "  pools.reserve_for_logs();\n",
-        "",
-        program="property",
+        "who is looked for in a window that has ended crowds it",
+        "ReservedCells.AreOfThoseWhoCameWhileThereWasRoomHoweverManyAreLookedForThereLater",
+        "    if (before_was_crowded_) return;",
+        "    if (before.crowded()) return;",
     ),
     # Sliding logs, and the buckets in their place.
     log_pool(

@@ -38,6 +38,13 @@ class Pools {
       pools_.running().claim(key_of(key), 0).cell->draw(1, 100, 1);
     }
   }
+  void look_for_in_ended(std::uint64_t first, std::uint64_t count) {
+    WindowState window = pools_.state(now_);
+    for (std::uint64_t key = first; key < first + count; ++key) {
+      if (key % 256 == 0) pools_.provide();
+      window.ended->claim(key_of(key), 0);
+    }
+  }
   std::uint64_t with_cells(std::uint64_t first, std::uint64_t count) {
     std::uint64_t with = 0;
     for (std::uint64_t key = first; key < first + count; ++key)
@@ -52,22 +59,6 @@ class Pools {
   std::uint32_t reserved_ = 0;
 };
 
-TEST(ReservedCells, AreOfThoseWhoHaveALogHoweverOftenTheyCame) {
-  LogPool logs(1000, 1s, 10);
-  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, keys, 1);
-  pools.begin();
-  const Instant begin{WallTime(1000s), MonotonicTime(10s)};
-  pools.turn_to(begin);
-  std::uint32_t spare = LogPool::none;
-  for (std::uint64_t key = 1; key <= 20; ++key)
-    LogCell(*pools.running().claim(key_of(key), 0).cell, logs)
-        .take_over(true, {nullptr, false}, spare, begin.monotonic);
-  pools.turn_to(begin + 1s);
-  pools.reserve_for_logs();
-  for (std::uint64_t key = 1; key <= 20; ++key)
-    EXPECT_EQ(pools.running().find(key_of(key)) != nullptr, key <= 10) << key;
-}
-
 TEST(ReservedCells, AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce) {
   Pools pools;
   pools.draw(0, 100);
@@ -77,6 +68,17 @@ TEST(ReservedCells, AreOfThoseWhoCameInTwoWindowsNotOfThoseWhoCameOnce) {
   pools.turn();
   EXPECT_EQ(pools.with_cells(0, 100), 100U);
   EXPECT_EQ(pools.with_cells(1000, 4 * keys), 0U);
+}
+
+// Who carries over what he has claims a cell there, however new he is.
+TEST(ReservedCells, AreOfThoseWhoCameWhileThereWasRoomHoweverManyAreLookedForThereLater) {
+  Pools pools;
+  pools.draw(0, 100);
+  pools.turn();
+  pools.draw(1000, 4 * keys);
+  pools.look_for_in_ended(1000, 4 * keys);
+  pools.turn();
+  EXPECT_EQ(pools.with_cells(0, 100), 100U);
 }
 
 TEST(ReservedCells, AreKeptForTenWindowsForWhoStaysAway) {

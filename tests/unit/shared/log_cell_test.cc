@@ -49,6 +49,22 @@ int admitted_of(LogCell cell, int requests, MonotonicTime now) {
   return admitted;
 }
 
+/// A key that had a cell of its own in the window before, and shares one in this.
+struct SharesNow {
+  explicit SharesNow(LogPool& of) : logs(of) {
+    own().take_over(true, {nullptr, true}, spare, start);
+    shared().take_over(false, {nullptr, false}, spare, start);
+  }
+  LogCell own() { return {own_cell, logs}; }
+  LogCell shared() { return {shared_cell, logs}; }
+  LogCell both() { return {shared_cell, logs, &own_cell}; }
+
+  LogPool& logs;
+  AllowanceCell own_cell;
+  AllowanceCell shared_cell;
+  std::uint32_t spare = LogPool::none;
+};
+
 /// So that keys that come now have none, but who needs one has.
 void take_all_but_those_kept(LogPool& logs) {
   while (logs.take(false) != LogPool::none) {
@@ -230,38 +246,27 @@ TEST(LogCell, WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo) {
   for (const bool scarce : {false, true}) {
     LogPool logs(8, 1s, 8);
     if (scarce) take_all(logs);
-    AllowanceCell own;
-    AllowanceCell shared;
-    std::uint32_t spare = LogPool::none;
-    LogCell(own, logs).take_over(true, {nullptr, true}, spare, start);
-    LogCell(shared, logs).take_over(false, {nullptr, false}, spare, start);
-    LogCell cell(shared, logs, &own);
+    SharesNow one(logs);
     const int had = scarce ? 4 : 8;
-    EXPECT_EQ(admitted_of({own, logs}, had - 1, start), had - 1);
-    EXPECT_EQ(cell.look(start).remaining, 1U);
-    EXPECT_EQ(cell.retry_after(start, 1), Duration{});
-    EXPECT_GT(cell.retry_after(start, 2), Duration{});
-    EXPECT_EQ(admitted_of(cell, 9, start), 1);
-    EXPECT_EQ(admitted_of({shared, logs}, 9, start), 3) << "what was refused was drawn";
-    EXPECT_EQ(admitted_of({own, logs}, 9, start), 0);
-    // Nor is anything lost of the one where the other one refuses.
-    EXPECT_EQ(admitted_of(cell, 9, start + 2s), 4);
-    EXPECT_EQ(admitted_of({own, logs}, 9, start + 2s), had - 4);
+    EXPECT_EQ(admitted_of(one.own(), had - 1, start), had - 1);
+    EXPECT_EQ(one.both().look(start).remaining, 1U);
+    EXPECT_EQ(one.both().retry_after(start, 1), Duration{});
+    EXPECT_GT(one.both().retry_after(start, 2), Duration{});
+    EXPECT_EQ(admitted_of(one.both(), 9, start), 1);
+    EXPECT_EQ(admitted_of(one.shared(), 9, start), 3) << "what was refused was drawn";
+    EXPECT_EQ(admitted_of(one.own(), 9, start), 0);
+    EXPECT_EQ(admitted_of(one.both(), 9, start + 2s), 4);
+    EXPECT_EQ(admitted_of(one.own(), 9, start + 2s), had - 4);
   }
 }
 
 TEST(LogCell, WhomTheSharedCellRefusesLosesNothingInHisOwn) {
   LogPool logs(8, 1s, 8);
-  AllowanceCell own;
-  AllowanceCell shared;
-  std::uint32_t spare = LogPool::none;
-  LogCell(own, logs).take_over(true, {nullptr, true}, spare, start);
-  LogCell(shared, logs).take_over(false, {nullptr, false}, spare, start);
-  EXPECT_EQ(admitted_of({own, logs}, 7, start), 7);
-  EXPECT_EQ(admitted_of({shared, logs}, 9, start), 4);
-  LogCell cell(shared, logs, &own);
-  for (int i = 1; i < 10; ++i) EXPECT_EQ(admitted_of(cell, 9, start + i * 1ms), 0);
-  EXPECT_EQ(LogCell(own, logs).look(start + 1s).remaining, 8U);
+  SharesNow one(logs);
+  EXPECT_EQ(admitted_of(one.own(), 7, start), 7);
+  EXPECT_EQ(admitted_of(one.shared(), 9, start), 4);
+  for (int i = 1; i < 10; ++i) EXPECT_EQ(admitted_of(one.both(), 9, start + i * 1ms), 0);
+  EXPECT_EQ(one.own().look(start + 1s).remaining, 8U);
 }
 
 TEST(LogCell, WhoseOwnCellWasReservedAndNotUsedAsksTheSharedOneAlone) {
