@@ -261,8 +261,10 @@ class WindowPools {
   // Light keys do not come in each window, where that is a span of a sliding window.
   static constexpr std::uint32_t reserved_windows = 10;
 
-  // Controllers wake up a little late, now more, now less: that is no reason to wait for another flip.
+  // Controllers wake up a little late, now more, now less: that is no reason to wait for another flip, for
+  // buckets, which are full again long before. But what a log holds counts for as long as a window lasts.
   Duration unevenness() const noexcept {
+    if (terms_.logs != nullptr) return {};
     return std::min<Duration>(terms_.interval / 64, longest_unevenness);
   }
   static constexpr Duration longest_unevenness = std::chrono::milliseconds{10};

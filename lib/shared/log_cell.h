@@ -11,8 +11,7 @@
 /// it lastingly (one request, where two come to more than the limit): it is refused early rather than never,
 /// and what others ask for is nothing to it. Where it gets a log after all, that knows nothing of what has
 /// been admitted before. So both are asked until all of that is an interval ago: in the window in which it
-/// gets the log and in the one after it. (One would not do: windows are a little shorter than the interval if
-/// the controller was late.)
+/// gets the log and in the one after it, which is as long as that at least.
 ///
 /// Keys that share a cell share its bucket, which goes on in the cell that they share in the next window. A
 /// key that had a cell of its own in the window before asks that one, too: what it drew there, the shared one

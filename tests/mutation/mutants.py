@@ -1753,6 +1753,12 @@ MUTANTS = [
         "cell.reserved_for",
     ),
     window_pools(
+        "a window of logs is a little shorter than what is in them counts",
+        "WindowsOfLogs.LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp",
+        "    if (terms_.logs != nullptr) return {};\n",
+        "",
+    ),
+    window_pools(
         "all cells are reserved",
         "ReservedCells.LeaveSomeForNewKeysHoweverManyAreKnown",
         "if (windows == 0 || !running.may_reserve()) return;",

@@ -194,6 +194,20 @@ TEST(WindowsOfBuckets, AreNotLongerBecauseAControllerWakesUpUnevenly) {
   EXPECT_EQ(turns, 50);
 }
 
+// The window after next knows nothing of the log of a key that stays away in between: by then all that it holds
+// must have come back.
+TEST(WindowsOfLogs, LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp) {
+  LogPool logs(8, 1s, keys);
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, keys, 1);
+  const Instant begin{WallTime(1000s), MonotonicTime(10s)};
+  pools.begin();
+  pools.turn_to(begin);
+  EXPECT_TRUE(pools.turn_to(begin + 1s + 8ms));
+  EXPECT_FALSE(pools.turn_to(begin + 2s));
+  EXPECT_FALSE(pools.turn_to(begin + 2s + 7999us));
+  EXPECT_TRUE(pools.turn_to(begin + 2s + 8ms));
+}
+
 TEST(WindowPools, TellWhetherTheirWindowsAreSpansOfOneThatSlides) {
   WindowPools spans({.interval = 1s, .spans = 10, .monotonic = false, .logs = nullptr}, keys, 1);
   WindowPools intervals({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1);

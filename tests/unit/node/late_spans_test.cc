@@ -158,6 +158,22 @@ TEST(LateSpans, OfOneWorkerLeaveWhatItAdmittedInASlidingWindowForAnIntervalFromT
   EXPECT_GE(node.admit(0), 90);
 }
 
+// Who stays away for a window is forgotten with his log by the one after it.
+TEST(LateSpans, LeaveWhatASlidingLogHoldsForAnInterval) {
+  testing::TimedNode node(
+      "[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 8\ninterval = \"1s\"\n"
+      "algorithm = \"sliding-log\"\n");
+  node.end_spans(9);
+  const MonotonicTime at = node.now().monotonic + 104ms;
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(node.worker().admit_key(0, "ann", 1, at).verdict, Verdict::admit);
+  node.end_span(8ms);
+  node.end_spans(10);
+  ASSERT_EQ(node.now().monotonic, at + 996ms);
+  EXPECT_EQ(node.admit(0, "ann", 9), 0U);
+  node.end_span();
+  EXPECT_EQ(node.admit(0, "ann", 9), 8U);
+}
+
 // Nothing is held as of a span that is still to come: while that runs it would be taken for what its pool
 // has.
 TEST(LateSpans, WhoseClockIsSetBackMeanwhileLeaveWhatWasAdmittedInThemInASlidingWindow) {
