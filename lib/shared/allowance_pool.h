@@ -178,7 +178,11 @@ class AllowancePool {
   /// Whether the controller may claim one more cell for a key that has not come yet: there is memory for it,
   /// and enough are left for new keys.
   bool may_reserve() const noexcept {
-    return used() + at_hand <= std::min<std::size_t>(std::size_t{keys_} + keys_ / 4, cells_.usable());
+    const Word taken = taken_.load(std::memory_order_relaxed);
+    const AtHand& mine = at_hand_[controller + 1U];
+    if (mine.next < mine.end && mine.turn == taken - number_of(taken)) return true;
+    return number_of(taken) + at_hand <=
+           std::min<std::size_t>(std::size_t{keys_} + keys_ / 4, cells_.usable());
   }
   /// The key's word of the index, which says where its cell is.
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&index_[home(key)]); }

@@ -54,7 +54,7 @@ class BucketCell {
   struct Draw {
     std::uint64_t taken = 0;      ///< tokens: 0 or at least what was needed
     std::uint64_t available = 0;  ///< units left, or there when it was refused
-    bool closed = false;          ///< the bucket has moved to the next pool: take it over there, draw again
+    bool closed = false;          ///< it is here no more: take it over in the pool that runs, draw again
   };
 
   /// Takes `need` tokens, and up to `more` further ones, at `price` each. What costs more than the bucket
@@ -78,7 +78,9 @@ class BucketCell {
     }
     std::uint64_t word = level_.load(std::memory_order_relaxed);
     for (;;) {
-      if ((word & closed) != 0) return {.taken = 0, .available = 0, .closed = true};
+      // Where nobody has begun one, the cell has been cleared under a worker that stalled, and is nobody's or
+      // another key's by now.
+      if ((word & marks) != set) return {.taken = 0, .available = 0, .closed = true};
       const std::uint64_t level = terms.caught_up(word & ~marks, generated);
       const std::uint64_t there = terms.available(level, generated);
       if (there < needed) return {0, there, false};

@@ -18,7 +18,8 @@ std::uint64_t key_of(std::uint64_t number) { return (number + 1) * 0x9e3779b97f4
 
 class Pools {
  public:
-  Pools() : pools_({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1) {
+  explicit Pools(std::uint32_t most = keys)
+      : pools_({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, most, 1) {
     pools_.begin();
     pools_.turn_to(now_);
   }
@@ -94,6 +95,20 @@ TEST(ReservedCells, AreKeptForTenWindowsForWhoStaysAway) {
   }
   pools.turn();
   EXPECT_EQ(pools.with_cells(0, 100), 0U);
+}
+
+// However many the controller takes at once.
+TEST(ReservedCells, AreOfAllWhoAreKnownAlsoInPoolsForFewKeys) {
+  for (const std::uint32_t few : {64U, 100U, 128U, 200U}) {
+    Pools pools(few);
+    for (int window = 0; window < 2; ++window) {
+      pools.draw(0, few / 2);
+      pools.turn();
+    }
+    EXPECT_EQ(pools.with_cells(0, few / 2), few / 2) << few;
+    pools.draw(1000, few / 4);
+    EXPECT_EQ(pools.with_cells(1000, few / 4), few / 4) << few;
+  }
 }
 
 TEST(ReservedCells, LeaveSomeForNewKeysHoweverManyAreKnown) {

@@ -36,6 +36,19 @@ TEST(BucketCell, ABucketNeverTouchedIsFull) {
   EXPECT_EQ(cell.tokens(start), 10U);
 }
 
+// Its pool has been cleared under a worker that stalled, and the cell is another key's, who brings his level.
+TEST(BucketCell, NothingIsDrawnWhereNobodyHasBegunABucket) {
+  Cell cell;
+  const BucketCell::Draw drawn = cell.draw(1);
+  EXPECT_EQ(drawn.taken, 0U);
+  EXPECT_TRUE(drawn.closed);
+  Cell ended;
+  ended.bucket.take_over(nullptr, ten_a_second, start);
+  EXPECT_EQ(ended.draw(10).taken, 10U);
+  cell.bucket.take_over(&ended.cell, ten_a_second, start);
+  EXPECT_EQ(cell.tokens(start), 0U);
+}
+
 // Of which a token is worth no whole number of units, so that these are as small as can be, and numbers wrap.
 TEST(BucketCell, IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings) {
   constexpr BucketTerms terms((std::uint64_t{1} << 31) - 1, 1s, (std::uint64_t{1} << 31) - 1);
