@@ -56,7 +56,7 @@ std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
       of_rule.requests |= std::uint32_t{1} << at;
       if (plane_.terms[rule].dense) continue;
       const std::uint64_t key =
-          number_of(plane_.classifier.hash_key(rule, requests[at], scratch_, key_hash_));
+          number_of_key(plane_.classifier.hash_key(rule, requests[at], scratch_, key_hash_));
       of_rule.hashes[at] = key;
       if (is_granted_first(rule))
         grants.prefetch(key);

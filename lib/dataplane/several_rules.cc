@@ -124,7 +124,7 @@ std::uint32_t WorkerCore::take_at_first_look(std::span<RuleLook> looks, std::uin
   const auto weight_of_all = [&](const RuleLook& look, std::uint32_t of) {
     return look.weight() * static_cast<unsigned>(std::popcount(of));
   };
-  std::array<const RuleLook*, most_at_once> keyed;
+  KeyedLooks keyed;
   std::size_t count = 0;
   for (RuleLook& look : looks) {
     if (!look.dense) {
@@ -139,18 +139,27 @@ std::uint32_t WorkerCore::take_at_first_look(std::span<RuleLook> looks, std::uin
     if (!look.dense) look.fill_up(requests & ~look.requests);
   std::uint32_t taken = requests;
   static_assert(most_at_once == 3);
-  if (count == 1) taken = take_of_each<1>(keyed.data(), requests);
-  if (count == 2) taken = take_of_each<2>(keyed.data(), requests);
-  if (count == 3) taken = take_of_each<3>(keyed.data(), requests);
+  if (count == 1) taken = take_keyed<1>(keyed, requests);
+  if (count == 2) taken = take_keyed<2>(keyed, requests);
+  if (count == 3) taken = take_keyed<3>(keyed, requests);
   for (const RuleLook& look : looks)
     if (const std::uint32_t own = look.requests & taken; look.dense && own != 0)
       SpanTable::Lines::take(look.ready(0), weight_of_all(look, own));
   return taken;
 }
 
-// A loop of its own for each number of rules, in which what it needs stays in registers.
+// Where all keys are looked for in the grants, as is most common, nobody asks it of each.
 template <std::size_t count>
-std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32_t requests) noexcept {
+std::uint32_t WorkerCore::take_keyed(const KeyedLooks& looks, std::uint32_t requests) noexcept {
+  const auto is_granted = [](const RuleLook* look) { return look->granted != 0; };
+  return std::all_of(looks.begin(), looks.begin() + count, is_granted)
+             ? take_of_each<count, true>(looks, requests)
+             : take_of_each<count, false>(looks, requests);
+}
+
+// A loop of its own for each number of rules, in which what it needs stays in registers.
+template <std::size_t count, bool all_granted>
+std::uint32_t WorkerCore::take_of_each(const KeyedLooks& looks, std::uint32_t requests) noexcept {
   struct Column {
     std::byte* const* words;
     std::size_t half;  // in bytes from the word
@@ -160,6 +169,7 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
     GrantWindow window;
   };
   std::array<Column, count> columns;
+#pragma GCC unroll 3
   for (std::size_t i = 0; i < count; ++i) {
     const Grant& grant = *looks[i]->grant;
     columns[i] = {looks[i]->words.data(),          grant.window.half * sizeof(RuleLook::Half),
@@ -177,9 +187,10 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
       return *reinterpret_cast<std::uint32_t*>(columns[i].words[at]);
     };
     bool enough = true;
+#pragma GCC unroll 3
     for (std::size_t i = 0; i < count; ++i) {
       const Column& column = columns[i];
-      if (column.granted) {
+      if (all_granted || column.granted) {
         after[i] = GrantTable::Lines::after_use(half(i), column.weight, column.window);
         enough &= after[i] <= column.last;
       } else {
@@ -187,13 +198,15 @@ std::uint32_t WorkerCore::take_of_each(const RuleLook* const* looks, std::uint32
         enough &= SpanTable::Lines::has(ready(i), column.weight);
       }
       // As alike() has it.
+#pragma GCC unroll 2
       for (std::size_t earlier = 0; earlier < i; ++earlier)
         enough &= column.words[at] != columns[earlier].words[at];
     }
     if (!enough) [[unlikely]]
       break;
+#pragma GCC unroll 3
     for (std::size_t i = 0; i < count; ++i) {
-      if (columns[i].granted)
+      if (all_granted || columns[i].granted)
         GrantTable::Lines::set(half(i), after[i]);
       else
         ready(i) = after[i];

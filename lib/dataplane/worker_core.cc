@@ -61,7 +61,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
-  return number_of(key_hash_(rule, bytes));
+  return number_of_key(key_hash_(rule, bytes));
 }
 
 void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
@@ -73,7 +73,7 @@ void WorkerCore::plan(const Request& request, Plan& plan) noexcept {
       plan.keys[i] = {rule_keys_[rule], table_->place_of_rule(rule), rule, true};
       continue;
     }
-    plan.keys[i] = {number_of(plane_.classifier.hash_key(rule, request, scratch_, key_hash_)),
+    plan.keys[i] = {number_of_key(plane_.classifier.hash_key(rule, request, scratch_, key_hash_)),
                     SpanTable::nowhere, rule, false};
   }
 }

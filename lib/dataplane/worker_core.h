@@ -130,11 +130,6 @@ class alignas(64) WorkerCore {
   /// The key under which a rule counts; never 0.
   std::uint64_t key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept;
 
-  /// A key's number in a table, where 0 marks free places.
-  static std::uint64_t number_of(std::uint64_t hash) noexcept {
-    return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
-  }
-
  private:
   static constexpr std::size_t burst_size = 32;
   /// Each burst asks for the lines of as many keys as it has, the last of those that it has been told of: so
@@ -437,8 +432,11 @@ class alignas(64) WorkerCore {
   /// Rules with keys that are served in a loop of their own.
   static constexpr std::size_t most_at_once = 3;
   static std::uint32_t take_at_first_look(std::span<RuleLook> looks, std::uint32_t requests) noexcept;
+  using KeyedLooks = std::array<const RuleLook*, most_at_once>;
   template <std::size_t count>
-  static std::uint32_t take_of_each(const RuleLook* const* looks, std::uint32_t requests) noexcept;
+  static std::uint32_t take_keyed(const KeyedLooks& looks, std::uint32_t requests) noexcept;
+  template <std::size_t count, bool all_granted>
+  static std::uint32_t take_of_each(const KeyedLooks& looks, std::uint32_t requests) noexcept;
   [[gnu::noinline]] void take_at_second_look(ReadyLooks& ready, Order order) noexcept;
   void lend_after(ReadyLooks& ready, std::uint32_t taken) noexcept;
   void look_again(std::uint32_t requests, ReadyLooks& ready, bool tells) noexcept;

@@ -379,6 +379,8 @@ class GrantTable::Lines {
     const Found found = find(key);
     return found.lanes.none() ? nowhere : place_at(found.line, found.lanes.first());
   }
+  /// As AskForKeys has it.
+  void ask_for(std::uint64_t* hashes, std::size_t count) const noexcept { search->ask(all(), hashes, count); }
   /// What has been used of a key in a window, as it lies in its lane.
   using Half = std::atomic<std::uint16_t>;
   /// Where the halves of a burst's keys are; `otherwise` where one has no place.

@@ -41,6 +41,9 @@ class AsLanes {
   std::uint32_t generation_;
 };
 
+void ask(const TableLines& lines, std::uint64_t* hashes, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) ask_for_key(lines, hashes[i]);
+}
 std::uint32_t find(const TableLines& lines, const Hashes& keys, std::byte** words) noexcept {
   return find_keys(AsLanes<false>(0), lines, keys, words);
 }
@@ -59,7 +62,7 @@ std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes
 
 }  // namespace
 
-const LaneSearch lane_search_portable{find, find_of_generation, use, take};
+const LaneSearch lane_search_portable{ask, find, find_of_generation, use, take};
 
 const LaneSearch& lane_search_of([[maybe_unused]] InstructionSet set) noexcept {
 #if defined(__x86_64__)

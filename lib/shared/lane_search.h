@@ -26,6 +26,11 @@ inline std::size_t home_of(std::uint64_t hash, std::size_t homes) noexcept {
   return static_cast<std::size_t>(static_cast<unsigned __int128>(hash) * homes >> 64);
 }
 
+/// The key's number in a table, of which the tag is not 0: that marks free lanes.
+inline std::uint64_t number_of_key(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash) == 0 ? hash | 1 : hash;
+}
+
 /// The lines of a table (shared/lanes.h): eight tags, then a word of 32 bits for each lane. A key is in its
 /// home line or in one of those behind it; not beyond one whose last lane is free, as lanes are taken in
 /// order.
@@ -37,7 +42,7 @@ struct TableLines {
   static constexpr std::uint32_t nothing_ready = std::uint32_t{1} << 31;
 
   std::byte* first;
-  std::size_t homes;   ///< lines that are the home of some key
+  std::size_t homes;   ///< lines that are the home of some key; fewer than 2^32
   std::size_t probed;  ///< lines in which a key may be
 };
 
@@ -60,6 +65,8 @@ struct Hashes {
   }
 };
 
+/// Makes numbers of hashes (number_of_key()), and asks for the keys' home lines, which will be written.
+using AskForKeys = void (*)(const TableLines& lines, std::uint64_t* hashes, std::size_t count) noexcept;
 /// Where keys are.
 /// @param words  set to where the key's word is, if it is found
 /// @return bit i: it is not
@@ -89,6 +96,7 @@ using TakeReady = std::size_t (*)(const TableLines& lines, std::uint32_t generat
                                   const Hashes& next, std::uint32_t weight, std::uint8_t* others) noexcept;
 
 struct LaneSearch {
+  AskForKeys ask;
   FindKeys find;
   FindKeysOfGeneration find_of_generation;
   UseGrants use;

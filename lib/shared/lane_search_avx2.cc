@@ -56,6 +56,32 @@ class EightAtOnce {
   __m256i generation_;
 };
 
+/// Four keys at once, but for the last ones.
+void ask(const TableLines& lines, std::uint64_t* hashes, std::size_t count) noexcept {
+  constexpr std::size_t at_once = 4;
+  const __m256i tag = _mm256_set1_epi64x(0xffffffff);
+  const __m256i homes = _mm256_set1_epi64x(static_cast<long long>(lines.homes));
+  const __m256i first = _mm256_set1_epi64x(static_cast<long long>(address_of(lines.first)));
+  std::size_t i = 0;
+  for (; i + at_once <= count; i += at_once) {
+    auto* const four = reinterpret_cast<__m256i*>(hashes + i);
+    __m256i keys = _mm256_loadu_si256(four);
+    const __m256i no_tag = _mm256_cmpeq_epi64(_mm256_and_si256(keys, tag), _mm256_setzero_si256());
+    keys = _mm256_sub_epi64(keys, no_tag);  // one more where it is so
+    _mm256_storeu_si256(four, keys);
+    // home_of(), of halves: neither the products nor the sum reach 2^64.
+    const __m256i carried = _mm256_srli_epi64(_mm256_mul_epu32(keys, homes), 32);
+    const __m256i product = _mm256_mul_epu32(_mm256_srli_epi64(keys, 32), homes);
+    const __m256i home = _mm256_srli_epi64(_mm256_add_epi64(product, carried), 32);
+    const __m256i at = _mm256_add_epi64(first, _mm256_slli_epi64(home, 6));
+    static_assert(TableLines::line_bytes == 1 << 6);
+    alignas(32) std::uintptr_t addresses[at_once];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(addresses), at);
+#pragma GCC unroll 4
+    for (const std::uintptr_t address : addresses) prefetch_to_write(reinterpret_cast<const void*>(address));
+  }
+  for (; i < count; ++i) ask_for_key(lines, hashes[i]);
+}
 std::uint32_t find(const TableLines& lines, const Hashes& keys, std::byte** words) noexcept {
   return find_keys(EightAtOnce<false>(0), lines, keys, words);
 }
@@ -74,7 +100,7 @@ std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes
 
 }  // namespace
 
-const LaneSearch lane_search_avx2{find, find_of_generation, use, take};
+const LaneSearch lane_search_avx2{ask, find, find_of_generation, use, take};
 
 }  // namespace weir
 

@@ -28,6 +28,12 @@ inline std::uintptr_t address_of(const std::byte* at) noexcept {
   return reinterpret_cast<std::uintptr_t>(at);
 }
 
+[[gnu::always_inline]] inline void ask_for_key(const TableLines& lines, std::uint64_t& hash) noexcept {
+  const std::uint64_t key = number_of_key(hash);
+  hash = key;
+  prefetch_to_write(lines.first + home_of(key, lines.homes) * TableLines::line_bytes);
+}
+
 /// The key's word in a line behind its home, or nowhere. Seldom needed.
 template <typename Comparison>
 [[gnu::noinline]] std::byte* find_beyond(const Comparison& comparison, std::byte* line, std::size_t probed,

@@ -690,6 +690,8 @@ class alignas(64) SpanTable {
 class SpanTable::Lines {
  public:
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home_of(key, homes)]); }
+  /// As AskForKeys has it.
+  void ask_for(std::uint64_t* hashes, std::size_t count) const noexcept { search->ask(all(), hashes, count); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
   /// the publication.
   /// @param place  set to the key's place, or nowhere, where it is `otherwise`

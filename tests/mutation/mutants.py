@@ -4475,6 +4475,22 @@ MUTANTS = [
         units=["lib/shared/lane_search.cc"],
     ),
     shared(
+        "a key whose tag would be that of a free lane keeps it",
+        "Of/LaneSearches.MakeNumbersOfTheHashesOfABurstAndOfNothingBehindIt/avx2",
+        "    keys = _mm256_sub_epi64(keys, no_tag);  // one more where it is so\n",
+        "",
+        file="lib/shared/lane_search_avx2.cc",
+        set="avx2",
+    ),
+    shared(
+        "keys behind a burst's are numbered, too",
+        "Of/LaneSearches.MakeNumbersOfTheHashesOfABurstAndOfNothingBehindIt/avx2",
+        "for (; i + at_once <= count; i += at_once) {",
+        "for (; i < count; i += at_once) {",
+        file="lib/shared/lane_search_avx2.cc",
+        set="avx2",
+    ),
+    shared(
         "a grant of another window is used at a glance",
         "Of/LaneSearches.UseGrantsThatRunAndAreEnough/portable",
         "if (before - stamp > last) return false;",
@@ -5113,6 +5129,13 @@ MUTANTS = [
         "most += PlainKeys::most_frames * look.weight();",
         "most += look.weight();",
         program="dataplane",
+    ),
+    several_rules(
+        "where one rule's keys have grants, all rules' are taken to have some",
+        "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/two_keys_of_each_request",
+        "return std::all_of(looks.begin()",
+        "return std::any_of(looks.begin()",
+        program="property",
     ),
     several_rules(
         "of two keys that look alike one is counted twice, of a burst under few rules",

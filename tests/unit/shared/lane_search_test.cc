@@ -102,6 +102,18 @@ class LaneSearches : public ::testing::TestWithParam<InstructionSet> {
 
 using Numbers = std::vector<std::uint8_t>;
 
+TEST_P(LaneSearches, MakeNumbersOfTheHashesOfABurstAndOfNothingBehindIt) {
+  std::array<std::uint64_t, 33> hashes;
+  for (std::size_t i = 0; i < hashes.size(); ++i)
+    hashes[i] = i % 3 == 1 ? hash_of(i % homes, 0) : random_() % 5 == 0 ? random_() | 0xffffffff : random_();
+  for (std::size_t count = 0; count < hashes.size(); ++count) {
+    std::array<std::uint64_t, 33> numbers = hashes;
+    search().ask(table(), numbers.data(), count);
+    for (std::size_t i = 0; i < hashes.size(); ++i)
+      EXPECT_EQ(numbers[i], i < count ? number_of_key(hashes[i]) : hashes[i]) << i << " of " << count;
+  }
+}
+
 TEST_P(LaneSearches, FindEveryKeyInItsHomeLineWhateverItsLane) {
   for (std::size_t line = 0; line < homes; ++line)
     for (std::size_t lane = 0; lane < 8; ++lane) {
