@@ -182,7 +182,6 @@ class Fields {
   [[gnu::noinline]] std::uint32_t find_all_names(const PlainHeads& heads, std::uint32_t heads_seen,
                                                  const SoughtFields& sought, Next& all_ahead) noexcept {
     constexpr std::size_t last_lane = lanes - 1;
-    const std::size_t frames = blocks_ * lanes;
     constexpr __mmask8 last_only = 1 << last_lane;
     // Behind the last field nothing is equal. '\n' and '\r' differ from each other in three bits.
     const __m512i want =
@@ -192,9 +191,10 @@ class Fields {
     const __m512i care =
         _mm512_mask_mov_epi64(_mm512_loadu_si512(sought.care.data()), last_only, all_of(0xff));
     Next ahead = all_ahead;
-    for (std::size_t i = 0; i < frames; ++i)
-      if ((heads_seen >> i & 1) == 0)
-        _mm256_store_si256(reinterpret_cast<__m256i*>(places_[i]), _mm256_setzero_si256());
+    static_assert(burst_frames == 32, "a burst's frames are the bits of a word");
+    for (std::uint32_t rest = ~heads_seen & ~std::uint32_t{0} >> (burst_frames - blocks_ * lanes); rest != 0;
+         rest &= rest - 1)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(places_[lowest(rest)]), _mm256_setzero_si256());
     __m512i of_all = _mm512_setzero_si512();
     const std::int32_t work = work_on_names(heads.sizes[0]);
     std::uint32_t others = 0;
@@ -248,8 +248,7 @@ class Fields {
   /// Whether the lines are the field, as nearly all are: "name: value\r\n".
   template <typename Next>
   [[gnu::noinline]] void compare_lines(const PlainHeads& heads, std::size_t index,
-                                       const SoughtFields::Field& field, Next& all_ahead) noexcept {
-    Next ahead = all_ahead;
+                                       const SoughtFields::Field& field, Next& ahead) noexcept {
     const std::size_t blocks = blocks_;
     const std::size_t frames = blocks * lanes;
     constexpr std::size_t behind_name = 3;  // the colon, the space and what begins the value
@@ -283,14 +282,13 @@ class Fields {
     const __m512i fold = _mm512_maskz_set1_epi8(letters, 'a' - 'A');
     const __m512i want = _mm512_mask_set1_epi8(name, value, static_cast<char>(0xff));
     const __m512i most_wrong = _mm512_maskz_set1_epi8(value, static_cast<char>(0xff ^ (' ' + 1)));
-    for (std::size_t i = 0; i < frames; ++i) {
-      const __m512i line = _mm512_maskz_loadu_epi8(known, from_[i] + 1);
-      const __m512i wrong = _mm512_ternarylogic_epi64(line, fold, want, 0x56);  // (a | b) ^ c
-      of.wrong[i] = _mm512_cmpgt_epu8_mask(wrong, most_wrong);
-      __builtin_memcpy(&of.tails[i], behind_[i] - 2, sizeof of.tails[i]);
-      ahead.step(work_on_field);
-    }
-    all_ahead = ahead;
+    ahead.beside(
+        frames, work_on_field, [&](std::size_t i) __attribute__((always_inline)) {
+          const __m512i line = _mm512_maskz_loadu_epi8(known, from_[i] + 1);
+          const __m512i wrong = _mm512_ternarylogic_epi64(line, fold, want, 0x56);  // (a | b) ^ c
+          of.wrong[i] = _mm512_cmpgt_epu8_mask(wrong, most_wrong);
+          __builtin_memcpy(&of.tails[i], behind_[i] - 2, sizeof of.tails[i]);
+        });
   }
 
   /// @return bit i: that of frames[i] is not spelt so
@@ -346,12 +344,13 @@ class Fields {
     // '@', 'A' to 'Z' and '[' stand side by side.
     const __m512i first_odd = _mm512_set1_epi8('@');
     const __m512i odd_behind = _mm512_set1_epi8('[' - '@');
-    for (std::size_t i = 0; i < frames; ++i) {
-      const __m512i host = _mm512_maskz_loadu_epi8(windows_[i], from_[i]);
-      colons_[i] = _mm512_cmpeq_epi8_mask(host, colon);
-      dots_[i] = _mm512_cmpeq_epi8_mask(host, dot);
-      odd_bytes_[i] = _mm512_cmple_epu8_mask(_mm512_sub_epi8(host, first_odd), odd_behind);
-    }
+    NothingAhead().beside(
+        frames, 0, [&](std::size_t i) __attribute__((always_inline)) {
+          const __m512i host = _mm512_maskz_loadu_epi8(windows_[i], from_[i]);
+          colons_[i] = _mm512_cmpeq_epi8_mask(host, colon);
+          dots_[i] = _mm512_cmpeq_epi8_mask(host, dot);
+          odd_bytes_[i] = _mm512_cmple_epu8_mask(_mm512_sub_epi8(host, first_odd), odd_behind);
+        });
     std::uint32_t not_plain = 0;
     for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t at = block * lanes;

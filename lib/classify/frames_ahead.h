@@ -28,6 +28,15 @@ class Ahead {
     left_ += every_;
     if (next_ != end_) ask_for(*next_++);
   }
+  /// A pass over so many requests. @param work  on each, which of_each(number) does
+  [[gnu::always_inline]] void beside(std::size_t count, std::int32_t work, auto&& of_each) noexcept {
+    Ahead ahead = *this;
+    for (std::size_t i = 0; i < count; ++i) {
+      of_each(i);
+      ahead.step(work);
+    }
+    *this = ahead;
+  }
   void finish() noexcept {
     while (next_ != end_) ask_for(*next_++);
   }
@@ -60,6 +69,12 @@ class Ahead {
 /// The same where nobody knows what comes next.
 struct NothingAhead {
   void step(std::int32_t) const noexcept {}
+  /// @param count  a multiple of eight: so many are done without asking whether there are more
+  [[gnu::always_inline]] void beside(std::size_t count, std::int32_t, auto&& of_each) const noexcept {
+    for (std::size_t at = 0; at < count; at += 8)
+#pragma GCC unroll 8
+      for (std::size_t i = at; i < at + 8; ++i) of_each(i);
+  }
   void finish() const noexcept {}
 };
 

@@ -156,7 +156,10 @@ class TextHash {
       sum.add(_mm512_load_si512(block.x), words_.of_x);
       sum.add(_mm512_load_si512(block.y), words_.of_y);
       sum.add_short(wide(block.key_sizes), words_.of_z);
-      sum.add(wide(block.shapes[0]), wide(block.shapes[1]), words_.of_shape_low);
+      if (count > 2)
+        sum.add(wide(block.shapes[0]), wide(block.shapes[1]), words_.of_shape_low);
+      else
+        sum.add_short(wide(block.shapes[0]), words_.of_shape_low);
       if (count > 4) sum.add(wide(block.shapes[2]), wide(block.shapes[3]), words_.of_shape_high);
       __m512i value = sum.high;
       value = _mm512_xor_si512(value, _mm512_srli_epi64(value, 32));
@@ -253,8 +256,7 @@ class TextHash {
       keys_of_y[i] = _mm512_maskz_loadu_epi64(there, key + KeyHash::Words::shift);
     }
     // Of each request the sums of words two apart: x, y, x, y and so on.
-    __m512i sums[TextBlock::requests];
-    for (std::size_t k = 0; k < block.count; ++k) {
+    const auto sum_of = [&](std::size_t k) __attribute__((always_inline)) {
       const char* const payload = payloads[k];
       __m512i x;
       __m512i y;
@@ -268,21 +270,43 @@ class TextHash {
         x = i == 0 ? of_x : _mm512_add_epi64(x, of_x);
         y = i == 0 ? of_y : _mm512_add_epi64(y, of_y);
       }
-      sums[k] = _mm512_add_epi64(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+      return pairs_of(x, y);
+    };
+    // Of two requests: the sums' halves, one request's beside the other's.
+    __m512i two[TextBlock::requests / 2];
+    if (block.count != TextBlock::requests) {
+      __m512i sums[TextBlock::requests];
+      for (std::size_t k = 0; k < block.count; ++k) sums[k] = sum_of(k);
+      for (std::size_t i = 0; i < TextBlock::requests / 2; ++i) two[i] = halves(sums[2 * i], sums[2 * i + 1]);
+    } else if constexpr (count == 1) {
+      // Their only texts side by side.
+      const __m512i key_of_x = _mm512_broadcast_i64x4(_mm512_castsi512_si256(keys_of_x[0]));
+      const __m512i key_of_y = _mm512_broadcast_i64x4(_mm512_castsi512_si256(keys_of_y[0]));
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < TextBlock::requests / 2; ++i) {
+        const __m512i texts =
+            _mm512_inserti64x4(_mm512_zextsi256_si512(first_piece(payloads[2 * i], block, 0, 2 * i)),
+                               first_piece(payloads[2 * i + 1], block, 0, 2 * i + 1), 1);
+        two[i] = pairs_of(products(texts, key_of_x), products(texts, key_of_y));
+      }
+    } else {
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < TextBlock::requests / 2; ++i)
+        two[i] = halves(sum_of(2 * i), sum_of(2 * i + 1));
     }
-    // The rest of each sum, of two requests in one vector, then of four, then of all.
+    // The rest of each sum, of four requests in one vector, then of all.
     __m512i four[2];
-    for (std::size_t i = 0; i < 2; ++i) {
-      const __m512i* const of = sums + 4 * i;
-      const __m512i first = halves(of[0], of[1]);
-      const __m512i second = halves(of[2], of[3]);
-      four[i] = _mm512_add_epi64(_mm512_shuffle_i64x2(first, second, 0x88),
-                                 _mm512_shuffle_i64x2(first, second, 0xdd));
-    }
+    for (std::size_t i = 0; i < 2; ++i)
+      four[i] = _mm512_add_epi64(_mm512_shuffle_i64x2(two[2 * i], two[2 * i + 1], 0x88),
+                                 _mm512_shuffle_i64x2(two[2 * i], two[2 * i + 1], 0xdd));
     const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
     const __m512i odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
     _mm512_store_si512(block.x, _mm512_permutex2var_epi64(four[0], even, four[1]));
     _mm512_store_si512(block.y, _mm512_permutex2var_epi64(four[0], odd, four[1]));
+  }
+  /// Of each 128 bits the sum of x and the sum of y.
+  [[gnu::always_inline]] static __m512i pairs_of(__m512i x, __m512i y) noexcept {
+    return _mm512_add_epi64(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
   }
   /// Of each the sum of its halves, side by side.
   [[gnu::always_inline]] static __m512i halves(__m512i a, __m512i b) noexcept {

@@ -37,9 +37,10 @@ class RequestLines {
     others = 0;
     std::uint32_t found = 0;
     for (std::size_t at = 0; at < count; at += lanes) lines.find_windows(frames, count, at, heads);
-    lines.compare_windows(count, ahead);
+    const std::size_t padded = (count + lanes - 1) / lanes * lanes;
+    lines.compare_windows(padded, ahead);
     for (std::size_t at = 0; at < count; at += lanes) found |= lines.find_parts(at, heads, line_ends, others);
-    return found & lines.with_version(count);
+    return found & lines.with_version(padded);
   }
 
  private:
@@ -118,10 +119,9 @@ class RequestLines {
     _mm512_store_si512(&windows_[at], without(all_of(all), beyond));
   }
 
-  /// Of each request's first 64 bytes.
+  /// Of each request's first 64 bytes. @param count  all lanes of the last ones'
   template <typename Next>
-  [[gnu::always_inline]] void compare_windows(std::size_t count, Next& all_ahead) noexcept {
-    Next ahead = all_ahead;
+  [[gnu::always_inline]] void compare_windows(std::size_t count, Next& ahead) noexcept {
     const auto table = [](const unsigned char* classes) {
       return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(classes)));
     };
@@ -129,21 +129,20 @@ class RequestLines {
     const __m512i lower = table(by_lower_half);
     const __m512i upper = table(by_upper_half);
     const __m512i half = _mm512_set1_epi8(0x0f);
-    for (std::size_t i = 0; i < count; ++i) {
-      const __m512i window = _mm512_maskz_loadu_epi8(windows_[i], from_[i]);
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(&firsts_[i]), _mm512_castsi512_si128(window));
-      // Of a byte beyond ASCII there is nothing in the first table.
-      const __m512i upper_halves = _mm512_and_si512(_mm512_srli_epi16(window, 4), half);
-      const __m512i classes =
-          _mm512_and_si512(_mm512_shuffle_epi8(lower, window), _mm512_shuffle_epi8(upper, upper_halves));
-      stops_[i] = _mm512_test_epi8_mask(classes, each(control | space | del));
-      marks_[i] = _mm512_test_epi8_mask(classes, each(question | hash));
-      percents_[i] = _mm512_test_epi8_mask(classes, each(percent));
-      slashes_[i] = _mm512_test_epi8_mask(classes, each(slash));
-      dots_[i] = _mm512_test_epi8_mask(classes, each(dot));
-      ahead.step(Ahead::of_pass);
-    }
-    all_ahead = ahead;
+    ahead.beside(
+        count, Ahead::of_pass, [&](std::size_t i) __attribute__((always_inline)) {
+          const __m512i window = _mm512_maskz_loadu_epi8(windows_[i], from_[i]);
+          _mm_storel_epi64(reinterpret_cast<__m128i*>(&firsts_[i]), _mm512_castsi512_si128(window));
+          // Of a byte beyond ASCII there is nothing in the first table.
+          const __m512i upper_halves = _mm512_and_si512(_mm512_srli_epi16(window, 4), half);
+          const __m512i classes =
+              _mm512_and_si512(_mm512_shuffle_epi8(lower, window), _mm512_shuffle_epi8(upper, upper_halves));
+          stops_[i] = _mm512_test_epi8_mask(classes, each(control | space | del));
+          marks_[i] = _mm512_test_epi8_mask(classes, each(question | hash));
+          percents_[i] = _mm512_test_epi8_mask(classes, each(percent));
+          slashes_[i] = _mm512_test_epi8_mask(classes, each(slash));
+          dots_[i] = _mm512_test_epi8_mask(classes, each(dot));
+        });
   }
 
   /// What find_plain_line() does, but for the version.
@@ -204,17 +203,27 @@ class RequestLines {
     return std::uint32_t{found} << at;
   }
 
+  /// Four requests at a time. @param count  all lanes of the last ones'
   [[gnu::always_inline]] std::uint32_t with_version(std::size_t count) noexcept {
-    const __m128i version =
-        _mm_setr_epi8(' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n', 0, 0, 0, 0, 0);
+    constexpr std::size_t at_once = 4;
+    const __m512i version = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n', 0, 0, 0, 0, 0));
     // "0" and "1" differ in one bit.
-    const __m128i minor = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, '0' ^ '1', 0, 0, 0, 0, 0, 0, 0);
-    constexpr auto of_rest = static_cast<__mmask16>((1U << rest_of_line) - 1);
+    const __m512i minor =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, '0' ^ '1', 0, 0, 0, 0, 0, 0, 0));
+    constexpr __mmask64 of_rests = ((std::uint64_t{1} << rest_of_line) - 1) * 0x0001'0001'0001'0001;
+    const auto rest = [&](std::size_t i) __attribute__((always_inline)) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(versions_[i]));
+    };
     alignas(64) std::uint16_t wrong[burst_frames];
-    for (std::size_t i = 0; i < count; ++i) {
-      const __m128i rest = _mm_loadu_si128(reinterpret_cast<const __m128i*>(versions_[i]));
-      wrong[i] =
-          static_cast<std::uint16_t>(_mm_mask_cmpneq_epi8_mask(of_rest, _mm_or_si128(rest, minor), version));
+    for (std::size_t i = 0; i < count; i += at_once) {
+      __m512i rests = _mm512_castsi128_si512(rest(i));
+      rests = _mm512_inserti32x4(rests, rest(i + 1), 1);
+      rests = _mm512_inserti32x4(rests, rest(i + 2), 2);
+      rests = _mm512_inserti32x4(rests, rest(i + 3), 3);
+      const std::uint64_t differ =
+          _mm512_mask_cmpneq_epi8_mask(of_rests, _mm512_or_si512(rests, minor), version);
+      __builtin_memcpy(wrong + i, &differ, sizeof differ);
     }
     const __m512i all_wrong = _mm512_load_si512(wrong);
     return _mm512_testn_epi16_mask(all_wrong, all_wrong);

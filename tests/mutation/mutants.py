@@ -5867,8 +5867,15 @@ MUTANTS = [
     avx512(
         "eight at once: what stands behind the version is not looked at",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
-        "static_cast<__mmask16>((1U << rest_of_line) - 1)",
-        "static_cast<__mmask16>((1U << (rest_of_line - 2)) - 1)",
+        "((std::uint64_t{1} << rest_of_line) - 1) *",
+        "((std::uint64_t{1} << (rest_of_line - 2)) - 1) *",
+        file="lib/classify/request_line_kernel.h",
+    ),
+    avx512(
+        "eight at once: of four versions only the first three are looked at",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "rests = _mm512_inserti32x4(rests, rest(i + 3), 3);",
+        "rests = _mm512_inserti32x4(rests, rest(i + 2), 3);",
         file="lib/classify/request_line_kernel.h",
     ),
     avx512(
@@ -5952,6 +5959,18 @@ MUTANTS = [
         "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
         "2 * i + 1 < count ? 0xff : lower_half",
         "0xff",
+    ),
+    avx512(
+        "hashes at once: of two requests with one text each the first one's counts for both",
+        "InstructionSets.FindTheSameKeysWhereverInABurstARequestStands",
+        "first_piece(payloads[2 * i + 1], block, 0, 2 * i + 1)",
+        "first_piece(payloads[2 * i], block, 0, 2 * i)",
+    ),
+    avx512(
+        "hashes at once: the shape of a third text does not count",
+        "InstructionSets.FindTheSameFieldsHoweverTheyAreSpelt",
+        "if (count > 2)\n",
+        "if (count > 3)\n",
     ),
     avx512(
         "hashes at once: the shape of a fifth text does not count",
