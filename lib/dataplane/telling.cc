@@ -61,6 +61,16 @@ BucketCell WorkerCore::bucket_of(const Touched& touched, const PlannedKey& plann
   return BucketCell(*touched.cell);
 }
 
+// Units that it lacks; of a key that shares one, and had one for itself before, what that lacks if it is
+// more.
+std::uint64_t WorkerCore::missing_of(const Touched& touched, const PlannedKey& planned,
+                                     MonotonicTime now) const noexcept {
+  const RuleTerms& terms = plane_.terms[planned.rule];
+  const std::uint64_t missing = bucket_of(touched, planned).missing(terms.bucket, now);
+  const AllowanceCell* const before = own_bucket_before(touched, planned.key, terms);
+  return before == nullptr ? missing : std::max(missing, BucketCell::missing(*before, terms.bucket, now));
+}
+
 std::uint64_t WorkerCore::remaining(const Touched& touched, const PlannedKey& planned,
                                     MonotonicTime now) const noexcept {
   return now < touched.blocked_until ? 0 : room(touched, planned, now);
@@ -79,7 +89,8 @@ std::uint64_t WorkerCore::room(const Touched& touched, const PlannedKey& planned
   if (terms.algorithm == Algorithm::sliding_log)
     return log_of(touched, planned.key, terms).look(now).remaining;
   if (is_bucket(terms.algorithm)) {
-    const std::uint64_t there = bucket_of(touched, planned).available(terms.bucket, now);
+    const std::uint64_t full = terms.bucket.capacity();
+    const std::uint64_t there = full - std::min(missing_of(touched, planned, now), full);
     return tokens_of(there, terms.bucket, touched.terms.factor) + credit;
   }
   return touched.cell->left_of(touched.terms.allowance) + credit;
@@ -114,7 +125,7 @@ Duration WorkerCore::retry_after(const Touched& touched, const PlannedKey& plann
       if (touched.terms.allowance == 0) return span_of(terms);
       const std::uint64_t needed = std::min(
           BucketCell::priced(terms.bucket.cost(weight), touched.terms.factor), terms.bucket.capacity());
-      const std::uint64_t missing = bucket_of(touched, planned).missing(terms.bucket, now);
+      const std::uint64_t missing = missing_of(touched, planned, now);
       return terms.bucket.time_for(missing - std::min(missing, terms.bucket.capacity() - needed));
     }
     case Algorithm::sliding_log:
@@ -132,9 +143,8 @@ Duration WorkerCore::reset_after(const Touched& touched, const PlannedKey& plann
   if (terms.algorithm == Algorithm::sliding_log)
     return log_of(touched, planned.key, terms).look(now).reset_after;
   if (is_bucket(terms.algorithm)) {
-    return terms.bucket.time_for(touched.grant != GrantTable::nowhere
-                                     ? missing_of_granted(planned, now)
-                                     : bucket_of(touched, planned).missing(terms.bucket, now));
+    return terms.bucket.time_for(touched.grant != GrantTable::nowhere ? missing_of_granted(planned, now)
+                                                                      : missing_of(touched, planned, now));
   }
   return rest;
 }

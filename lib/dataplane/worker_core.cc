@@ -328,11 +328,12 @@ void WorkerCore::carry_over(const AllowancePool::Place& place, std::uint64_t key
                                    : window.ended->claim(key, index_, terms.section);
   };
   const auto shared_in_ended = [&] {
-    return AllowancePool::Place{window.ended == nullptr ? nullptr : window.ended->shared_one(key), false};
+    return AllowancePool::Place{
+        window.ended == nullptr ? nullptr : window.ended->shared_one(key, terms.section), false};
   };
   if (is_bucket(terms.algorithm)) {
     if (place.cell->drawn.load(std::memory_order_relaxed) == 0)
-      BucketCell(*place.cell).take_over(ended().cell, terms.bucket, now);
+      BucketCell(*place.cell).take_over(place.own ? ended().cell : shared_in_ended().cell, terms.bucket, now);
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (LogCell cell(*place.cell, *terms.logs); !cell.begun())
       cell.take_over(place.own, place.own ? ended() : shared_in_ended(), spare_logs_[terms.window], now);
@@ -341,11 +342,13 @@ void WorkerCore::carry_over(const AllowancePool::Place& place, std::uint64_t key
 
 // For the last worker to leave an old window: what it draws from a bucket now belongs to the next one, also
 // where nobody has asked for the key there. (By the one after that it would be forgotten.)
-AllowanceCell* WorkerCore::carried_on(std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept {
+void WorkerCore::carry_on(Touched& touched, std::uint64_t key, const RuleTerms& terms,
+                          MonotonicTime now) noexcept {
   const WindowState& window = plane_.publication.load()->windows[terms.window];
   const AllowancePool::Place place = window.running->claim(key, index_, terms.section);
   carry_over(place, key, terms, window, now);
-  return place.cell;
+  touched.cell = place.cell;
+  touched.shares = !place.own;
 }
 
 // The cell of a key of which there is no more to be said than of all its rule's; else nullptr.
@@ -611,6 +614,7 @@ WorkerCore::Touched WorkerCore::touch_without_entry(const PlannedKey& planned,
   overflowed_.add(1);
   Touched touched;
   touched.cell = pooled.cell;
+  touched.shares = !pooled.own;
   carry_over(pooled, planned.key, terms, window, now);
   const KeyState* state = publication_->find(planned.key);
   touched.terms = terms_of(planned.key, planned.rule, state, window, pooled.own);
@@ -767,12 +771,29 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   if (window_runs(terms.window)) [[likely]]
     draw = draw_from(*touched.cell, touched.direct ? 0 : std::min(terms.chunk, SpanTable::most_ready));
   if (draw.closed) [[unlikely]] {
-    touched.cell = carried_on(planned.key, terms, now);
+    carry_on(touched, planned.key, terms, now);
     draw = draw_from(*touched.cell, 0);
+  }
+  if (touched.shares && draw.taken > 0) [[unlikely]] {
+    touched.before = own_bucket_before(touched, planned.key, terms);
+    if (touched.before != nullptr &&
+        BucketCell(*touched.before).draw(planned.key, draw.taken, 0, price, terms.bucket, now).taken == 0) {
+      BucketCell(*touched.cell).give_back(draw.taken, price, terms.bucket);
+      return false;
+    }
   }
   touched.drawn = draw.taken;
   if (!touched.direct) table_->add_credit(touched.place, draw.taken);
   return draw.taken > 0;
+}
+
+// Of a key that shares its cell what it had for itself in the window before, if it had: that what it drew
+// there, the shared one does not know.
+AllowanceCell* WorkerCore::own_bucket_before(const Touched& touched, std::uint64_t key,
+                                             const RuleTerms& terms) const noexcept {
+  AllowancePool* const ended = plane_.publication.load()->windows[terms.window].ended;
+  AllowanceCell* const cell = touched.shares && ended != nullptr ? ended->find(key) : nullptr;
+  return cell != nullptr && BucketCell(*cell).is_here() ? cell : nullptr;
 }
 
 // @pre the cell is in the window that runs; else of no more use than to tell what there may be
@@ -787,7 +808,7 @@ LogCell WorkerCore::log_of(const Touched& touched, std::uint64_t key, const Rule
 LogCell WorkerCore::running_log_of(Touched& touched, std::uint64_t key, const RuleTerms& terms,
                                    MonotonicTime now) noexcept {
   if (!window_runs(terms.window)) [[unlikely]]
-    touched.cell = carried_on(key, terms, now);
+    carry_on(touched, key, terms, now);
   return log_of(touched, key, terms);
 }
 
@@ -802,7 +823,7 @@ bool WorkerCore::draw_log(Touched& touched, std::uint64_t key, std::uint64_t wei
   };
   LogCell::Draw drawn = draw(running_log_of(touched, key, terms, now));
   if (drawn.closed) [[unlikely]] {  // the window has turned in this moment
-    touched.cell = carried_on(key, terms, now);
+    carry_on(touched, key, terms, now);
     drawn = draw(log_of(touched, key, terms));
   }
   touched.drawn = drawn.taken ? weight : 0;
@@ -868,7 +889,8 @@ void WorkerCore::undraw(const Touched& touched, std::uint64_t key, const RuleTer
   if (terms.algorithm == Algorithm::sliding_log) {
     log_of(touched, key, terms).give_back(now, touched.drawn);
   } else if (is_bucket(terms.algorithm)) {
-    BucketCell(*touched.cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
+    for (AllowanceCell* const cell : {touched.cell, touched.before})
+      if (cell != nullptr) BucketCell(*cell).give_back(touched.drawn, touched.terms.factor, terms.bucket);
   } else {
     touched.cell->give_back(touched.drawn);
   }

@@ -162,6 +162,9 @@ class alignas(64) WorkerCore {
     KeyTerms terms;
     std::uint64_t drawn = 0;  // for this request, beyond what the entry keeps in any case
     bool direct = false;      // what was drawn is this request's weight, and never was credit
+    bool shares = false;      // the cell is other keys', too
+    AllowanceCell* before =
+        nullptr;  // what was drawn, was drawn from this bucket, too: see own_bucket_before()
     GrantTable::Place grant = GrantTable::nowhere;  // admitted out of it; then nothing is drawn
     MonotonicTime blocked_until = never;
     bool block_is_published = false;  // EntryTerms::block_is_published
@@ -466,7 +469,7 @@ class alignas(64) WorkerCore {
                          const RuleTerms& terms, MonotonicTime now) const noexcept;
   void carry_over(const AllowancePool::Place& place, std::uint64_t key, const RuleTerms& terms,
                   const WindowState& window, MonotonicTime now) noexcept;
-  AllowanceCell* carried_on(std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
+  void carry_on(Touched& touched, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
 
   bool window_is_known(std::uint16_t window) const noexcept;
   bool window_runs(std::uint16_t window) const noexcept;
@@ -494,6 +497,8 @@ class alignas(64) WorkerCore {
   void undraw(const Touched& touched, std::uint64_t key, const RuleTerms& terms, MonotonicTime now) noexcept;
   static bool settles_it(const RuleTerms& terms) noexcept;
   bool observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept;
+  AllowanceCell* own_bucket_before(const Touched& touched, std::uint64_t key,
+                                   const RuleTerms& terms) const noexcept;
   LogCell log_of(const Touched& touched, std::uint64_t key, const RuleTerms& terms) const noexcept;
   LogCell running_log_of(Touched& touched, std::uint64_t key, const RuleTerms& terms,
                          MonotonicTime now) noexcept;
@@ -514,6 +519,8 @@ class alignas(64) WorkerCore {
                        std::uint64_t remaining, MonotonicTime now) const noexcept;
   Duration reset_after(const Touched& touched, const PlannedKey& planned, MonotonicTime now) const noexcept;
   BucketCell bucket_of(const Touched& touched, const PlannedKey& planned) const noexcept;
+  std::uint64_t missing_of(const Touched& touched, const PlannedKey& planned,
+                           MonotonicTime now) const noexcept;
 
   DataPlane plane_;
   Duration shortest_span_;  // that a table may be counted in, if all are in time

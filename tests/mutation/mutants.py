@@ -1902,10 +1902,35 @@ MUTANTS = [
         "    return {};",
     ),
     worker(
+        "who shares a bucket finds it as others have begun it",
+        "Worker/Bucket.WhoFindsNoCellOfHisOwnAnyMoreHasNoneThatOthersHaveBegun/token",
+        "if (touched.shares && draw.taken > 0) [[unlikely]] {",
+        "if (false) [[unlikely]] {",
+    ),
+    worker(
+        "what the own bucket refuses is drawn from the shared one",
+        "Worker/Bucket.WhoFindsNoCellOfHisOwnAnyMoreHasNoneThatOthersHaveBegun/token",
+        "      BucketCell(*touched.cell).give_back(draw.taken, price, terms.bucket);\n      return false;",
+        "      return false;",
+    ),
+    worker(
+        "what another rule refuses is drawn from the own bucket",
+        "Worker/Bucket.OfWhoFindsNoCellOfHisOwnAnyMoreLosesNothingWhereAnotherRuleRefuses/token",
+        "for (AllowanceCell* const cell : {touched.cell, touched.before})",
+        "for (AllowanceCell* const cell : {touched.cell})",
+    ),
+    worker(
+        "who shares a bucket is told of that one alone",
+        "Worker/Bucket.WhoFindsNoCellOfHisOwnAnyMoreHasNoneThatOthersHaveBegun/token",
+        "return before == nullptr ? missing : std::max(",
+        "return true ? missing : std::max(",
+        file="lib/dataplane/telling.cc",
+    ),
+    worker(
         "what a worker admits that has not heard of the window is forgotten",
         "SlidingLogWorker.WhatIsAdmittedBeforeAWorkerHasHeardOfTheNextWindowIsKnownInTheOneAfterIt",
-        "  if (!window_runs(terms.window)) [[unlikely]]\n    touched.cell = carried_on(key, terms, now);\n  return log_of",
-        "  if (touched.cell == nullptr) [[unlikely]]\n    touched.cell = carried_on(key, terms, now);\n  return log_of",
+        "  if (!window_runs(terms.window)) [[unlikely]]\n    carry_on(touched, key, terms, now);\n  return log_of",
+        "  if (touched.cell == nullptr) [[unlikely]]\n    carry_on(touched, key, terms, now);\n  return log_of",
     ),
     worker(
         "who needs a log does not get one where other rules are asked",

@@ -542,6 +542,54 @@ TEST_P(Bucket, AWorkerThatHasNotHeardOfTheTurnTellsWhatIsInTheNewWindowToo) {
 }
 
 // Tokens that were drawn ahead while they cost one each are no more where they cost four.
+/// The next window begins, in which new keys have taken all cells before anybody else comes.
+void turn_into_a_crowd(Plane& plane) {
+  plane.turn({0});
+  for (std::uint64_t i = 1; i < 5000; ++i)
+    plane.pools[0]->claim(i * 0x9e3779b97f4a7c15, AllowancePool::controller);
+  plane.publish();
+}
+/// Somebody who shares this one's cell then.
+std::string who_shares_with(Plane& plane, const std::string& user) {
+  AllowanceCell* const shared = plane.pools[0]->shared_one(plane.key(user));
+  for (int i = 0;; ++i)
+    if (std::string other = std::to_string(i); plane.pools[0]->shared_one(plane.key(other)) == shared)
+      return other;
+}
+
+TEST_P(Bucket, WhoFindsNoCellOfHisOwnAnyMoreHasNoneThatOthersHaveBegun) {
+  Plane plane({rule_with(GetParam(), 8)});
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 8);
+  turn_into_a_crowd(plane);
+  const std::string other = who_shares_with(plane, "ann");
+  EXPECT_TRUE(plane.admits(start + 1100ms, other));
+  EXPECT_EQ(plane.admitted_of(9, start + 1100ms), 1) << "1.6 tokens have come";
+  const Decision refused = plane.decide(start + 1100ms);
+  EXPECT_EQ(refused.remaining, 0U);
+  EXPECT_EQ(refused.retry_after, Duration(50ms));
+  EXPECT_EQ(refused.reset_after, Duration(925ms));
+  int admitted = 0;
+  for (int i = 0; i < 9; ++i) admitted += plane.admits(start + 1100ms, other);
+  EXPECT_EQ(admitted, 6) << "what is refused to one is not taken from those he shares with";
+}
+
+TEST_P(Bucket, OfWhoFindsNoCellOfHisOwnAnyMoreLosesNothingWhereAnotherRuleRefuses) {
+  Rule all = rule_with(Algorithm::fixed_window, 3);
+  all.name = "all";
+  Rule rule = rule_with(GetParam(), 8);
+  rule.key = {by_header("user")};
+  Plane plane({rule, all});
+  const auto admitted = [&] {
+    int count = 0;
+    for (int i = 0; i < 9; ++i) count += plane.admits_request(start + 900ms, "ann");
+    return count;
+  };
+  EXPECT_EQ(admitted(), 3);
+  turn_into_a_crowd(plane);
+  EXPECT_EQ(admitted(), 3);
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 2);
+}
+
 TEST_P(Bucket, WhatAWorkerHasDrawnGoesBackForWhatItCost) {
   Plane plane({rule_with(GetParam(), 1000)}, 1, 100);
   const auto costs = [&](TokenPrice price) {
