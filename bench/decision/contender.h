@@ -38,6 +38,8 @@ class Contender {
   /// Of the time that decide() has taken since this was last asked: which part of it the stream's requests
   /// have. Less than all where something else goes on between bursts.
   virtual double take_part() { return 1; }
+  /// Between two parts of a stream, of some thousands of requests. Not timed.
+  virtual void between() {}
   /// No requests come for a while.
   virtual void pause() {}
   /// How long decisions are to go on after begin() before they are timed. Some have threads that do their

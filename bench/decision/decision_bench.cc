@@ -48,6 +48,7 @@ class Walk {
     Duration taken{};
     contender_.take_part();
     do {
+      contender_.between();
       const Duration began = thread_time();
       requests += step();
       taken += thread_time() - began;
@@ -57,7 +58,10 @@ class Walk {
   /// Once around, not timed.
   void around() {
     std::size_t requests = 0;
-    while (requests < stream_.size()) requests += step();
+    while (requests < stream_.size()) {
+      contender_.between();
+      requests += step();
+    }
   }
   /// Times around, each from a new beginning, until the decisions have taken so long or all has taken so
   /// often as long. @return ns per request

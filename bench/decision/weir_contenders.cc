@@ -29,12 +29,6 @@ key = ["header:x-user"]
 limit = 1000000000
 interval = "1s"
 )";
-constexpr std::string_view user_rule_of_a_day = R"([[rule]]
-name = "user"
-key = ["header:x-user"]
-limit = 1000000000000
-interval = "24h"
-)";
 constexpr std::string_view sliding_rule = R"([[rule]]
 name = "user"
 key = ["header:x-user"]
@@ -138,8 +132,8 @@ OnHugePages<Key> keys_of(Worker& worker, const Stream& stream) {
 
 /// Who ends a node's spans.
 enum class Controller : std::uint8_t {
-  at_work,    ///< its thread
-  has_ended,  ///< nobody, once all keys have been met
+  at_work,  ///< its thread
+  by_hand,  ///< the measuring thread, as often, in between: then nobody is beside it while it is timed
 };
 
 /// Those of all rules here: two have no more than one key.
@@ -151,20 +145,22 @@ class Node : public Contender {
   /// @param room  for so many keys
   Node(std::size_t room, std::string_view rules, Controller controller = Controller::at_work)
       : controller_(controller), throttle_(make_throttle(rules, room, 1)), worker_(throttle_->worker(0)) {
-    throttle_->start();
+    if (controller_ == Controller::at_work)
+      throttle_->start();
+    else
+      advance();
   }
   void begin() override { worker().online(); }
-  void pause() override {
-    worker().offline();
-    if (controller_ == Controller::has_ended && all_are_met_) throttle_->stop(1s);
+  void between() override {
+    if (controller_ == Controller::by_hand && monotonic_now() >= span_ends_) end_span();
   }
-  Duration settles_in() const override { return controller_ == Controller::at_work ? 2 * span : Duration{}; }
+  void pause() override { worker().offline(); }
+  Duration settles_in() const override { return 2 * span; }
   bool has_met_all() override {
     const Figures figures = throttle_->figures();
     settling_.look(figures, asked_.requests, unsettled(figures));
     beforehand_ = {asked_.requests, refused_of(figures)};
-    return all_are_met_ = controller_ == Controller::has_ended ? settling_.has_settled()
-                                                               : settling_.has_settled_for_an_interval();
+    return all_are_met_ = settling_.has_settled_for_an_interval();
   }
   void finish(Result& told) override {
     told["memory"] = throttle_->memory();
@@ -191,9 +187,22 @@ class Node : public Contender {
   const Asked& asked() const noexcept { return asked_; }
 
  private:
+  void advance() {
+    const MonotonicTime now = monotonic_now();
+    throttle_->advance({WallTime(now.time_since_epoch()), now});
+  }
+  void end_span() {
+    for (int part = 0; part < 3; ++part) {  // flip, drain, decide
+      advance();
+      worker_.quiescent();
+    }
+    span_ends_ = monotonic_now() + span;
+  }
+
   const Controller controller_;
   std::unique_ptr<Throttle> throttle_;
   Worker& worker_;
+  MonotonicTime span_ends_{};
   Asked asked_;
   Settling settling_;
   Beforehand beforehand_;
@@ -514,7 +523,7 @@ std::vector<Kind> weir_kinds() {
   constexpr std::size_t most_beyond_grants = 1'000'000;
   return {{"weir_key", drawn, keys_at_hand<user_rule>},
           {"weir_key_far", drawn, keys_at_hand<user_rule, Controller::at_work, Stream::furthest_ahead>},
-          {"weir_key_alone", drawn, keys_at_hand<user_rule_of_a_day, Controller::has_ended>},
+          {"weir_key_alone", drawn, keys_at_hand<user_rule, Controller::by_hand>},
           {"weir_key_sliding", drawn, keys_at_hand<sliding_rule>, false, most_beyond_grants},
           {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
           {"weir_key_small_bucket", drawn, keys_at_hand<small_bucket_rule>, false, most_beyond_grants},

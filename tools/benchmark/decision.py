@@ -210,8 +210,8 @@ def report(figures, context, aims):
         "span without a second thread; or unknown, to a table that was made for so many and is empty.",
         _rows(turns, FIRST, "once"),
         "### What the controller costs the worker",
-        "The same keys at hand, with the controller on another processor ending a span every 100 ms, and where it has published once "
-        "and nobody ends a span. By the worker's own time.",
+        "The same keys at hand, with the controller on another processor ending a span every 100 ms, and where the measuring thread "
+        "ends as many itself, between parts that are timed: nobody is beside it then, but its caches hold what that has left. By the worker's own time.",
         _with_a_controller(turns),
         "Of the turns with a controller, in each of which keys are drawn in both ways: spans whose end took longer than the next one's time, and requests "
         "that were counted under their rule because their key found no room: of whole turns, which begin with all keys new at once. And, of "
