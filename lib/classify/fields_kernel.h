@@ -191,8 +191,7 @@ class Fields {
     const __m512i care =
         _mm512_mask_mov_epi64(_mm512_loadu_si512(sought.care.data()), last_only, all_of(0xff));
     Next ahead = all_ahead;
-    static_assert(burst_frames == 32, "a burst's frames are the bits of a word");
-    for (std::uint32_t rest = ~heads_seen & ~std::uint32_t{0} >> (burst_frames - blocks_ * lanes); rest != 0;
+    for (std::uint64_t rest = bits_below(blocks_ * lanes) & ~std::uint64_t{heads_seen}; rest != 0;
          rest &= rest - 1)
       _mm256_store_si256(reinterpret_cast<__m256i*>(places_[lowest(rest)]), _mm256_setzero_si256());
     __m512i of_all = _mm512_setzero_si512();

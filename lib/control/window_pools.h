@@ -73,12 +73,15 @@ class WindowPools {
   /// then
   bool turn_to(Instant now) noexcept {
     const SpanId window = clock_.span(time(now));
+    if (terms_.logs != nullptr && !known_) turned_at_ = now.monotonic;
+    known_ = true;
     if (started_ && window == running_) return false;
     // What the pool before the last knows is not worth nothing before another one has served for a whole
     // window, however late that began.
     if (started_ && terms_.monotonic && now.monotonic - turned_at_ < terms_.interval - unevenness())
       return false;
     turned_at_ = now.monotonic;
+    known_ = false;
     settled_ = !started_;
     started_ = true;
     if (window == ended_) {  // the clock was set back: what was drawn then still is
@@ -176,10 +179,16 @@ class WindowPools {
   std::uint64_t charge(std::uint64_t key, std::uint64_t tokens, double scale, const BucketTerms& terms,
                        MonotonicTime now, TokenPrice price = full_price) noexcept {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
-    if (!place.own) return 0;  // shared with other keys: theirs too would be taken
-    BucketCell bucket(*place.cell);
-    bucket.take_over(pools_[1]->claim(key, AllowancePool::controller, section(terms.pace())).cell, terms,
-                     now);
+    // From one that is shared with other keys theirs, too, would be taken: then from its own one of the
+    // window before, which is asked beside that.
+    AllowanceCell* const own = place.own ? place.cell : pools_[1]->find(key);
+    if (own == nullptr) return 0;
+    BucketCell bucket(*own);
+    if (place.own)
+      bucket.take_over(pools_[1]->claim(key, AllowancePool::controller, section(terms.pace())).cell, terms,
+                       now);
+    else if (!bucket.is_here())
+      return 0;
     if (tokens > 0) bucket.charge(tokens, terms, now, price);
     if (scale != 1) bucket.scale(scale, terms, now);
     return terms.tokens(bucket.missing(terms, now));
@@ -262,7 +271,9 @@ class WindowPools {
   static constexpr std::uint32_t reserved_windows = 10;
 
   // Controllers wake up a little late, now more, now less: that is no reason to wait for another flip, for
-  // buckets, which are full again long before. But what a log holds counts for as long as a window lasts.
+  // buckets, which are full again long before. But what a log holds counts for as long as a window lasts, and
+  // what is admitted before its window is known belongs to the one before: so that lasts from the span's end
+  // on that follows.
   Duration unevenness() const noexcept {
     if (terms_.logs != nullptr) return {};
     return std::min<Duration>(terms_.interval / 64, longest_unevenness);
@@ -312,6 +323,7 @@ class WindowPools {
   bool ended_was_crowded_ = false;
   bool before_was_crowded_ = false;
   MonotonicTime turned_at_{};
+  bool known_ = true;  // the window has been published, whatever that took, when the next span ends
   bool started_ = false;
   bool settled_ = true;
   bool clean_ = true;  // the spare is

@@ -45,10 +45,12 @@ std::uint64_t WorkerCore::missing_of_granted(const PlannedKey& planned, Monotoni
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = plane_.publication.load()->windows[terms.window];
   AllowancePool& running = *window.running;
-  const AllowanceCell* cell = running.foresee(planned.key, index_, terms.section);
-  if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)
-    cell = window.ended->find(planned.key);
-  return cell == nullptr ? 0 : BucketCell::missing(*cell, terms.bucket, now);
+  const AllowanceCell* const cell = running.foresee(planned.key, index_, terms.section);
+  const AllowanceCell* const before = window.ended == nullptr ? nullptr : window.ended->find(planned.key);
+  const auto missing = [&](const AllowanceCell* of) {
+    return of == nullptr || !BucketCell::is_here(*of) ? 0 : BucketCell::missing(*of, terms.bucket, now);
+  };
+  return std::max(missing(cell), missing(before));
 }
 
 // Where the key's bucket is: it may have moved on to the next window before this worker.

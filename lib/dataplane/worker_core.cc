@@ -332,8 +332,13 @@ void WorkerCore::carry_over(const AllowancePool::Place& place, std::uint64_t key
         window.ended == nullptr ? nullptr : window.ended->shared_one(key, terms.section), false};
   };
   if (is_bucket(terms.algorithm)) {
-    if (place.cell->drawn.load(std::memory_order_relaxed) == 0)
-      BucketCell(*place.cell).take_over(place.own ? ended().cell : shared_in_ended().cell, terms.bucket, now);
+    if (place.cell->drawn.load(std::memory_order_relaxed) != 0) return;
+    BucketCell bucket(*place.cell);
+    if (place.own)
+      bucket.take_over(ended().cell, terms.bucket, now);
+    else
+      bucket.take_over(shared_in_ended().cell, terms.bucket, now,
+                       window.ended == nullptr ? nullptr : window.ended->find(key));
   } else if (terms.algorithm == Algorithm::sliding_log) {
     if (LogCell cell(*place.cell, *terms.logs); !cell.begun())
       cell.take_over(place.own, place.own ? ended() : shared_in_ended(), spare_logs_[terms.window], now);
@@ -787,8 +792,10 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
   return draw.taken > 0;
 }
 
-// Of a key that shares its cell what it had for itself in the window before, if it had: that what it drew
-// there, the shared one does not know.
+// Of a key that shares its cell what it had for itself in the window before, if it had: what it drew there,
+// the shared one does not know, unless it began that one. (By the window after that this is forgotten. Who
+// has spent all that came meanwhile, beside others who have not, finds what these have left then: once, and
+// no more than a burst.)
 AllowanceCell* WorkerCore::own_bucket_before(const Touched& touched, std::uint64_t key,
                                              const RuleTerms& terms) const noexcept {
   AllowancePool* const ended = plane_.publication.load()->windows[terms.window].ended;

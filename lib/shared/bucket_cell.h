@@ -9,7 +9,7 @@
 /// level is frozen with it), and the frozen level is put into the new cell unless that has one already. Every
 /// worker that meets the key does the same and finds the same level, so nobody waits for anybody. A worker
 /// that still held the old cell finds it closed and moves too. A key the old pool does not know is claimed
-/// there first, for the same reason.
+/// there first, for the same reason. (Not one that shares its cell: see WorkerCore::own_bucket_before().)
 ///
 /// Word: the level of limit/bucket.h with its two low bits: 1 set, 2 closed. 0: a bucket never touched, full.
 #pragma once
@@ -31,8 +31,11 @@ class BucketCell {
   explicit BucketCell(AllowanceCell& cell) noexcept : level_(cell.drawn) {}
 
   /// Makes sure the cell has a level: its own, the one the ended pool's cell holds, or a full bucket's.
-  /// @param ended  the key's cell in the pool before, or nullptr
-  void take_over(AllowanceCell* ended, const BucketTerms& terms, MonotonicTime now) noexcept {
+  /// @param ended   the key's cell in the pool before, or nullptr
+  /// @param beside  another one of its key's there, which goes on by itself, or nullptr: that level, if there
+  /// is less
+  void take_over(AllowanceCell* ended, const BucketTerms& terms, MonotonicTime now,
+                 const AllowanceCell* beside = nullptr) noexcept {
     // Relaxed throughout, as in AllowanceCell: the word is all there is to agree on.
     if (level_.load(std::memory_order_relaxed) != 0) return;
     const std::uint64_t full = terms.full(terms.generated(now));
@@ -40,6 +43,12 @@ class BucketCell {
     if (ended != nullptr) {
       const std::uint64_t frozen = ended->drawn.fetch_or(closed, std::memory_order_relaxed);
       if ((frozen & set) != 0) level = terms.caught_up(frozen & ~marks, terms.generated(now));
+    }
+    if (const std::uint64_t other = beside == nullptr ? 0 : beside->drawn.load(std::memory_order_relaxed);
+        (other & marks) == set) {
+      const std::uint64_t its = terms.caught_up(other & ~marks, terms.generated(now));
+      const auto missing = [&](std::uint64_t of) { return terms.missing(of, terms.generated(now)); };
+      if (missing(its) > missing(level)) level = its;
     }
     std::uint64_t untouched = 0;
     level_.compare_exchange_strong(untouched, level | set, std::memory_order_relaxed);
@@ -49,7 +58,8 @@ class BucketCell {
   bool begun() const noexcept { return has_level(level_); }
   static bool begun(const AllowanceCell& cell) noexcept { return has_level(cell.drawn); }
   /// Whether it is here, and has not moved on.
-  bool is_here() const noexcept { return (level_.load(std::memory_order_relaxed) & marks) == set; }
+  bool is_here() const noexcept { return has_open_level(level_); }
+  static bool is_here(const AllowanceCell& cell) noexcept { return has_open_level(cell.drawn); }
 
   struct Draw {
     std::uint64_t taken = 0;      ///< tokens: 0 or at least what was needed
@@ -184,6 +194,9 @@ class BucketCell {
 
   static bool has_level(const std::atomic<std::uint64_t>& level) noexcept {
     return (level.load(std::memory_order_relaxed) & set) != 0;
+  }
+  static bool has_open_level(const std::atomic<std::uint64_t>& level) noexcept {
+    return (level.load(std::memory_order_relaxed) & marks) == set;
   }
   static std::uint64_t left_at(std::uint64_t word, const BucketTerms& terms, MonotonicTime now) noexcept {
     return terms.capacity() - std::min(missing_at(word, terms, now), terms.capacity());

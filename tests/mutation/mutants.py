@@ -1753,6 +1753,18 @@ MUTANTS = [
         "cell.reserved_for",
     ),
     window_pools(
+        "a window of logs lasts from its turn on, however late workers hear of it",
+        "WindowsOfLogs.LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp",
+        "    if (terms_.logs != nullptr && !known_) turned_at_ = now.monotonic;\n",
+        "",
+    ),
+    window_pools(
+        "who shares a cell is not charged",
+        "WindowsOfBuckets.WhoSharesACellIsChargedWhereHeHadOneOfHisOwn",
+        "place.own ? place.cell : pools_[1]->find(key);",
+        "place.own ? place.cell : nullptr;",
+    ),
+    window_pools(
         "a window of logs is a little shorter than what is in them counts",
         "WindowsOfLogs.LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp",
         "    if (terms_.logs != nullptr) return {};\n",
@@ -1900,6 +1912,12 @@ MUTANTS = [
         "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
         "    give_back_here(now, weight);\n    return {};",
         "    return {};",
+    ),
+    worker(
+        "who begins a shared bucket begins a full one",
+        "Worker/Bucket.WhoSharesACellThatNobodyHasBegunBringsHisLevel/token",
+        "window.ended == nullptr ? nullptr : window.ended->find(key));\n  } else if",
+        "nullptr);\n  } else if",
     ),
     worker(
         "who shares a bucket finds it as others have begun it",
@@ -2996,15 +3014,15 @@ MUTANTS = [
     whole(
         "a granted key is told nothing of its bucket where that is in the window before",
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
-        "if ((cell == nullptr || !BucketCell::begun(*cell)) && window.ended != nullptr)",
-        "if (false)",
+        "return std::max(missing(cell), missing(before));",
+        "return before == nullptr ? missing(cell) : missing(cell);",
         file="lib/dataplane/telling.cc",
     ),
     whole(
         "a granted key is told that its bucket is full",
         "BucketGrants.OneOfAKeyTellsWhatRemainsAndWhenAllIsThereAgain",
-        "cell == nullptr ? 0 : BucketCell::missing",
-        "true ? 0 : BucketCell::missing",
+        "of == nullptr || !BucketCell::is_here(*of) ? 0",
+        "true ? 0",
         file="lib/dataplane/telling.cc",
     ),
     worker(
@@ -3479,8 +3497,8 @@ MUTANTS = [
     worker(
         "a bucket is full again after its window has turned",
         "Worker/Bucket.IsNotFullAgainAfterItsWindowHasTurned/token",
-        "BucketCell(*place.cell).take_over(ended().cell, terms.bucket, now);",
-        "BucketCell(*place.cell).take_over(nullptr, terms.bucket, now);",
+        "bucket.take_over(ended().cell, terms.bucket, now);",
+        "bucket.take_over(nullptr, terms.bucket, now);",
     ),
     shared(
         "a bucket that has moved to the new window can still be drawn from in the old one",

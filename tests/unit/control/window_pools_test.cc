@@ -209,18 +209,40 @@ TEST(WindowsOfBuckets, AreNotLongerBecauseAControllerWakesUpUnevenly) {
   EXPECT_EQ(turns, 50);
 }
 
-// The window after next knows nothing of the log of a key that stays away in between: by then all that it holds
-// must have come back.
+// The window after next knows nothing of the log of a key that stays away in between: by then all that it
+// holds must have come back.
 TEST(WindowsOfLogs, LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp) {
   LogPool logs(8, 1s, keys);
   WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, keys, 1);
   const Instant begin{WallTime(1000s), MonotonicTime(10s)};
   pools.begin();
   pools.turn_to(begin);
-  EXPECT_TRUE(pools.turn_to(begin + 1s + 8ms));
-  EXPECT_FALSE(pools.turn_to(begin + 2s));
-  EXPECT_FALSE(pools.turn_to(begin + 2s + 7999us));
-  EXPECT_TRUE(pools.turn_to(begin + 2s + 8ms));
+  // Whenever workers hear of it, they have when the next span ends.
+  EXPECT_FALSE(pools.turn_to(begin + 100ms));
+  EXPECT_FALSE(pools.turn_to(begin + 1s));
+  EXPECT_TRUE(pools.turn_to(begin + 1100ms));
+  EXPECT_FALSE(pools.turn_to(begin + 1208ms));
+  EXPECT_FALSE(pools.turn_to(begin + 2200ms));
+  EXPECT_FALSE(pools.turn_to(begin + 2207999us));
+  EXPECT_TRUE(pools.turn_to(begin + 2208ms));
+}
+
+TEST(WindowsOfBuckets, WhoSharesACellIsChargedWhereHeHadOneOfHisOwn) {
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = nullptr}, 64, 1);
+  constexpr BucketTerms ten(10, 1s, 10);
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  pools.begin();
+  pools.turn_to(now);
+  const std::uint64_t key = key_of(0);
+  AllowanceCell* const own = pools.running().claim(key, 0).cell;
+  BucketCell(*own).take_over(nullptr, ten, now.monotonic);
+  now = now + 1s;
+  ASSERT_TRUE(pools.turn_to(now));
+  for (std::uint64_t other = 1; other < 1000; ++other) pools.running().claim(key_of(other), 0);
+  ASSERT_FALSE(pools.running().claim(key, 0).own);
+  EXPECT_EQ(pools.charge(key, 4, 1, ten, now.monotonic), 4U);
+  EXPECT_EQ(ten.tokens(BucketCell(*own).available(ten, now.monotonic)), 6U);
+  EXPECT_EQ(pools.charge(key_of(1234), 4, 1, ten, now.monotonic), 0U) << "who had none";
 }
 
 TEST(WindowPools, TellWhetherTheirWindowsAreSpansOfOneThatSlides) {

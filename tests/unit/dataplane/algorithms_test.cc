@@ -541,7 +541,6 @@ TEST_P(Bucket, AWorkerThatHasNotHeardOfTheTurnTellsWhatIsInTheNewWindowToo) {
   EXPECT_EQ(looked.reset_after, Duration(500ms));
 }
 
-// Tokens that were drawn ahead while they cost one each are no more where they cost four.
 /// The next window begins, in which new keys have taken all cells before anybody else comes.
 void turn_into_a_crowd(Plane& plane) {
   plane.turn({0});
@@ -573,6 +572,19 @@ TEST_P(Bucket, WhoFindsNoCellOfHisOwnAnyMoreHasNoneThatOthersHaveBegun) {
   EXPECT_EQ(admitted, 6) << "what is refused to one is not taken from those he shares with";
 }
 
+TEST_P(Bucket, WhoSharesACellThatNobodyHasBegunBringsHisLevel) {
+  Plane plane({rule_with(GetParam(), 8)});
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 8);
+  turn_into_a_crowd(plane);
+  int admitted = 0;
+  for (Duration at = 1000ms; at <= 1900ms; at += 50ms) admitted += plane.admitted_of(9, start + at);
+  EXPECT_EQ(admitted, 8) << "as many as have come";
+  plane.pools[2]->clear();
+  plane.turn({0});
+  plane.publish();
+  EXPECT_EQ(plane.admitted_of(9, start + 1900ms), 0);
+}
+
 TEST_P(Bucket, OfWhoFindsNoCellOfHisOwnAnyMoreLosesNothingWhereAnotherRuleRefuses) {
   Rule all = rule_with(Algorithm::fixed_window, 3);
   all.name = "all";
@@ -590,6 +602,7 @@ TEST_P(Bucket, OfWhoFindsNoCellOfHisOwnAnyMoreLosesNothingWhereAnotherRuleRefuse
   EXPECT_EQ(plane.admitted_of(9, start + 900ms), 2);
 }
 
+// Tokens that were drawn ahead while they cost one each are no more where they cost four.
 TEST_P(Bucket, WhatAWorkerHasDrawnGoesBackForWhatItCost) {
   Plane plane({rule_with(GetParam(), 1000)}, 1, 100);
   const auto costs = [&](TokenPrice price) {

@@ -163,7 +163,7 @@ TEST(LateSpans, LeaveWhatASlidingLogHoldsForAnInterval) {
   testing::TimedNode node(
       "[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 8\ninterval = \"1s\"\n"
       "algorithm = \"sliding-log\"\n");
-  node.end_spans(9);
+  node.end_spans(10);
   const MonotonicTime at = node.now().monotonic + 104ms;
   for (int i = 0; i < 8; ++i) ASSERT_EQ(node.worker().admit_key(0, "ann", 1, at).verdict, Verdict::admit);
   node.end_span(8ms);
