@@ -239,7 +239,11 @@ class WindowPools {
   /// @param at  when that was charged; else now
   void correct_log(std::uint64_t key, std::int64_t by, MonotonicTime at, MonotonicTime now) noexcept {
     const AllowancePool::Place place = pools_[0]->claim(key, AllowancePool::controller);
-    if (!place.own) return;
+    if (!place.own) {  // as charge() has it
+      if (AllowanceCell* const own = pools_[1]->find(key); own != nullptr && LogCell::was_used(*own))
+        LogCell(*own, *terms_.logs).correct(at, now, by);
+      return;
+    }
     LogCell cell(*place.cell, *terms_.logs);
     cell.take_over(true, pools_[1]->claim(key, AllowancePool::controller), spare_log_, now);
     cell.correct(at, now, by);
@@ -323,7 +327,7 @@ class WindowPools {
   bool ended_was_crowded_ = false;
   bool before_was_crowded_ = false;
   MonotonicTime turned_at_{};
-  bool known_ = true;  // the window has been published, whatever that took, when the next span ends
+  bool known_ = true;  // when the next span ends the window has been published, whatever that took
   bool started_ = false;
   bool settled_ = true;
   bool clean_ = true;  // the spare is

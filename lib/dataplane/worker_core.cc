@@ -795,7 +795,7 @@ bool WorkerCore::draw_bucket(Touched& touched, const PlannedKey& planned, std::u
 // Of a key that shares its cell what it had for itself in the window before, if it had: what it drew there,
 // the shared one does not know, unless it began that one. (By the window after that this is forgotten. Who
 // has spent all that came meanwhile, beside others who have not, finds what these have left then: once, and
-// no more than a burst.)
+// no more than a burst and what it owed.)
 AllowanceCell* WorkerCore::own_bucket_before(const Touched& touched, std::uint64_t key,
                                              const RuleTerms& terms) const noexcept {
   AllowancePool* const ended = plane_.publication.load()->windows[terms.window].ended;

@@ -32,23 +32,22 @@ class BucketCell {
 
   /// Makes sure the cell has a level: its own, the one the ended pool's cell holds, or a full bucket's.
   /// @param ended   the key's cell in the pool before, or nullptr
-  /// @param beside  another one of its key's there, which goes on by itself, or nullptr: that level, if there
-  /// is less
+  /// @param beside  another one of its key's there, which goes on by itself, or nullptr: where `ended` has no
+  /// level it begins with this one's, but not in debt
   void take_over(AllowanceCell* ended, const BucketTerms& terms, MonotonicTime now,
                  const AllowanceCell* beside = nullptr) noexcept {
     // Relaxed throughout, as in AllowanceCell: the word is all there is to agree on.
     if (level_.load(std::memory_order_relaxed) != 0) return;
-    const std::uint64_t full = terms.full(terms.generated(now));
-    std::uint64_t level = full;
-    if (ended != nullptr) {
-      const std::uint64_t frozen = ended->drawn.fetch_or(closed, std::memory_order_relaxed);
-      if ((frozen & set) != 0) level = terms.caught_up(frozen & ~marks, terms.generated(now));
-    }
-    if (const std::uint64_t other = beside == nullptr ? 0 : beside->drawn.load(std::memory_order_relaxed);
-        (other & marks) == set) {
-      const std::uint64_t its = terms.caught_up(other & ~marks, terms.generated(now));
-      const auto missing = [&](std::uint64_t of) { return terms.missing(of, terms.generated(now)); };
-      if (missing(its) > missing(level)) level = its;
+    const std::uint64_t generated = terms.generated(now);
+    const auto level_in = [&](std::uint64_t word) { return terms.caught_up(word & ~marks, generated); };
+    const std::uint64_t frozen =
+        ended == nullptr ? 0 : ended->drawn.fetch_or(closed, std::memory_order_relaxed);
+    std::uint64_t level = terms.full(generated);
+    if ((frozen & set) != 0) {
+      level = level_in(frozen);
+    } else if (beside != nullptr && is_here(*beside)) {
+      level = level_in(beside->drawn.load(std::memory_order_relaxed));
+      if (terms.missing(level, generated) > terms.capacity()) level = generated & ~marks;
     }
     std::uint64_t untouched = 0;
     level_.compare_exchange_strong(untouched, level | set, std::memory_order_relaxed);

@@ -1753,6 +1753,12 @@ MUTANTS = [
         "cell.reserved_for",
     ),
     window_pools(
+        "who shares a cell is not charged in his log",
+        "WindowsOfLogs.WhoSharesACellIsChargedInTheLogThatHeHad",
+        "own != nullptr && LogCell::was_used(*own))",
+        "own == nullptr && LogCell::was_used(*own))",
+    ),
+    window_pools(
         "a window of logs lasts from its turn on, however late workers hear of it",
         "WindowsOfLogs.LastAsLongAsWhatIsAdmittedCountsHoweverUnevenlyAControllerWakesUp",
         "    if (terms_.logs != nullptr && !known_) turned_at_ = now.monotonic;\n",
@@ -1912,6 +1918,22 @@ MUTANTS = [
         "LogCell.WhoSharesACellAsksHisOwnOneOfTheWindowBeforeToo",
         "    give_back_here(now, weight);\n    return {};",
         "    return {};",
+    ),
+    shared(
+        "who begins a shared bucket puts others into his debt",
+        "BucketCell.BeginsWithWhatAnotherOneHasWhereItWasNotBegunButInNoDebt",
+        "if (terms.missing(level, generated) > terms.capacity()) level = generated & ~marks;",
+        "",
+        file="lib/shared/bucket_cell.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
+    ),
+    shared(
+        "who begins a shared bucket takes from those who have drawn there before",
+        "BucketCell.BeginsWithWhatAnotherOneHasWhereItWasNotBegunButInNoDebt",
+        "    if ((frozen & set) != 0) {\n      level = level_in(frozen);\n    } else if",
+        "    if ((frozen & set) != 0) level = level_in(frozen);\n    if",
+        file="lib/shared/bucket_cell.h",
+        units=["tests/unit/shared/bucket_cell_test.cc"],
     ),
     worker(
         "who begins a shared bucket begins a full one",

@@ -245,6 +245,26 @@ TEST(WindowsOfBuckets, WhoSharesACellIsChargedWhereHeHadOneOfHisOwn) {
   EXPECT_EQ(pools.charge(key_of(1234), 4, 1, ten, now.monotonic), 0U) << "who had none";
 }
 
+TEST(WindowsOfLogs, WhoSharesACellIsChargedInTheLogThatHeHad) {
+  LogPool logs(8, 1s, 64);
+  WindowPools pools({.interval = 1s, .spans = 1, .monotonic = true, .logs = &logs}, 64, 1);
+  Instant now{WallTime(1000s), MonotonicTime(10s)};
+  pools.begin();
+  pools.turn_to(now);
+  const std::uint64_t key = key_of(0);
+  std::uint32_t spare = LogPool::none;
+  LogCell own(*pools.running().claim(key, 0).cell, logs);
+  own.take_over(true, {nullptr, false}, spare, now.monotonic);
+  now = now + 1s;
+  ASSERT_FALSE(pools.turn_to(now));  // the first window is known to all by now
+  now = now + 1s;
+  ASSERT_TRUE(pools.turn_to(now));
+  for (std::uint64_t other = 1; other < 1000; ++other) pools.running().claim(key_of(other), 0);
+  ASSERT_FALSE(pools.running().claim(key, 0).own);
+  pools.correct_log(key, 5, now.monotonic, now.monotonic);
+  EXPECT_EQ(own.look(now.monotonic).remaining, 3U);
+}
+
 TEST(WindowPools, TellWhetherTheirWindowsAreSpansOfOneThatSlides) {
   WindowPools spans({.interval = 1s, .spans = 10, .monotonic = false, .logs = nullptr}, keys, 1);
   WindowPools intervals({.interval = 1s, .spans = 1, .monotonic = false, .logs = nullptr}, keys, 1);

@@ -585,6 +585,20 @@ TEST_P(Bucket, WhoSharesACellThatNobodyHasBegunBringsHisLevel) {
   EXPECT_EQ(plane.admitted_of(9, start + 1900ms), 0);
 }
 
+TEST_P(Bucket, WhoComesToASharedCellFirstTakesNothingFromThoseWhoHaveDrawnThereBefore) {
+  Plane plane({rule_with(GetParam(), 8)});
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 8);
+  const std::string other = who_shares_with(plane, "ann");
+  // As where the pool before was crowded, too.
+  BucketCell(*plane.pools[0]->shared_one(plane.key()))
+      .take_over(nullptr, plane.terms[0].bucket, start + 900ms);
+  turn_into_a_crowd(plane);
+  EXPECT_EQ(plane.admitted_of(9, start + 900ms), 0);
+  int admitted = 0;
+  for (int i = 0; i < 9; ++i) admitted += plane.admits(start + 900ms, other);
+  EXPECT_EQ(admitted, 8);
+}
+
 TEST_P(Bucket, OfWhoFindsNoCellOfHisOwnAnyMoreLosesNothingWhereAnotherRuleRefuses) {
   Rule all = rule_with(Algorithm::fixed_window, 3);
   all.name = "all";

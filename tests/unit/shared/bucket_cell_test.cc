@@ -49,6 +49,26 @@ TEST(BucketCell, NothingIsDrawnWhereNobodyHasBegunABucket) {
   EXPECT_EQ(cell.tokens(start), 0U);
 }
 
+TEST(BucketCell, BeginsWithWhatAnotherOneHasWhereItWasNotBegunButInNoDebt) {
+  for (const std::uint64_t owed : {0U, 5U}) {
+    Cell beside;
+    beside.bucket.take_over(nullptr, ten_a_second, start);
+    EXPECT_EQ(beside.draw(8).taken, 8U);
+    if (owed > 0) beside.bucket.charge(2 + owed, ten_a_second, start);
+    Cell ended;
+    Cell cell;
+    cell.bucket.take_over(&ended.cell, ten_a_second, start, &beside.cell);
+    EXPECT_EQ(cell.tokens(start), owed > 0 ? 0U : 2U);
+    EXPECT_EQ(cell.tokens(start + 100ms), owed > 0 ? 1U : 3U);
+    EXPECT_TRUE(beside.bucket.is_here());
+    Cell begun;
+    begun.bucket.take_over(nullptr, ten_a_second, start);
+    Cell after;
+    after.bucket.take_over(&begun.cell, ten_a_second, start, &beside.cell);
+    EXPECT_EQ(after.tokens(start), 10U);
+  }
+}
+
 // Of which a token is worth no whole number of units, so that these are as small as can be, and numbers wrap.
 TEST(BucketCell, IsFullHoweverLongItWasNotLookedAtForUpToFiveFillings) {
   constexpr BucketTerms terms((std::uint64_t{1} << 31) - 1, 1s, (std::uint64_t{1} << 31) - 1);
