@@ -45,7 +45,10 @@ void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
   const SpanTable::Lines entries = table_->lines();
   // Each key is read and its line asked for at once: keys may come from afar, too, and to go over their rules
   // first would be to wait for all of them before the first line is asked for.
-  for (const Key *key = keys.data(), *const end = key + keys.size(); key != end;) {
+  for (const Key *key = keys.data(), *const end = key + keys.size();;) {
+    // Their lines are few, and always at hand.
+    key += own_in_front({key, end});
+    if (key == end) return;
     const RuleIndex rule = key->rule_;
     const auto prefetch = [&](const auto& lines) {
       const auto prefetches = [&](std::size_t ahead) {
@@ -82,6 +85,30 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
                  std::make_index_sequence<step>{}))
     count += step;
   while (count < keys.size() && kind_of(keys[count]) == kind) ++count;
+  return count;
+}
+
+// How many keys from the first one on are the only ones of their rules, and weigh no more than one request of
+// theirs: nearly always none, or all.
+std::size_t WorkerCore::own_in_front(std::span<const Key> keys) noexcept {
+  Key own;
+  own.form_ = Key::Form::of_rule;
+  own.rule_ = 0;
+  Key any;
+  any.weight = 0;
+  any.form_ = Key::Form{};
+  any.rule_ = std::numeric_limits<RuleIndex>::max();
+  const std::uint64_t wanted = kind_of(own);
+  const std::uint64_t looked_at = ~kind_of(any);
+  // Of all of a step's keys at once: each bit that is wanted is set in all of them, and no other is in any.
+  constexpr std::size_t step = 8;
+  const auto are_own = [&]<std::size_t... i>(const Key* key, std::index_sequence<i...>) {
+    return ((kind_of(key[i]) & ...) & wanted) == wanted && ((kind_of(key[i]) | ...) & looked_at) == wanted;
+  };
+  std::size_t count = 0;
+  while (count + step <= keys.size() && are_own(&keys[count], std::make_index_sequence<step>{}))
+    count += step;
+  while (count < keys.size() && (kind_of(keys[count]) & looked_at) == wanted) ++count;
   return count;
 }
 
@@ -148,32 +175,41 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
 // won by looking at those of one rule together. As many as have enough ready are taken here, whatever the
 // order in which rules come. @return how many keys are left, in `left` which
 std::size_t WorkerCore::take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept {
-  // Theirs for the whole burst: what the loop writes cannot make the compiler read them anew for every key.
-  const OwnKey* const own_keys = own_keys_.data();
-  RuleCounters* const counters = counters_.data();
+  // Theirs for all keys: what the loops write cannot make the compiler read the address anew for each.
+  OfRule* const of_rules = of_rules_.data();
+  const Key* key = keys.data();
+  const Key* const end = key + keys.size();
+  for (const Key* const own_end = key + own_in_front(keys); key != own_end && take_own(of_rules[key->rule_]);)
+    ++key;
   std::size_t others = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Key& key = keys[i];
-    if (key.is_of_rule()) {
-      const OwnKey& own = own_keys[key.rule_];
-      const std::uint64_t weight = std::uint64_t{own.weight} * key.weight;
-      if (SpanTable::Lines::take(*own.ready, weight) || take_at_last(key, weight)) [[likely]] {
-        counters[key.rule_].admitted.add(1);
-        continue;
-      }
-    }
-    left[others++] = static_cast<std::uint8_t>(i);
+  for (; key != end; ++key) {
+    if (key->is_of_rule() && ((key->weight == 1 && take_own(of_rules[key->rule_])) || take_own(*key)))
+      continue;
+    left[others++] = static_cast<std::uint8_t>(key - keys.data());
   }
   return others;
 }
 
-// Of a rule's only key that has not enough ready, as far as was known: its line may hold under the
-// publication since. From then on it is known: a line does not cease to hold before the next one is taken up.
-bool WorkerCore::take_at_last(const Key& key, std::uint64_t weight) noexcept {
+// What a request of the rule's own weighs. @return whether as much was ready
+bool WorkerCore::take_own(OfRule& of_rule) noexcept {
+  if (!SpanTable::Lines::take_usual(*of_rule.own.ready, of_rule.own.weight)) [[unlikely]]
+    return false;
+  of_rule.counters.admitted.add(1);
+  return true;
+}
+
+// Of a rule's only key. If it has not enough ready as far as was known, its line may hold under the
+// publication since; from then on that is known: a line does not cease to hold before the next one is taken
+// up.
+bool WorkerCore::take_own(const Key& key) noexcept {
+  OfRule& of_rule = of_rules_[key.rule_];
+  const std::uint32_t rule_weight = plane_.terms[key.rule_].weight;
   std::uint32_t& ready =
       table_->lines().ready_at(table_->place_of_rule(key.rule_), key.hash_, generation_, nothing_ready_);
-  own_keys_[key.rule_].ready = &ready;
-  return SpanTable::Lines::take(ready, weight);
+  if (SpanTable::Lines::is_usual(rule_weight)) of_rule.own.ready = &ready;
+  if (!SpanTable::Lines::take(ready, std::uint64_t{rule_weight} * key.weight)) return false;
+  of_rule.counters.admitted.add(1);
+  return true;
 }
 
 // Keys of several rules, or weights, in any order: of each rule together, so that they are as many as can be.

@@ -174,7 +174,7 @@ WEIR_FLATTEN void WorkerCore::decide_plain(std::uint32_t requests, std::uint32_t
   });
   decisions.refused |= refused;
   for (const EntryLook& look : all) {
-    RuleCounters& counters = counters_[look.rule()];
+    RuleCounters& counters = of_rules_[look.rule()].counters;
     counters.others.add(static_cast<std::uint64_t>(std::popcount(look.requests & refused)));
     counters.blocked.add(static_cast<std::uint64_t>(std::popcount(look.refused)));
   }

@@ -118,7 +118,7 @@ void WorkerCore::take_up_grants() noexcept {
 
 // What has been known is of the table, or of the publication, that this worker held until now.
 void WorkerCore::forget_own_keys() noexcept {
-  for (OwnKey& own : own_keys_) own.ready = &nothing_ready_;
+  for (OfRule& of_rule : of_rules_) of_rule.own.ready = &nothing_ready_;
 }
 
 // Who has not reported for so long that his windows are over would refuse what there is allowance for; and

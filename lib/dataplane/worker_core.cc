@@ -44,7 +44,7 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
       grants_(grants),
       key_hash_(plane.hash_key),
       columns_(plane.terms.size(), no_column),
-      counters_(plane.terms.size()) {
+      of_rules_(plane.terms.size()) {
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);
   windows_.reserve(windows);
@@ -57,7 +57,11 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
     rule_grants_[rule].weight = plane.terms[rule].weight;
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
-  for (const RuleTerms& terms : plane.terms) own_keys_.push_back({&nothing_ready_, terms.weight});
+  for (std::size_t rule = 0; rule < plane.terms.size(); ++rule) {
+    const std::uint32_t weight = plane.terms[rule].weight;
+    of_rules_[rule].own = {&nothing_ready_,
+                           SpanTable::Lines::is_usual(weight) ? static_cast<std::int32_t>(weight) : 1};
+  }
 }
 
 std::uint64_t WorkerCore::key_of(RuleIndex rule, std::span<const std::byte> bytes) const noexcept {
@@ -1096,7 +1100,7 @@ bool WorkerCore::settles_it(const RuleTerms& terms) noexcept {
 // Of a rule that does not admit a request. @return whether it only observes that
 bool WorkerCore::observes_refusal(Touched& touched, RuleIndex rule, Decision& decision) noexcept {
   touched.drawn = 0;
-  counters_[rule].blocked.add(1);
+  of_rules_[rule].counters.blocked.add(1);
   if (plane_.terms[rule].action != Action::observe) return false;
   if (decision.observed == no_rule) decision.observed = rule;
   return true;
@@ -1179,7 +1183,7 @@ Decision WorkerCore::decide_closely(std::span<const PlannedKey, extent> keys, st
     const RuleTerms& terms = plane_.terms[keys[i].rule];
     const std::uint64_t weight = terms.weight * multiplier;
     Touched& here = touched[i];
-    RuleCounters& counters = counters_[keys[i].rule];
+    RuleCounters& counters = of_rules_[keys[i].rule].counters;
     (charged[i] && !refused ? counters.admitted : counters.others).add(1);
     if (here.grant != GrantTable::nowhere) {
       if (!refused) charge(here, keys[i].rule, weight);

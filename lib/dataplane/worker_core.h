@@ -45,7 +45,7 @@
 namespace weir {
 
 /// Requests of one rule, as one worker saw them. Written by the worker, read by anyone.
-struct alignas(64) RuleCounters {
+struct RuleCounters {
   SingleWriterCounter admitted;
   SingleWriterCounter others;   ///< that the rule applied to: refused by it or by another rule, or observed
   SingleWriterCounter blocked;  ///< those of the others that it has refused itself, or would have
@@ -124,7 +124,7 @@ class alignas(64) WorkerCore {
   bool correct(const Key& key, std::int64_t by, Instant charged_in) noexcept;
   bool correct(const Request& request, std::int64_t by, Instant charged_in) noexcept;
 
-  std::span<const RuleCounters> rule_counters() const noexcept { return counters_; }
+  const RuleCounters& rule_counters(RuleIndex rule) const noexcept { return of_rules_[rule].counters; }
   /// First touches that found no entry, or no cell of their own. Any thread.
   std::uint64_t overflowed() const noexcept { return overflowed_.read(); }
   /// The key under which a rule counts; never 0.
@@ -194,7 +194,12 @@ class alignas(64) WorkerCore {
   /// What the common decision needs of the one key of a rule without dimensions.
   struct OwnKey {
     std::uint32_t* ready;  // its line's word, if that holds under the publication; or nothing_ready_
-    std::uint32_t weight;  // of the rule
+    std::int32_t weight;   // of the rule, if it is one that can be ready; else nothing is, of whatever weight
+  };
+  /// Of each rule, what a decision on its own key touches: in one line.
+  struct alignas(64) OfRule {
+    RuleCounters counters;
+    OwnKey own;
   };
   struct Run;
   struct Settled;
@@ -325,15 +330,16 @@ class alignas(64) WorkerCore {
   Decision decide_closely(std::span<const PlannedKey, extent> keys, std::uint64_t multiplier,
                           MonotonicTime now, Detail detail, NameOf&& name_of) noexcept;
   void count_admitted(RuleIndex rule, std::uint64_t requests) noexcept {
-    counters_[rule].admitted.add(requests);
+    of_rules_[rule].counters.admitted.add(requests);
   }
   void count_refused(RuleIndex rule, std::uint64_t requests) noexcept {
-    RuleCounters& counters = counters_[rule];
+    RuleCounters& counters = of_rules_[rule].counters;
     counters.others.add(requests);
     counters.blocked.add(requests);
   }
   static std::uint64_t kind_of(const Key& key) noexcept;
   static std::size_t alike_in_front(std::span<const Key> keys) noexcept;
+  static std::size_t own_in_front(std::span<const Key> keys) noexcept;
   static std::span<const Key> furthest_of(std::span<const Key> next, std::size_t count) noexcept;
   void admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, std::span<Verdict> verdicts,
                            const std::span<const Key>& next) noexcept;
@@ -341,7 +347,8 @@ class alignas(64) WorkerCore {
                                               std::span<Verdict> verdicts,
                                               const std::span<const Key>& next) noexcept;
   std::size_t take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept;
-  [[gnu::noinline]] bool take_at_last(const Key& key, std::uint64_t weight) noexcept;
+  static bool take_own(OfRule& of_rule) noexcept;
+  [[gnu::noinline]] bool take_own(const Key& key) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                             std::span<Verdict> verdicts) noexcept;
   void finish(Run& run) noexcept;
@@ -572,9 +579,8 @@ class alignas(64) WorkerCore {
   std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
-  std::vector<OwnKey> own_keys_;          // by rule, likewise
   std::uint32_t nothing_ready_ = 0;
-  std::vector<RuleCounters> counters_;
+  std::vector<OfRule> of_rules_;
   SingleWriterCounter overflowed_;
 };
 

@@ -194,7 +194,7 @@ Figures NodeCore::figures() const {
     RuleFigures& rule = figures.rules[i];
     rule.name = config_.rules[i].name;
     for (const auto& core : cores_) {
-      const RuleCounters& counters = core->rule_counters()[i];
+      const RuleCounters& counters = core->rule_counters(static_cast<RuleIndex>(i));
       const std::uint64_t admitted = counters.admitted.read();  // once: never more than are offered
       rule.offered += admitted + counters.others.read();
       rule.admitted += admitted;

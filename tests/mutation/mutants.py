@@ -4214,23 +4214,54 @@ MUTANTS = [
     whole(
         "what is taken of rules' only keys, several in a burst, is not counted under the rules",
         "MixedKeys.AreDecidedAsOneAfterTheOther",
-        "        counters[key.rule_].admitted.add(1);\n        continue;",
-        "        continue;",
+        "    return false;\n  of_rule.counters.admitted.add(1);\n",
+        "    return false;\n",
         file="lib/dataplane/key_burst.cc",
     ),
-    whole(
+    worker(
         "where a rule's only key has something ready is known for longer than under a publication",
-        "MixedKeys.AreDecidedAsOneAfterTheOther",
-        "  for (OwnKey& own : own_keys_) own.ready = &nothing_ready_;\n",
+        "Keys.OfRulesWithoutDimensionsInTurnsAreCountedInTheTableThatTheWorkerHasTakenUp",
+        "  for (OfRule& of_rule : of_rules_) of_rule.own.ready = &nothing_ready_;\n",
         "",
         file="lib/dataplane/taking_up.cc",
     ),
     whole(
-        "a rule's only key in a burst of several rules weighs as if its rule weighed nothing more",
+        "requests of a weight of their own weigh like others under rules without dimensions in turns",
         "MixedKeys.AreDecidedAsOneAfterTheOther",
-        "std::uint64_t{own.weight} * key.weight;",
-        "key.weight;",
+        "((kind_of(key[i]) | ...) & looked_at) == wanted;",
+        "(kind_of(key[0]) & looked_at) != 0;",
         file="lib/dataplane/key_burst.cc",
+    ),
+    *(
+        worker(
+            name,
+            "Keys.OfRulesWithoutDimensionsInTurnsTakeWhatTheyWeigh",
+            old,
+            new,
+            file=file,
+        )
+        for name, old, new, file in (
+            (
+                "a rule's only key in a burst of several rules weighs as if its rule weighed nothing more",
+                "std::uint64_t{rule_weight} * key.weight)",
+                "key.weight)",
+                "lib/dataplane/key_burst.cc",
+            ),
+            (
+                "a rule's only key that is found without a look weighs as if its rule weighed nothing more",
+                "is_usual(weight) ? static_cast<std::int32_t>(weight) : 1}",
+                "is_usual(weight) ? 1 : 1}",
+                "lib/dataplane/worker_core.cc",
+            ),
+        )
+    ),
+    shared(
+        "what is refused at a glance is taken to have plenty ready",
+        "RefusedAtAGlance.AKeyHasNothingReadyAndIsCountedAsOffered",
+        "    if (word < weight) [[unlikely]]",
+        "    if (ready < static_cast<std::uint32_t>(weight)) [[unlikely]]",
+        file="lib/shared/span_table.h",
+        units=["tests/unit/shared/span_table_test.cc"],
     ),
     engine(
         "light keys are not looked for again when their filter is full",

@@ -321,8 +321,8 @@ TEST(KnownRefusals, AreWhatACloserLookComesTo) {
   EXPECT_GT(refused, 5'000U);
 }
 
-// Keys of several rules in any order, many of which have no dimensions: whoever finds enough of his rule's only
-// key is not sorted by rule, and the others are.
+// Keys of several rules in any order, many of which have no dimensions: whoever finds enough of his rule's
+// only key is not sorted by rule, and the others are.
 TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
   std::uint64_t refused = 0;
   std::uint64_t admitted = 0;
@@ -333,6 +333,7 @@ TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
     for (std::size_t i = 0, count = 2 + random() % 12; i < count; ++i) {
       Rule& rule = rules.emplace_back(random_rule_by_user(random));
       rule.name = "rule-" + std::to_string(i);
+      rule.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(rule.weight, rule.limit / 2));
       if (random() % 4 != 0) rule.key.clear();
     }
     BurstNode together(rules, 8192);
@@ -342,10 +343,11 @@ TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
       std::vector<std::string> users;
       for (std::size_t i = 0, count = 1 + random() % 70; i < count; ++i)
         users.push_back("user-" + std::to_string(random() % 3));
+      const std::uint32_t weight = random() % 4 != 0 ? 1 : static_cast<std::uint32_t>(random() % 4);
       for (std::string& user : users) {
         const auto rule = static_cast<RuleIndex>(random() % rules.size());
         if (rules[rule].key.empty()) user.clear();
-        keys.push_back(together.worker().key(rule, user));
+        keys.emplace_back(together.worker().key(rule, user)).weight = weight;
       }
       std::vector<Verdict> verdicts(keys.size());
       together.worker().admit_keys(keys, together.now(), verdicts);
@@ -353,7 +355,7 @@ TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
         const Decision expected =
             alone.worker().admit_key(keys[i].rule(), users[i], keys[i].weight, alone.now());
         ASSERT_EQ(verdicts[i], expected.verdict)
-            << "burst " << round << ", key " << i << " of rule " << keys[i].rule();
+            << "burst " << round << ", key " << i << " of rule " << keys[i].rule() << ", weight " << weight;
         (expected.verdict == Verdict::block ? refused : admitted) += 1;
       }
       for (const auto how = random(); BurstNode* const node : {&together, &alone}) go_on(*node, how);

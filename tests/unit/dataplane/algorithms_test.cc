@@ -841,7 +841,7 @@ TEST_P(WithoutGrants, KeysAreDecidedUponInBurstsAsOneAfterTheOtherSpanAfterSpan)
             << user;
       }
       const auto counters_of = [&](const Plane& plane) {
-        const RuleCounters& of = plane.cores[worker]->rule_counters()[0];
+        const RuleCounters& of = plane.cores[worker]->rule_counters(0);
         return std::array{of.offered(), of.admitted.read(), of.blocked.read()};
       };
       EXPECT_EQ(counters_of(bursts), counters_of(singles));

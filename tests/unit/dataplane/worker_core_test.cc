@@ -309,9 +309,9 @@ TEST(Worker, CountsOfferedAndAdmittedApart) {
   EXPECT_EQ(entry->offered, 5U);
   EXPECT_EQ(entry->admitted, 3U);
   EXPECT_EQ(entry->refused_at, MonotonicTime(1ms));
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered(), 5U);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 3U);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 2U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).offered(), 5U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).admitted.read(), 3U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).blocked.read(), 2U);
 }
 
 TEST(Worker, MovesToItsOtherTableAtTheNextQuiescentState) {
@@ -629,14 +629,16 @@ TEST(Hierarchy, EachRuleIsOfferedAllRequestsAndHasBlockedThoseThatItRefusedItsel
     Request request = get();
     request.headers = std::span(&user, 1);
     for (int i = 0; i < 5; ++i) plane.cores[0]->admit(request, MonotonicTime(1ms));
-    const std::span<const RuleCounters> counters = plane.cores[0]->rule_counters();
-    for (const RuleCounters& of : counters) EXPECT_EQ(of.offered(), 5U) << parents;
-    EXPECT_EQ(counters[0].admitted.read(), 2U) << parents;
-    EXPECT_EQ(counters[0].blocked.read(), 0U) << parents;
-    EXPECT_EQ(counters[1].admitted.read(), 2U) << parents;
-    EXPECT_EQ(counters[1].blocked.read(), 3U) << parents;
-    EXPECT_EQ(counters[2].admitted.read(), 1U) << parents;
-    EXPECT_EQ(counters[2].blocked.read(), 1U) << parents << ": it is not asked for the others";
+    const auto counters = [&](RuleIndex rule) -> const RuleCounters& {
+      return plane.cores[0]->rule_counters(rule);
+    };
+    for (RuleIndex rule = 0; rule < 3; ++rule) EXPECT_EQ(counters(rule).offered(), 5U) << parents;
+    EXPECT_EQ(counters(0).admitted.read(), 2U) << parents;
+    EXPECT_EQ(counters(0).blocked.read(), 0U) << parents;
+    EXPECT_EQ(counters(1).admitted.read(), 2U) << parents;
+    EXPECT_EQ(counters(1).blocked.read(), 3U) << parents;
+    EXPECT_EQ(counters(2).admitted.read(), 1U) << parents;
+    EXPECT_EQ(counters(2).blocked.read(), 1U) << parents << ": it is not asked for the others";
   }
 }
 
@@ -672,7 +674,7 @@ TEST(Observe, ComputesAndReportsButLetsEverythingPass) {
     EXPECT_EQ(decision.observed, i < 2 ? no_rule : 0);
   }
   EXPECT_EQ(plane.tables[0].find(plane.key(0, get()))->admitted, 2U);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 3U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).blocked.read(), 3U);
 }
 
 TEST(Weights, ARequestCostsItsRulesWeightTimesItsOwn) {
@@ -765,15 +767,15 @@ TEST(Keys, AreDecidedUponAsOneAfterTheOtherWhateverIsToldOfTheNext) {
                 one.cores[0]->admit_key(keys[i].rule(), keys[i].value, 1, MonotonicTime(1ms)).verdict)
           << run << ' ' << i;
     for (RuleIndex rule = 0; rule < 2; ++rule) {
-      const RuleCounters& counted = burst.cores[0]->rule_counters()[rule];
-      const RuleCounters& expected = one.cores[0]->rule_counters()[rule];
+      const RuleCounters& counted = burst.cores[0]->rule_counters(rule);
+      const RuleCounters& expected = one.cores[0]->rule_counters(rule);
       EXPECT_EQ(counted.offered(), expected.offered());
       EXPECT_EQ(counted.admitted.read(), expected.admitted.read());
       EXPECT_EQ(counted.blocked.read(), expected.blocked.read());
     }
     std::uint64_t offered = 0;
     burst.tables[0].for_each([&](const CountedKey& entry) { offered += entry.offered; });
-    const auto of = [&](RuleIndex rule) { return burst.cores[0]->rule_counters()[rule].offered(); };
+    const auto of = [&](RuleIndex rule) { return burst.cores[0]->rule_counters(rule).offered(); };
     EXPECT_EQ(offered, of(0) + 3 * of(1));
   }
 }
@@ -875,6 +877,55 @@ TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
   EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
 }
 
+TEST(Keys, OfRulesWithoutDimensionsInTurnsTakeWhatTheyWeigh) {
+  std::vector<Rule> rules;
+  for (const std::uint32_t weight : {std::uint32_t{1}, std::uint32_t{7}, std::uint32_t{1} << 31}) {
+    Rule& rule = rules.emplace_back(window_of(std::uint64_t{2000} * weight));
+    rule.name = "of-" + std::to_string(weight);
+    rule.key.clear();
+    rule.weight = weight;
+  }
+  Plane together(rules);
+  Plane alone(rules);
+  for (unsigned burst = 0; burst < 300; ++burst) {
+    const std::uint32_t times = std::array{1U, 1U, 0U, 2U, 3U, 1U, 1U}[burst % 7];
+    std::vector<Key> keys;
+    for (RuleIndex i = 0; i < 18; ++i)
+      keys.emplace_back(together.cores[0]->key(static_cast<RuleIndex>(i % 3), "")).weight = times;
+    std::vector<Verdict> verdicts(keys.size());
+    together.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      EXPECT_EQ(verdicts[i], alone.cores[0]->admit_key(keys[i].rule(), "", times, MonotonicTime(1ms)).verdict)
+          << "burst " << burst << ", key " << i;
+  }
+  for (RuleIndex rule = 0; rule < 3; ++rule) {
+    const auto counted = [&](Plane& plane) { return *plane.tables[0].find(plane.key(rule, get())); };
+    EXPECT_EQ(counted(together).admitted, counted(alone).admitted);
+    EXPECT_EQ(counted(together).admitted, rules[rule].limit);
+    EXPECT_EQ(counted(together).offered, counted(alone).offered);
+    EXPECT_EQ(together.cores[0]->rule_counters(rule).admitted.read(),
+              alone.cores[0]->rule_counters(rule).admitted.read());
+    EXPECT_EQ(together.cores[0]->rule_counters(rule).offered(),
+              alone.cores[0]->rule_counters(rule).offered());
+  }
+}
+
+TEST(Keys, OfRulesWithoutDimensionsInTurnsAreCountedInTheTableThatTheWorkerHasTakenUp) {
+  Plane plane({rule_of("one", 100'000), rule_of("other", 100'000)});
+  const std::array<Key, 4> keys{plane.cores[0]->key(0, ""), plane.cores[0]->key(1, ""),
+                                plane.cores[0]->key(0, ""), plane.cores[0]->key(1, "")};
+  std::array<Verdict, 4> verdicts;
+  const auto admitted = [&](unsigned table) {
+    return plane.tables[table].find(plane.key(0, get()))->admitted;
+  };
+  for (int i = 0; i < 3; ++i) plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(admitted(0), 6U);
+  plane.publish(1);
+  for (int i = 0; i < 2; ++i) plane.cores[0]->admit_keys(keys, MonotonicTime(2ms), verdicts);
+  EXPECT_EQ(admitted(0), 6U);
+  EXPECT_EQ(admitted(1), 4U);
+}
+
 TEST(Keys, ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst) {
   Plane plane({rule_of("user", 100, {by_header("user")})});
   WorkerCore& worker = *plane.cores[0];
@@ -896,9 +947,9 @@ TEST(Keys, ThatAreBlockedAreRefusedAndCountedAmongOthersOfTheirBurst) {
   }
   EXPECT_EQ(plane.tables[0].find(hash)->offered, 3U * 2 * 2);
   EXPECT_EQ(plane.tables[0].find(hash)->admitted, 0U);
-  EXPECT_EQ(worker.rule_counters()[0].offered(), 3U * 4);
-  EXPECT_EQ(worker.rule_counters()[0].blocked.read(), 3U * 2);
-  EXPECT_EQ(worker.rule_counters()[0].admitted.read(), 3U * 2);
+  EXPECT_EQ(worker.rule_counters(0).offered(), 3U * 4);
+  EXPECT_EQ(worker.rule_counters(0).blocked.read(), 3U * 2);
+  EXPECT_EQ(worker.rule_counters(0).admitted.read(), 3U * 2);
   // When the block has ended, none is refused.
   worker.admit_keys(keys, MonotonicTime(3s), verdicts);
   EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 5);
@@ -939,9 +990,9 @@ TEST(BlockedKey, IsRefusedByItsLineAloneWhereItIsBlockedUntilTheSpanIsLongOver) 
   // The first look counts with the entry, all others in the line.
   const SpanTable& table = ann.plane.tables[0];
   EXPECT_LE(table.refused(table.entry(table.locate(ann.hash))), 8U);
-  EXPECT_EQ(ann.worker.rule_counters()[0].blocked.read(), ann.offered);
-  EXPECT_EQ(ann.worker.rule_counters()[0].offered(), ann.offered);
-  EXPECT_EQ(ann.worker.rule_counters()[0].admitted.read(), 0U);
+  EXPECT_EQ(ann.worker.rule_counters(0).blocked.read(), ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters(0).offered(), ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters(0).admitted.read(), 0U);
 }
 
 TEST(BlockedKey, CountsWhatIsTooHeavyEverToPassAlikeWhoeverRefusesIt) {
@@ -1047,7 +1098,7 @@ TEST(BlockedKey, ThatIsOnlyLookedAtTakesNothingAndIsRefusedAsBefore) {
     EXPECT_TRUE(ann.refuses(MonotonicTime(1ms)));
   }
   EXPECT_EQ(ann.plane.tables[0].find(ann.hash)->offered, ann.offered);
-  EXPECT_EQ(ann.worker.rule_counters()[0].offered(), ann.offered);
+  EXPECT_EQ(ann.worker.rule_counters(0).offered(), ann.offered);
 }
 
 /// Of which no more is published than that it is blocked.
@@ -1352,7 +1403,7 @@ TEST(Keys, ThatAreBlockedPassWhereTheRuleOnlyObserves) {
     plane.cores[0]->admit_keys({&look, 1}, MonotonicTime(1ms), verdicts);
     EXPECT_EQ(verdicts.front(), Verdict::block);
   }
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].blocked.read(), 3U * 8 - 1);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).blocked.read(), 3U * 8 - 1);
 }
 
 TEST(Keys, AreAllAdmittedByAWorkerThatIsOffline) {
@@ -1378,7 +1429,7 @@ TEST(Keys, WithoutWeightTakeNothing) {
   key.weight = 0;
   plane.cores[0]->admit_keys({&key, 1}, MonotonicTime(1ms), verdict);
   EXPECT_EQ(verdict[0], Verdict::block);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered(), 2U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).offered(), 2U);
 }
 
 TEST(Keys, KeptFromAnEarlierSpanAreNotBlockedForWhatOthersTookWhereNoCellIsLeftForThem) {
@@ -1599,8 +1650,8 @@ TEST(Grant, AdmitsWithoutEntryOrCell) {
   EXPECT_EQ(plane.running.find(plane.key_of("ann")), nullptr);
   EXPECT_FALSE(plane.tables[0].empty());
   EXPECT_EQ(plane.harvest(0, 0), 8U);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered(), 8U);
-  EXPECT_EQ(plane.cores[0]->rule_counters()[0].admitted.read(), 8U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).offered(), 8U);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).admitted.read(), 8U);
 }
 
 TEST(BlockedKey, ByAnotherWorkerUsesItsGrantUpFirst) {
@@ -1674,7 +1725,7 @@ TEST(Grant, DoesNotAnswerForWhatWeighsNothing) {
     keys[0].weight = keys[alike - 1].weight = 0;
     plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
     EXPECT_EQ(verdicts[0], Verdict::admit);
-    EXPECT_EQ(plane.cores[0]->rule_counters()[0].offered(), alike == 1 ? 2U : 1U);
+    EXPECT_EQ(plane.cores[0]->rule_counters(0).offered(), alike == 1 ? 2U : 1U);
   }
 }
 

@@ -287,7 +287,11 @@ TEST(RefusedAtAGlance, AKeyHasNothingReadyAndIsCountedAsOffered) {
   for (const std::uint64_t weight : {0U, 1U, 1000U, most_in_a_line}) {
     EXPECT_FALSE(table.has_ready(place, 42, weight, 7)) << weight;
     std::uint32_t nothing = 0;
-    EXPECT_FALSE(SpanTable::Lines::take(table.lines().ready_at(place, 42, 7, nothing), weight)) << weight;
+    std::uint32_t& word = table.lines().ready_at(place, 42, 7, nothing);
+    EXPECT_FALSE(SpanTable::Lines::take(word, weight)) << weight;
+    if (SpanTable::Lines::is_usual(weight)) {
+      EXPECT_FALSE(SpanTable::Lines::take_usual(word, static_cast<std::int32_t>(weight))) << weight;
+    }
   }
   EXPECT_EQ(table.ready(place), 0U);
   EXPECT_EQ(table.credit(place), 20U);
