@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -123,10 +125,14 @@ void expect_in_order(const Figures& figures, const Asked& asked, const Beforehan
 }
 
 /// @param named  by the requests' names; else all are the key of a rule without dimensions
-OnHugePages<Key> keys_of(Worker& worker, const Stream& stream) {
+/// @param rules  each key is of one of so many
+OnHugePages<Key> keys_of(Worker& worker, const Stream& stream, std::size_t rules) {
   OnHugePages<Key> keys;
   keys.reserve(stream.all().size());
-  for (const PlainKey& key : stream.all()) keys.push_back(worker.key(0, key.name()));
+  for (const PlainKey& key : stream.all()) {
+    const std::size_t rule = std::hash<std::string_view>{}(key.name()) % rules;
+    keys.push_back(worker.key(static_cast<RuleIndex>(rule), key.name()));
+  }
   return keys;
 }
 
@@ -212,14 +218,15 @@ class Node : public Contender {
 /// Keys that the pipeline has at hand; the worker is told of the next bursts.
 class KeysAtHand : public Node {
  public:
-  /// @param told  of so many bursts
-  /// @param room  for so many keys; 0: for those that there are
+  /// @param told   of so many bursts
+  /// @param room   for so many keys; 0: for those that there are
+  /// @param count  of the rules: each key is of one of them
   KeysAtHand(Workload& workload, std::string_view rules, Controller controller, std::size_t told,
-             std::size_t room = 0)
+             std::size_t room = 0, std::size_t count = 1)
       : Node(room == 0 ? room_for(workload) : room, rules, controller),
         told_(told),
-        keys_{keys_of(worker(), workload.stream(Drawn::uniform)),
-              keys_of(worker(), workload.stream(Drawn::zipf))} {}
+        keys_{keys_of(worker(), workload.stream(Drawn::uniform), count),
+              keys_of(worker(), workload.stream(Drawn::zipf), count)} {}
   void decide(Drawn drawn, std::size_t at, std::size_t some) override {
     const std::span<const Key> keys = keys_[static_cast<std::size_t>(drawn)];
     each_burst(at, some, [&](std::size_t from, std::size_t few) {
@@ -233,6 +240,44 @@ class KeysAtHand : public Node {
   const std::size_t told_;
   const std::array<OnHugePages<Key>, 2> keys_;
   std::array<Verdict, burst> verdicts_;
+};
+
+/// So many rules that differ in nothing but their names.
+std::string rules_alike(std::size_t count, std::string_view terms) {
+  std::string rules;
+  for (std::size_t i = 0; i < count; ++i)
+    rules += "[[rule]]\nname = \"route-" + std::to_string(i) + "\"\ninterval = \"1s\"\n" + std::string(terms);
+  return rules;
+}
+
+/// Counted under several rules, each request under one.
+void expect_in_order_together(const Figures& figures, const Asked& asked, Result& told) {
+  std::uint64_t offered = 0;
+  std::uint64_t admitted = 0;
+  for (const RuleFigures& rule : figures.rules) {
+    offered += rule.offered;
+    admitted += rule.admitted;
+  }
+  expect_counted(offered, asked.requests, "offered");
+  expect_counted(asked.admitted, admitted, "told as admitted");
+  expect_few(offered - admitted, offered, "admitted");
+  tell(figures, told);
+  told["requests"] = offered;
+}
+
+/// Keys at hand, each of one of several rules, in no order: as where each route has a limit for each user.
+class KeysOfRules final : public KeysAtHand {
+ public:
+  explicit KeysOfRules(Workload& workload)
+      : KeysAtHand(workload, rules_alike(rules, "key = [\"header:x-user\"]\nlimit = 1000000000\n"),
+                   Controller::at_work, 1, 0, rules) {}
+
+ private:
+  static constexpr std::size_t rules = 8;
+
+  void check(const Figures& figures, Result& told) override {
+    expect_in_order_together(figures, asked(), told);
+  }
 };
 
 /// Keys that have all been blocked: what it costs to refuse.
@@ -335,19 +380,11 @@ class KeysInASpray final : public KeysByBursts {
   std::uint64_t made_up_ = 0;
 };
 
-/// So many rules without dimensions.
-std::string dense_rules(std::size_t routes) {
-  std::string rules;
-  for (std::size_t i = 0; i < routes; ++i)
-    rules +=
-        "[[rule]]\nname = \"route-" + std::to_string(i) + "\"\nlimit = 1000000000000\ninterval = \"1s\"\n";
-  return rules;
-}
-
 /// The only keys of rules without dimensions: each request is of one of so many routes, at random.
 class DenseKeys final : public Node {
  public:
-  explicit DenseKeys(std::size_t routes) : Node(routes + 2, dense_rules(routes), Controller::at_work) {
+  explicit DenseKeys(std::size_t routes)
+      : Node(routes + 2, rules_alike(routes, "limit = 1000000000000\n"), Controller::at_work) {
     std::mt19937_64 random(44);
     for (std::size_t i = 0; i < bursts * burst; ++i)
       keys_.push_back(worker().key(static_cast<RuleIndex>(random() % routes), {}));
@@ -364,17 +401,7 @@ class DenseKeys final : public Node {
   static constexpr std::size_t bursts = 16;  // then the same again
 
   void check(const Figures& figures, Result& told) override {
-    std::uint64_t offered = 0;
-    std::uint64_t admitted = 0;
-    for (const RuleFigures& rule : figures.rules) {
-      offered += rule.offered;
-      admitted += rule.admitted;
-    }
-    expect_counted(offered, asked().requests, "offered");
-    expect_counted(asked().admitted, admitted, "told as admitted");
-    expect_few(offered - admitted, offered, "admitted");
-    tell(figures, told);
-    told["requests"] = offered;
+    expect_in_order_together(figures, asked(), told);
   }
 
   std::vector<Key> keys_;
@@ -461,7 +488,7 @@ class FirstTouches final : public Contender {
   }
   void make() {
     throttle_ = make_throttle(rule_, stream_.size(), 1);
-    if (keys_.empty()) keys_ = keys_of(worker(), stream_);
+    if (keys_.empty()) keys_ = keys_of(worker(), stream_, 1);
     throttle_->advance(now());
     worker().online();
     worker().quiescent();
@@ -528,6 +555,7 @@ std::vector<Kind> weir_kinds() {
           {"weir_key_bucket", drawn, keys_at_hand<bucket_rule>, false, most_beyond_grants},
           {"weir_key_small_bucket", drawn, keys_at_hand<small_bucket_rule>, false, most_beyond_grants},
           {"weir_key_blocked", drawn, keys_under<BlockedKeys>, false, most_beyond_grants},
+          {"weir_key_of_8_rules", drawn, keys_under<KeysOfRules>},
           {"weir_key_by_bursts", drawn, keys_under<KeysByBursts>, false, most_beyond_grants},
           {"weir_key_in_spray", drawn, keys_under<KeysInASpray>, false, most_beyond_grants},
           {"weir_one_rule", drawn, requests<user_rule>},

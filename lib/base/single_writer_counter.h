@@ -18,9 +18,13 @@ class SingleWriterCounter {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   std::uint64_t read() const noexcept { return value_.load(std::memory_order_relaxed); }
+  /// For code that must not instantiate what others may, as it is for some machines only: to be written by the
+  /// writer alone, as add() does.
+  std::uint64_t* word() noexcept { return reinterpret_cast<std::uint64_t*>(&value_); }
 
  private:
   std::atomic<std::uint64_t> value_{0};
+  static_assert(sizeof(value_) == sizeof(std::uint64_t) && std::atomic<std::uint64_t>::is_always_lock_free);
 };
 
 }  // namespace weir

@@ -14,6 +14,8 @@ namespace weir {
 class ExpectedWay {
  public:
   bool is_other() const noexcept { return wanted_ >= enough; }
+  /// Whether it makes a difference that a burst has not wanted the other way.
+  bool has_learned() const noexcept { return wanted_ > 0; }
   /// @param other  what this burst has wanted
   void learn(bool other) noexcept {
     wanted_ = other ? std::min<std::uint8_t>(static_cast<std::uint8_t>(wanted_ + 1), most) : wanted_ / 2;

@@ -40,30 +40,26 @@ bool draws_for_each(const RuleTerms& terms) noexcept {
 }  // namespace
 
 void WorkerCore::prefetch_keys(std::span<const Key> keys) const noexcept {
-  if (publication_ == nullptr) return;
-  const GrantTable::Lines grants = grants_.lines();
-  const SpanTable::Lines entries = table_->lines();
+  // The lines of rules' own keys are few, and always at hand.
+  const Key* key = keys.data();
+  const Key* const end = key + keys.size();
+  if (publication_ == nullptr || key == end) return;
+  key += own_in_front(keys);
+  if (key == end) return;
   // Each key is read and its line asked for at once: keys may come from afar, too, and to go over their rules
   // first would be to wait for all of them before the first line is asked for.
-  for (const Key *key = keys.data(), *const end = key + keys.size();;) {
-    // Their lines are few, and always at hand.
-    key += own_in_front({key, end});
-    if (key == end) return;
-    const RuleIndex rule = key->rule_;
-    const auto prefetch = [&](const auto& lines) {
-      const auto prefetches = [&](std::size_t ahead) {
-        if (key[ahead].rule_ != rule) return false;
-        lines.prefetch(key[ahead].hash_);
-        return true;
-      };
-      while (end - key >= 4 && prefetches(0) && prefetches(1) && prefetches(2) && prefetches(3)) key += 4;
-      while (key != end && prefetches(0)) ++key;
-    };
-    if (is_granted_first(rule))
-      prefetch(grants);
-    else
-      prefetch(entries);
-  }
+  const std::array tables{table_->lines().all(), grants_.lines().all()};
+  const RuleIndex rule = key->rule_;
+  const auto prefetches = [&, of_rule = tables[is_granted_first(rule)]](std::size_t ahead) {
+    if (key[ahead].rule_ != rule) return false;
+    prefetch_home_of(key[ahead].hash_, of_rule);
+    return true;
+  };
+  while (end - key >= 4 && prefetches(0) && prefetches(1) && prefetches(2) && prefetches(3)) key += 4;
+  while (key != end && prefetches(0)) ++key;
+  // Without a branch on which table it is: rules that come in turns are not to be foreseen.
+  for (; key != end; ++key)
+    if (!key->is_of_rule()) prefetch_home_of(key->hash_, tables[is_granted_first(key->rule_)]);
 }
 
 // All of a key that a decision depends on but its hash: weight, rule, and whether it is a dense one. In one
@@ -89,8 +85,9 @@ std::size_t WorkerCore::alike_in_front(std::span<const Key> keys) noexcept {
 }
 
 // How many keys from the first one on are the only ones of their rules, and weigh no more than one request of
-// theirs: nearly always none, or all.
+// theirs: nearly always none, or all. @pre there are keys
 std::size_t WorkerCore::own_in_front(std::span<const Key> keys) noexcept {
+  if (!keys.front().is_of_rule()) return 0;
   Key own;
   own.form_ = Key::Form::of_rule;
   own.rule_ = 0;
@@ -171,23 +168,44 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
   finish(run);
 }
 
-// The only key of its rule lies always at the same place: there is nothing to search for, and nothing to be
-// won by looking at those of one rule together. As many as have enough ready are taken here, whatever the
-// order in which rules come. @return how many keys are left, in `left` which
-std::size_t WorkerCore::take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept {
+// Keys of several rules, or weights, in any order: those that need no closer look, so that nothing would be
+// won by looking at each rule's together. All grants lie in one table, whatever the rule; and the only key of
+// its rule lies always at the same place. @return how many keys are left, in `left` which
+std::size_t WorkerCore::take_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept {
   // Theirs for all keys: what the loops write cannot make the compiler read the address anew for each.
   OfRule* const of_rules = of_rules_.data();
   const Key* key = keys.data();
-  const Key* const end = key + keys.size();
   for (const Key* const own_end = key + own_in_front(keys); key != own_end && take_own(of_rules[key->rule_]);)
     ++key;
-  std::size_t others = 0;
-  for (; key != end; ++key) {
-    if (key->is_of_rule() && ((key->weight == 1 && take_own(of_rules[key->rule_])) || take_own(*key)))
+  const auto own = static_cast<std::size_t>(key - keys.data());
+  if (own == keys.size()) return 0;
+  static_assert(sizeof(Key) == Hashes::in_keys);  // nor is there padding: kind_of() lies before the hash
+  const Hashes others{reinterpret_cast<const std::byte*>(&keys[own].hash_), sizeof(Key), keys.size() - own};
+  const std::size_t ungranted = grants_.lines().use_of_rules(others, uses_.data(), left);
+  if (ungranted < others.count) table_->counted_beside = true;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < ungranted; ++i) {
+    const std::size_t at = own + left[i];
+    const Key& other = keys[at];
+    if (other.is_of_rule() && ((other.weight == 1 && take_own(of_rules[other.rule_])) || take_own(other)))
       continue;
-    left[others++] = static_cast<std::uint8_t>(key - keys.data());
+    left[count++] = static_cast<std::uint8_t>(at);
   }
-  return others;
+  if (rules_learned_ > 0 && ungranted < others.count) [[unlikely]]
+    learn_of_granted(keys, {left, count});
+  return count;
+}
+
+// Of the rules of which none of a burst's keys is left: the others learn when these are looked at.
+void WorkerCore::learn_of_granted(std::span<const Key> keys, std::span<const std::uint8_t> left) noexcept {
+  RuleIndex before = no_rule;
+  for (const Key& key : keys) {
+    const auto is_of_its_rule = [&](std::uint8_t at) { return keys[at].rule_ == key.rule_; };
+    if (std::exchange(before, key.rule_) == key.rule_ || key.is_of_rule() ||
+        std::any_of(left.begin(), left.end(), is_of_its_rule))
+      continue;
+    learn_entries_first(key.rule_, false);
+  }
 }
 
 // What a request of the rule's own weighs. @return whether as much was ready
@@ -216,7 +234,7 @@ bool WorkerCore::take_own(const Key& key) noexcept {
 void WorkerCore::admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
                                     std::span<Verdict> verdicts) noexcept {
   std::array<std::uint8_t, burst_size> others;
-  std::size_t count = take_ready_of_rules(keys, others.data());
+  std::size_t count = take_of_rules(keys, others.data());
   while (count > 0) {
     const Key& first = keys[others[0]];
     Run run(keys, first.rule_, rule_grants_, now, verdicts);
@@ -370,6 +388,16 @@ void WorkerCore::admit_run(Run& run) noexcept {
   take_dense<stage>(run);
 }
 
+void WorkerCore::learn_entries_first(RuleIndex rule, bool entries_first) noexcept {
+  ExpectedWay& way = rule_grants_[rule].entries_first;
+  const bool had_learned = way.has_learned();
+  if (!entries_first && !had_learned) [[likely]]
+    return;
+  way.learn(entries_first);
+  rules_learned_ += static_cast<std::size_t>(way.has_learned()) - static_cast<std::size_t>(had_learned);
+  tell_use(rule);
+}
+
 template <WorkerCore::Stage stage>
 void WorkerCore::admit_run_of_keys(Run& run) noexcept {
   Grant& grant = rule_grants_[run.rule];
@@ -377,18 +405,20 @@ void WorkerCore::admit_run_of_keys(Run& run) noexcept {
   // Where nearly all keys have used up their grants, looking there first would be in vain. Else it is first,
   // as it is the grants' lines that have been asked for: also where they have nothing in either, as keys that
   // somebody makes up.
-  const std::size_t few = run.count / 8;
   if (grant.entries_first.is_other()) {
     take_from_entries<stage>(run);
-    grant.entries_first.learn(run.left <= few);
+    learn_entries_first(run.rule, run.left <= run.count / 8);
     if (run.left > 0) use_grants<Stage::second>(run);
   } else {
     use_grants<stage>(run);
-    if (run.left == 0) return grant.entries_first.learn(false);
-    const bool few_granted = run.admitted() <= few;
+    if (run.left == 0) return learn_entries_first(run.rule, false);
+    // Of several rules' keys most may have been admitted before it was their turn.
+    const std::size_t of_rule = stage == Stage::first ? run.count : run.of_rule();
+    const std::size_t few = of_rule / 8;
+    const bool few_granted = of_rule - run.left <= few;
     prefetch_beyond_grants(run);
     take_from_entries<Stage::second>(run);
-    grant.entries_first.learn(few_granted && run.left <= few);
+    learn_entries_first(run.rule, few_granted && run.left <= few);
   }
 }
 

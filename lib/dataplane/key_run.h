@@ -3,6 +3,7 @@
 /// A burst's keys of one rule, on their way through the stages of a decision.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,11 @@ struct WorkerCore::Run {
       : keys(burst), rule(of), rule_weight(grants[of].weight), now(when), verdicts(say) {}
   std::size_t admitted() const noexcept { return count - left - refused; }
   std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
+  /// The burst's keys of the rule, those decided on before it was the rule's turn, too.
+  std::size_t of_rule() const noexcept {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(keys, [this](const Key& key) { return key.rule() == rule; }));
+  }
   /// Of a stage's keys, which one of the burst's it is.
   template <Stage stage>
   std::size_t at_of(std::size_t i) const noexcept {

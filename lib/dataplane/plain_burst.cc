@@ -88,7 +88,7 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
     };
     if (grant.entries_first.is_other()) {
       taken = take_from_entries(of_rule, all, false);
-      grant.entries_first.learn(std::popcount(all & ~taken) <= few);
+      learn_entries_first(rule, std::popcount(all & ~taken) <= few);
       ask_for_others([&](std::uint64_t key) { grants_.prefetch(key); });
       if (taken != all) taken |= take_from_grants(of_rule, all & ~taken);
     } else {
@@ -96,7 +96,7 @@ std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
       const bool few_granted = std::popcount(taken) <= few;
       ask_for_others([&](std::uint64_t key) { prefetch_beyond_grant(key, rule); });
       if (taken != all) taken |= take_from_entries(of_rule, all & ~taken, true);
-      grant.entries_first.learn(few_granted && std::popcount(all & ~taken) <= few);
+      learn_entries_first(rule, few_granted && std::popcount(all & ~taken) <= few);
     }
   }
   if (taken != 0) count_admitted(rule, static_cast<std::uint64_t>(std::popcount(taken)));

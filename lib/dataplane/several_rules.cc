@@ -53,7 +53,7 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order)
 void WorkerCore::learn_where_to_look(std::span<const RuleLook> looks, std::uint32_t taken) noexcept {
   for (const RuleLook& look : looks)
     if (const std::uint32_t own = look.requests & taken; !look.dense && own != 0)
-      rule_grants_[look.of_rule->rule].entries_first.learn((look.granted & own) == 0);
+      learn_entries_first(look.of_rule->rule, (look.granted & own) == 0);
 }
 
 void WorkerCore::look_first(std::uint32_t requests, ReadyLooks& ready) noexcept {
@@ -291,7 +291,7 @@ void WorkerCore::look_again(RuleLook& look, std::uint32_t requests, std::uint64_
   const int left = std::popcount(look.lacking);
   const int few = all / 8;
   const auto learn = [&](bool entries_first) {
-    if (tells) grant.entries_first.learn(entries_first);
+    if (tells) learn_entries_first(look.of_rule->rule, entries_first);
   };
   const std::uint32_t others = std::exchange(look.lacking, 0);
   if (others == 0) return learn(grant.entries_first.is_other());

@@ -113,7 +113,15 @@ void WorkerCore::take_up_grants() noexcept {
     grant.window = clock.window;
     grant.some_ungranted =
         publication_->some_ungranted[rule] != 0 || refused_.any_of(static_cast<RuleIndex>(rule));
+    uses_[rule].portion.window = clock.window;
+    tell_use(static_cast<RuleIndex>(rule));
   }
+}
+
+// Nothing is used without a look at what else is known of the rule, or of its keys.
+void WorkerCore::tell_use(RuleIndex rule) noexcept {
+  const Grant& grant = rule_grants_[rule];
+  uses_[rule].portion.most = is_granted_first(rule) && !grant.some_ungranted ? grant.most : 0;
 }
 
 // What has been known is of the table, or of the publication, that this worker held until now.

@@ -53,12 +53,15 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
   for (const RuleTerms& terms : plane.terms) shortest_span_ = std::min(shortest_span_, span_of(terms));
   lasted_ = shortest_span_;
   rule_grants_.resize(plane.terms.size());
+  uses_.resize(plane.terms.size());
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_grants_[rule].weight = plane.terms[rule].weight;
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule)
     rule_keys_.push_back(key_of(static_cast<RuleIndex>(rule), {}));
   for (std::size_t rule = 0; rule < plane.terms.size(); ++rule) {
     const std::uint32_t weight = plane.terms[rule].weight;
+    uses_[rule].portion.weight = weight;
+    uses_[rule].used = of_rules_[rule].counters.admitted.word();
     of_rules_[rule].own = {&nothing_ready_,
                            SpanTable::Lines::is_usual(weight) ? static_cast<std::int32_t>(weight) : 1};
   }
@@ -879,6 +882,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   touched.block_is_published = false;
   refused_.add(planned.rule, planned.key);
   rule_grants_[planned.rule].some_ungranted = true;
+  tell_use(planned.rule);
   ++blocks_begun_;
   grants_.refused.add(planned.rule, planned.key);
   // A mark of a block that has ended is replaced; one that another worker has just set stays.

@@ -227,6 +227,8 @@ class alignas(64) WorkerCore {
   void take_up() noexcept;
   void take_up_grants() noexcept;
   void forget_own_keys() noexcept;
+  void learn_entries_first(RuleIndex rule, bool entries_first) noexcept;
+  void tell_use(RuleIndex rule) noexcept;
   void begin_glances(const SpanTable& table, MonotonicTime began, MonotonicTime before) noexcept;
   // By itself: a key's first request under a publication needs it, and all others' code is not to grow by it.
   [[gnu::noinline]] std::uint32_t* refusal_that_lasts(SpanTable::Place place, std::uint64_t key) noexcept;
@@ -346,7 +348,9 @@ class alignas(64) WorkerCore {
   [[gnu::noinline]] void admit_keys_of_bursts(std::span<const Key> keys, BurstTime& now,
                                               std::span<Verdict> verdicts,
                                               const std::span<const Key>& next) noexcept;
-  std::size_t take_ready_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept;
+  std::size_t take_of_rules(std::span<const Key> keys, std::uint8_t* left) noexcept;
+  [[gnu::noinline]] void learn_of_granted(std::span<const Key> keys,
+                                          std::span<const std::uint8_t> left) noexcept;
   static bool take_own(OfRule& of_rule) noexcept;
   [[gnu::noinline]] bool take_own(const Key& key) noexcept;
   [[gnu::noinline]] void admit_keys_by_rule(std::span<const Key> keys, BurstTime& now,
@@ -551,6 +555,8 @@ class alignas(64) WorkerCore {
   std::vector<WindowState> windows_;
   std::vector<GrantClock> grant_clocks_;  // by window
   std::vector<Grant> rule_grants_;        // under the publication
+  std::vector<RuleUse> uses_;             // of these, by keys that need no closer look
+  std::size_t rules_learned_ = 0;         // whose Grant::entries_first has learned something
   // Keys that it has refused and that have not been judged yet, and what the publication says of other
   // workers'.
   RefusedKeys refused_;

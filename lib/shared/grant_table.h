@@ -379,6 +379,8 @@ class GrantTable::Lines {
     const Found found = find(key);
     return found.lanes.none() ? nowhere : place_at(found.line, found.lanes.first());
   }
+  /// For who looks for keys of both tables in turns.
+  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
   /// As AskForKeys has it.
   void ask_for(std::uint64_t* hashes, std::size_t count) const noexcept { search->ask(all(), hashes, count); }
   /// What has been used of a key in a window, as it lies in its lane.
@@ -392,6 +394,10 @@ class GrantTable::Lines {
   std::size_t use(const Hashes& keys, const Hashes& next, const GrantPortion& portion,
                   std::uint8_t* others) const noexcept {
     return search->use(all(), keys, next, portion, others);
+  }
+  /// As UseGrantsOfRules has it.
+  std::size_t use_of_rules(const Hashes& keys, const RuleUse* uses, std::uint8_t* others) const noexcept {
+    return search->use_of_rules(all(), keys, uses, others);
   }
   /// One that is nobody's, of which nothing is left to use: for keys that are not to use their grant.
   static std::uint16_t used_up(const GrantWindow& window) noexcept { return of_window(closed, window); }
@@ -431,7 +437,6 @@ class GrantTable::Lines {
   }
   Lines(Line* first, std::size_t count, const LaneSearch& by) noexcept
       : lines(first), homes(count), search(&by) {}
-  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
   struct Found {
     std::size_t line;
     Lanes lanes;  // none: nowhere

@@ -55,6 +55,10 @@ std::size_t use(const TableLines& lines, const Hashes& keys, const Hashes& next,
                 std::uint8_t* others) noexcept {
   return use_grants(AsLanes<false>(0), lines, keys, next, portion, others);
 }
+std::size_t use_of_rules(const TableLines& lines, const Hashes& keys, const RuleUse* uses,
+                         std::uint8_t* others) noexcept {
+  return use_grants_of_rules(AsLanes<false>(0), lines, keys, uses, others);
+}
 std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes& keys, const Hashes& next,
                  std::uint32_t weight, std::uint8_t* others) noexcept {
   return take_ready(AsLanes<true>(generation), lines, keys, next, weight, others);
@@ -62,7 +66,7 @@ std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes
 
 }  // namespace
 
-const LaneSearch lane_search_portable{ask, find, find_of_generation, use, take};
+const LaneSearch lane_search_portable{ask, find, find_of_generation, use, use_of_rules, take};
 
 const LaneSearch& lane_search_of([[maybe_unused]] InstructionSet set) noexcept {
 #if defined(__x86_64__)

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/prefetch.h"
 #include "shared/grant_window.h"
 #include "weir/packet.h"
 
@@ -46,9 +47,16 @@ struct TableLines {
   std::size_t probed;  ///< lines in which a key may be
 };
 
-/// The hashes of a burst's keys, at most 32. The low 32 bits of each, its tag, are not 0.
+inline void prefetch_home_of(std::uint64_t hash, const TableLines& lines) noexcept {
+  prefetch_to_write(lines.first + home_of(hash, lines.homes) * TableLines::line_bytes);
+}
+
+/// The hashes of a burst's keys, at most 32. The low 32 bits of each, its tag, are not 0. In keys, what each
+/// weighs (32 bits) and its rule (16 bits) lie before it, at these distances.
 struct Hashes {
   static constexpr std::size_t in_keys = 32;  // sizeof(Key)
+  static constexpr std::size_t from_weight = 8;
+  static constexpr std::size_t from_rule = 4;
 
   const std::byte* first;
   std::size_t stride;  ///< from one to the next, in bytes: alone, 8, or in_keys
@@ -89,6 +97,16 @@ struct GrantPortion {
 /// @return how many these are
 using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, const Hashes& next,
                                   const GrantPortion& portion, std::uint8_t* others) noexcept;
+/// What a request uses of a key's grant under one of several rules.
+struct alignas(32) RuleUse {
+  GrantPortion portion;  ///< of a request that weighs no more than its rule; most: 0: nothing is used
+  std::uint64_t* used = nullptr;  ///< counts requests that have: SingleWriterCounter::word()
+};
+/// The same of keys of several rules, in any order, each as often as it weighs.
+/// @param keys  in keys
+/// @param uses  by rule
+using UseGrantsOfRules = std::size_t (*)(const TableLines& lines, const Hashes& keys, const RuleUse* uses,
+                                         std::uint8_t* others) noexcept;
 /// Takes `weight`, 1 or more and below TableLines::nothing_ready, of keys' words in lines of a generation, in
 /// order, where there is as much.
 /// @param next, others  as above
@@ -100,6 +118,7 @@ struct LaneSearch {
   FindKeys find;
   FindKeysOfGeneration find_of_generation;
   UseGrants use;
+  UseGrantsOfRules use_of_rules;
   TakeReady take;
 };
 

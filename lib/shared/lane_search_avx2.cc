@@ -93,6 +93,10 @@ std::size_t use(const TableLines& lines, const Hashes& keys, const Hashes& next,
                 std::uint8_t* others) noexcept {
   return use_grants(EightAtOnce<false>(0), lines, keys, next, portion, others);
 }
+std::size_t use_of_rules(const TableLines& lines, const Hashes& keys, const RuleUse* uses,
+                         std::uint8_t* others) noexcept {
+  return use_grants_of_rules(EightAtOnce<false>(0), lines, keys, uses, others);
+}
 std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes& keys, const Hashes& next,
                  std::uint32_t weight, std::uint8_t* others) noexcept {
   return take_ready(EightAtOnce<true>(generation), lines, keys, next, weight, others);
@@ -100,7 +104,7 @@ std::size_t take(const TableLines& lines, std::uint32_t generation, const Hashes
 
 }  // namespace
 
-const LaneSearch lane_search_avx2{ask, find, find_of_generation, use, take};
+const LaneSearch lane_search_avx2{ask, find, find_of_generation, use, use_of_rules, take};
 
 }  // namespace weir
 

@@ -125,6 +125,17 @@ template <typename Comparison, typename Serve>
 // Relaxed: what is used is one word, which the worker alone writes and anyone may read
 // (shared/grant_table.h). By the compiler's own functions: std::atomic's, compiled here, could become
 // everybody's.
+using Half [[gnu::may_alias]] = std::uint16_t;
+/// @param last  the most that may have been used before
+[[gnu::always_inline]] inline bool use_half(Half* used, std::uint32_t stamp, std::uint32_t weight,
+                                            std::uint32_t last) noexcept {
+  const std::uint32_t before = __atomic_load_n(used, __ATOMIC_RELAXED);
+  // Of another window, closed, or not enough.
+  if (before - stamp > last) return false;
+  __atomic_store_n(used, static_cast<std::uint16_t>(before + weight), __ATOMIC_RELAXED);
+  return true;
+}
+
 template <std::uint32_t half, typename Comparison>
 inline std::size_t use_halves(const Comparison& comparison, const TableLines& lines, const Hashes& keys,
                               const Hashes& next, const GrantPortion& portion,
@@ -133,13 +144,7 @@ inline std::size_t use_halves(const Comparison& comparison, const TableLines& li
   const std::uint32_t weight = portion.weight;
   const std::uint32_t last = portion.most - weight;
   return serve_keys(comparison, lines, keys, next, others, [=](std::byte* word) {
-    using Half [[gnu::may_alias]] = std::uint16_t;
-    auto* const used = reinterpret_cast<Half*>(word) + half;
-    const std::uint32_t before = __atomic_load_n(used, __ATOMIC_RELAXED);
-    // Of another window, closed, or not enough.
-    if (before - stamp > last) return false;
-    __atomic_store_n(used, static_cast<std::uint16_t>(before + weight), __ATOMIC_RELAXED);
-    return true;
+    return use_half(reinterpret_cast<Half*>(word) + half, stamp, weight, last);
   });
 }
 
@@ -149,6 +154,34 @@ inline std::size_t use_grants(const Comparison& comparison, const TableLines& li
                               std::uint8_t* others) noexcept {
   return portion.window.half == 0 ? use_halves<0>(comparison, lines, keys, next, portion, others)
                                   : use_halves<1>(comparison, lines, keys, next, portion, others);
+}
+
+template <typename Comparison>
+inline std::size_t use_grants_of_rules(const Comparison& comparison, const TableLines& lines,
+                                       const Hashes& keys, const RuleUse* uses,
+                                       std::uint8_t* others) noexcept {
+  const TableLines all = lines;
+  std::uint8_t* other = others;
+  const std::byte* hash = keys.first;
+  for (std::size_t i = 0; i < keys.count; ++i, hash += Hashes::in_keys) {
+    std::uint16_t rule;
+    __builtin_memcpy(&rule, hash - Hashes::from_rule, sizeof rule);
+    std::uint32_t times;
+    __builtin_memcpy(&times, hash - Hashes::from_weight, sizeof times);
+    const RuleUse& use = uses[rule];
+    const std::uint64_t weight = std::uint64_t{times} * use.portion.weight;
+    if (weight - 1 < use.portion.most) [[likely]] {
+      std::byte* const word = find_key(comparison, all, hash);
+      if (word != nullptr && use_half(reinterpret_cast<Half*>(word) + use.portion.window.half,
+                                      use.portion.window.stamp, static_cast<std::uint32_t>(weight),
+                                      use.portion.most - static_cast<std::uint32_t>(weight))) [[likely]] {
+        __atomic_store_n(use.used, __atomic_load_n(use.used, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+        continue;
+      }
+    }
+    *other++ = static_cast<std::uint8_t>(i);
+  }
+  return static_cast<std::size_t>(other - others);
 }
 
 template <typename Comparison>

@@ -690,6 +690,8 @@ class alignas(64) SpanTable {
 class SpanTable::Lines {
  public:
   void prefetch(std::uint64_t key) const noexcept { prefetch_to_write(&lines[home_of(key, homes)]); }
+  /// For who looks for keys of both tables in turns.
+  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
   /// As AskForKeys has it.
   void ask_for(std::uint64_t* hashes, std::size_t count) const noexcept { search->ask(all(), hashes, count); }
   /// What is ready of the key under the publication, or `otherwise`: it has no place, or its line is not of
@@ -780,7 +782,6 @@ class SpanTable::Lines {
   friend class SpanTable;
   Lines(Line* first, std::size_t count, const LaneSearch& by) noexcept
       : lines(first), homes(count), search(&by) {}
-  TableLines all() const noexcept { return {reinterpret_cast<std::byte*>(lines), homes, probed_lines}; }
 
   Line* lines;
   std::size_t homes;

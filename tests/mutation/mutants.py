@@ -4255,6 +4255,71 @@ MUTANTS = [
             ),
         )
     ),
+    *(
+        shared(
+            name,
+            "Of/LaneSearches.UseGrantsOfSeveralRulesInAnyOrderAsOftenAsTheyWeigh/avx2",
+            old,
+            new,
+            file="lib/shared/lane_search_kernel.h",
+            units=["lib/shared/lane_search_avx2.cc"],
+        )
+        for name, old, new in (
+            (
+                "what keys of several rules use is not counted",
+                "__atomic_load_n(use.used, __ATOMIC_RELAXED) + 1",
+                "__atomic_load_n(use.used, __ATOMIC_RELAXED)",
+            ),
+            (
+                "keys of several rules all weigh what their rules do",
+                "std::uint64_t{times} * use.portion.weight",
+                "std::uint64_t{times > 0} * use.portion.weight",
+            ),
+            (
+                "keys of several rules without weight use grants",
+                "if (weight - 1 < use.portion.most)",
+                "if (weight <= use.portion.most)",
+            ),
+            (
+                "weights of keys of several rules wrap",
+                "std::uint64_t{times} * use.portion.weight",
+                "std::uint64_t{times * use.portion.weight}",
+            ),
+        )
+    ),
+    *(
+        worker(name, test, old, new, file=file)
+        for name, test, old, new, file in (
+            (
+                "bursts of several rules use grants of keys that are to be looked at",
+                "Grant.OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts",
+                "is_granted_first(rule) && !grant.some_ungranted ? grant.most : 0",
+                "is_granted_first(rule) ? grant.most : 0",
+                "lib/dataplane/taking_up.cc",
+            ),
+            (
+                "bursts of several rules use grants of keys that this worker has refused",
+                "Grant.OfAKeyThatHasBeenRefusedIsNotUsedByBurstsOfSeveralRules",
+                "  rule_grants_[planned.rule].some_ungranted = true;\n  tell_use(planned.rule);\n",
+                "  rule_grants_[planned.rule].some_ungranted = true;\n",
+                "lib/dataplane/worker_core.cc",
+            ),
+            (
+                "a span in which bursts of several rules have used nothing but grants does not count",
+                "Grant.ABurstOfKeysThatUseNothingElseMakesTheSpanCount",
+                "  if (ungranted < others.count) table_->counted_beside = true;\n",
+                "",
+                "lib/dataplane/key_burst.cc",
+            ),
+        )
+    ),
+    worker(
+        "bursts of several rules use grants of a window that is over",
+        "Grant.OfAWindowIsWhatBurstsOfSeveralRulesUseInIt",
+        "    uses_[rule].portion.window = clock.window;\n",
+        "    if (uses_[rule].portion.most == 0) uses_[rule].portion.window = clock.window;\n",
+        file="lib/dataplane/taking_up.cc",
+    ),
     shared(
         "what is refused at a glance is taken to have plenty ready",
         "RefusedAtAGlance.AKeyHasNothingReadyAndIsCountedAsOffered",

@@ -21,6 +21,7 @@ STEADY = (
     ("weir_key_bucket", "**weir**, the same under a rule without grants: token-bucket, one worker"),
     ("weir_key_small_bucket", "**weir**, the same: token-bucket with a burst of 1000"),
     ("weir_key_blocked", "**weir**, a key at hand that is blocked: refused"),
+    ("weir_key_of_8_rules", "**weir**, a key at hand, of one of eight rules in no order"),
     ("weir_key_by_bursts", "**weir**, a key at hand, timed burst by burst"),
     ("weir_key_in_spray", "the same, while every other burst is of keys made up, which find no room"),
     ("weir_one_rule", "**weir**, a request under one rule: matched, hashed"),

@@ -1629,6 +1629,10 @@ struct Granted : Plane {
     for (int i = 0; i < requests; ++i) admitted += admits(worker);
     return admitted;
   }
+  /// Whether it may be admitted out of its grant is to be asked of each of the first rule's keys.
+  void look_at_each_key(unsigned table = 0) {
+    publish(table, {{.key = key_of("somebody"), .terms = {0, 0}, .ungranted_since = 1, .rule = 0}});
+  }
   /// What was admitted out of the worker's grants in its span.
   std::uint64_t harvest(unsigned worker, unsigned of_table) {
     std::uint64_t sum = 0;
@@ -1690,8 +1694,9 @@ TEST(Grant, ABurstOfKeysUsesItWithTheirRulesWeight) {
 
 TEST(Grant, EachOfABurstsKeysUsesAsMuchOfItAsItWeighs) {
   for (std::size_t odd = 0; odd < 32; ++odd) {
-    for (const std::uint32_t weight : {0U, 2U, 7U}) {
+    for (const auto& [weight, closely] : {std::pair{0U, false}, {2U, false}, {7U, false}, {7U, true}}) {
       Granted plane({window_of(10'000)}, 1000);
+      if (closely) plane.look_at_each_key();
       ASSERT_TRUE(plane.admits());  // has its place now
       std::vector<Verdict> verdicts(32);
       for (int times = 0; times < 3; ++times)
@@ -1790,6 +1795,10 @@ TEST(Grant, OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts) {
   std::array<Verdict, 4> verdicts{};
   plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
   EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::block), 4);
+  const std::array<Key, 4> mixed{keys[0], plane.cores[0]->key(1, "ann"), keys[0],
+                                 plane.cores[0]->key(1, "ann")};
+  plane.cores[0]->admit_keys(mixed, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(verdicts, (std::array{Verdict::block, Verdict::admit, Verdict::block, Verdict::admit}));
   const std::string text = std::string(54, '\1') + "GET / HTTP/1.1\r\nUser: ann\r\nAccept: */*\r\n\r\n";
   const PlainFrame frame{reinterpret_cast<const std::byte*>(text.data()),
                          {54, static_cast<std::uint32_t>(text.size() - 54)}};
@@ -1797,12 +1806,12 @@ TEST(Grant, OfAKeyThatIsToBeLookedAtIsNoMoreUsedByBursts) {
 }
 
 TEST(Grant, ABurstOfKeysThatUseNothingElseMakesTheSpanCount) {
-  for (const std::uint32_t weight_of_another : {1U, 2U}) {
+  for (const auto& [weight_of_another, closely] : {std::pair{1U, false}, {2U, false}, {2U, true}}) {
     Granted plane({window_of(1000)}, 8);
     std::vector<Key> keys(2, plane.cores[0]->key(0, "ann"));
     keys[1].weight = weight_of_another;
     ASSERT_TRUE(plane.admits());  // has its place now
-    plane.publish(1);
+    closely ? plane.look_at_each_key(1) : plane.publish(1);
     ASSERT_TRUE(plane.tables[1].empty());
     std::array<Verdict, 2> verdicts{};
     plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
@@ -2149,6 +2158,32 @@ TEST(Grant, OfAWindowIsNotLostWhenTheWorkerMissesSome) {
   EXPECT_EQ(plane.harvest(0, 1), 7U);
 }
 
+TEST(Grant, OfAWindowIsWhatBurstsOfSeveralRulesUseInIt) {
+  Rule tenant = window_of(1000);
+  tenant.name = "tenant";
+  Granted plane({window_of(1000), tenant}, 8);
+  const std::array<Key, 4> keys{plane.cores[0]->key(0, "ann"), plane.cores[0]->key(1, "ann"),
+                                plane.cores[0]->key(0, "ann"), plane.cores[0]->key(1, "ann")};
+  const auto admit = [&] {
+    std::array<Verdict, 4> verdicts;
+    plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+    EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
+  };
+  plane.begin_window(1);
+  plane.cores[0]->quiescent();
+  for (int i = 0; i < 2; ++i) admit();
+  plane.begin_window(2);
+  auto next = std::make_unique<Publication>(*plane.published.back());
+  next->generation += 1;
+  next->table_of_worker = {1};
+  plane.slot.publish(next.get());
+  plane.published.push_back(std::move(next));
+  plane.cores[0]->quiescent();
+  for (int i = 0; i < 3; ++i) admit();
+  EXPECT_EQ(plane.harvest(0, 0), 8U);
+  EXPECT_EQ(plane.harvest(0, 1), 12U);
+}
+
 TEST(Grant, IsNotUsedInAWindowThatIsOver) {
   Granted plane({window_of(1000)}, 8);
   plane.begin_window(1);
@@ -2327,6 +2362,20 @@ TEST(Grant, IsNotLostForGoodToAWorkerThatIsNeverThereWhenASpanEnds) {
 }
 
 // Where grants are so much of the allowance that what is left of them is not made credit of.
+TEST(Grant, OfAKeyThatHasBeenRefusedIsNotUsedByBurstsOfSeveralRules) {
+  Rule tenant = window_of(1000);
+  tenant.name = "tenant";
+  Granted plane({rule_of("user", 100, {by_header("user")}), tenant}, 8, 8);
+  ASSERT_TRUE(plane.admits(0, "ann", 5));
+  ASSERT_TRUE(plane.admits(0, "ann", 1, 1));
+  ASSERT_FALSE(plane.admits(0, "ann", 60));
+  const std::array<Key, 4> keys{plane.cores[0]->key(0, "ann"), plane.cores[0]->key(1, "ann"),
+                                plane.cores[0]->key(0, "ann"), plane.cores[0]->key(1, "ann")};
+  std::array<Verdict, 4> verdicts;
+  plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
+  EXPECT_EQ(verdicts, (std::array{Verdict::block, Verdict::admit, Verdict::block, Verdict::admit}));
+}
+
 TEST(Grant, OfAKeyThatABurstHasRefusedIsNotUsedByItsNextRequest) {
   const Header user{"user", "ann"};
   std::array<Request, 2> requests{get(), get()};

@@ -33,6 +33,20 @@ struct Spaced<8> {
   std::uint64_t hash;
 };
 
+/// As weir::Key is laid out.
+struct KeyOfRule {
+  std::array<std::byte, 16> value{};
+  std::uint32_t times = 1;
+  std::uint16_t rule = 0;
+  std::uint16_t form = 0xffff;
+  std::uint64_t hash = 0;
+};
+static_assert(sizeof(KeyOfRule) == Hashes::in_keys);
+
+Hashes hashes_of(std::span<const KeyOfRule> keys) {
+  return {reinterpret_cast<const std::byte*>(&keys[0].hash), sizeof keys[0], keys.size()};
+}
+
 template <typename Keys>
 Hashes hashes_of(const Keys& keys, std::size_t count) {
   return {reinterpret_cast<const std::byte*>(keys.data()), sizeof keys[0], count};
@@ -195,6 +209,50 @@ TEST_P(LaneSearches, UseGrantsThatRunAndAreEnough) {
     for (std::size_t line = 0; line < lines_.size(); ++line)
       EXPECT_EQ(lines_[line].words, before[line].words) << "another word has changed";
   }
+}
+
+TEST_P(LaneSearches, UseGrantsOfSeveralRulesInAnyOrderAsOftenAsTheyWeigh) {
+  const GrantWindow first(6);
+  const GrantWindow second(7);
+  std::array<std::uint64_t, 4> used{};
+  const std::array<RuleUse, 4> uses{{
+      {{.weight = 1, .most = 8, .window = first}, &used[0]},
+      {{.weight = 3, .most = 7, .window = second}, &used[1]},
+      {{.weight = 1, .most = 0, .window = first}, &used[2]},
+      {{.weight = 0xffffffff, .most = 0x7ff, .window = first}, &used[3]},
+  }};
+  const auto half = [&](std::size_t line, std::size_t lane, const GrantWindow& window) -> std::uint16_t& {
+    return reinterpret_cast<std::uint16_t*>(word(line, lane))[window.half];
+  };
+  half(0, 1, first) = static_cast<std::uint16_t>(first.stamp | 4);
+  half(2, 4, second) = static_cast<std::uint16_t>(second.stamp | 1);
+  half(3, 0, first) = static_cast<std::uint16_t>(first.stamp);
+  half(3, 1, first) = static_cast<std::uint16_t>(second.stamp ^ 0x1000);
+  const std::uint64_t of_first = hash_of(0, lines_[0].tags[1]);
+  const std::uint64_t of_second = hash_of(1, lines_[2].tags[4]);
+  const std::uint64_t of_none = hash_of(3, lines_[3].tags[0]);
+  const std::array<KeyOfRule, 12> keys{{
+      {.times = 1, .rule = 0, .hash = of_first},                       // 5
+      {.times = 1, .rule = 1, .hash = of_second},                      // 4
+      {.times = 3, .rule = 0, .hash = of_first},                       // 8
+      {.times = 1, .rule = 0, .hash = of_first},                       // 9: left
+      {.times = 2, .rule = 1, .hash = of_second},                      // 10: left
+      {.times = 0, .rule = 1, .hash = of_second},                      // a look: left
+      {.times = 1, .rule = 1, .hash = of_second},                      // 7
+      {.times = 1, .rule = 2, .hash = of_none},                        // not to be used: left
+      {.times = 0xffffffff, .rule = 3, .hash = of_none},               // left, whatever the product wraps to
+      {.times = 1, .rule = 0, .hash = hash_of(3, lines_[3].tags[1])},  // of another window: left
+      {.times = 1, .rule = 0, .hash = hash_of(2, 8)},                  // nowhere: left
+      {.times = 1, .rule = 0, .hash = of_none},                        // 1
+  }};
+  Numbers others(keys.size());
+  others.resize(search().use_of_rules(table(), hashes_of(keys), uses.data(), others.data()));
+  EXPECT_EQ(others, (Numbers{3, 4, 5, 7, 8, 9, 10}));
+  EXPECT_EQ(half(0, 1, first), first.stamp | 8);
+  EXPECT_EQ(half(2, 4, second), second.stamp | 7);
+  EXPECT_EQ(half(3, 0, first), first.stamp | 1);
+  EXPECT_EQ(half(3, 1, first), second.stamp ^ 0x1000);
+  EXPECT_EQ(used, (std::array<std::uint64_t, 4>{3, 2, 0, 0}));
 }
 
 TEST_P(LaneSearches, TakeWhatIsReadyOfTheGeneration) {
