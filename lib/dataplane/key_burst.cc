@@ -158,6 +158,7 @@ void WorkerCore::admit_keys_of_burst(std::span<const Key> keys, BurstTime& now, 
     std::fill_n(verdicts.begin(), keys.size(), Verdict::admit);
   if (keys.empty() || alike_in_front(keys) < keys.size()) [[unlikely]] {
     prefetch_keys(furthest_of(next, keys.size()));
+    if (keys.empty()) return;
     return admit_keys_by_rule(keys, now, verdicts);
   }
   Run run(keys, keys[0].rule_, rule_grants_, now, verdicts);
@@ -179,7 +180,7 @@ std::size_t WorkerCore::take_of_rules(std::span<const Key> keys, std::uint8_t* l
     ++key;
   const auto own = static_cast<std::size_t>(key - keys.data());
   if (own == keys.size()) return 0;
-  static_assert(sizeof(Key) == Hashes::in_keys);  // nor is there padding: kind_of() lies before the hash
+  static_assert(sizeof(Key) == Hashes::in_keys);
   const Hashes others{reinterpret_cast<const std::byte*>(&keys[own].hash_), sizeof(Key), keys.size() - own};
   const std::size_t ungranted = grants_.lines().use_of_rules(others, uses_.data(), left);
   if (ungranted < others.count) table_->counted_beside = true;
@@ -198,13 +199,12 @@ std::size_t WorkerCore::take_of_rules(std::span<const Key> keys, std::uint8_t* l
 
 // Of the rules of which none of a burst's keys is left: the others learn when these are looked at.
 void WorkerCore::learn_of_granted(std::span<const Key> keys, std::span<const std::uint8_t> left) noexcept {
-  RuleIndex before = no_rule;
-  for (const Key& key : keys) {
-    const auto is_of_its_rule = [&](std::uint8_t at) { return keys[at].rule_ == key.rule_; };
-    if (std::exchange(before, key.rule_) == key.rule_ || key.is_of_rule() ||
-        std::any_of(left.begin(), left.end(), is_of_its_rule))
-      continue;
-    learn_entries_first(key.rule_, false);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const RuleIndex rule = keys[i].rule_;
+    const auto is_of_it = [rule](const Key& key) { return key.rule_ == rule; };
+    const bool is_left = std::ranges::any_of(left, [&](std::uint8_t at) { return is_of_it(keys[at]); });
+    const bool has_learned = std::ranges::any_of(keys.first(i), is_of_it);
+    if (!keys[i].is_of_rule() && !is_left && !has_learned) learn_entries_first(rule, false);
   }
 }
 
@@ -413,9 +413,9 @@ void WorkerCore::admit_run_of_keys(Run& run) noexcept {
     use_grants<stage>(run);
     if (run.left == 0) return learn_entries_first(run.rule, false);
     // Of several rules' keys most may have been admitted before it was their turn.
-    const std::size_t of_rule = stage == Stage::first ? run.count : run.of_rule();
-    const std::size_t few = of_rule / 8;
-    const bool few_granted = of_rule - run.left <= few;
+    const std::size_t in_burst = run.in_burst<stage>();
+    const std::size_t few = in_burst / 8;
+    const bool few_granted = in_burst - run.left <= few;
     prefetch_beyond_grants(run);
     take_from_entries<Stage::second>(run);
     learn_entries_first(run.rule, few_granted && run.left <= few);
@@ -468,7 +468,7 @@ void WorkerCore::use_grants(Run& run) noexcept {
   const Hashes next = take_next(run);
   serve<stage>(run, [&](const Hashes& keys, std::uint8_t* left) {
     if (run.weight_of_each != 0) [[likely]]
-      return use_grants(run.rule, keys, next, run.weight_of_each, left);
+      return use_grants(run.rule, keys, next, run.weight_of_each, run.template in_burst<stage>(), left);
     return use_each_grant<Usable::some>(
         run.rule, keys, [&](std::size_t i) { return run.weight(run.keys[run.template at_of<stage>(i)]); },
         left);
@@ -509,9 +509,10 @@ bool WorkerCore::any_ungranted(RuleIndex rule, const Hashes& keys) const noexcep
   return any;
 }
 
-// Uses the same of the grants of one rule's keys. @return how many are left, in `left` which
+// Uses the same of the grants of one rule's keys. @param in_burst  how many keys of the rule there are
+// @return how many are left, in `left` which
 std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Hashes& next,
-                                   std::uint64_t weight, std::uint8_t* left) noexcept {
+                                   std::uint64_t weight, std::size_t in_burst, std::uint8_t* left) noexcept {
   Grant& grant = rule_grants_[rule];
   const auto weight_of = [weight](std::size_t) { return weight; };
   // A weight of 0 is nobody's common case, and must not pass where the key has not been looked at.
@@ -533,7 +534,7 @@ std::size_t WorkerCore::use_grants(RuleIndex rule, const Hashes& keys, const Has
   for (std::size_t i = 0; i < others; ++i) hashes[i] = keys[left[i]];
   const std::size_t at_a_glance = keys.count - others;
   others = use_each_grant<Usable::all>(rule, Hashes::alone(hashes.data(), others), weight_of, still.data());
-  grant.one_by_one.learn(!is_few(keys.count - others - at_a_glance, keys.count));
+  grant.one_by_one.learn(!is_few(keys.count - others - at_a_glance, in_burst));
   for (std::size_t i = 0; i < others; ++i) left[i] = left[still[i]];
   return others;
 }

@@ -27,7 +27,9 @@ struct WorkerCore::Run {
   std::size_t admitted() const noexcept { return count - left - refused; }
   std::uint64_t weight(const Key& key) const noexcept { return rule_weight * key.weight; }
   /// The burst's keys of the rule, those decided on before it was the rule's turn, too.
-  std::size_t of_rule() const noexcept {
+  template <Stage stage>
+  std::size_t in_burst() const noexcept {
+    if (stage == Stage::first) return count;
     return static_cast<std::size_t>(
         std::ranges::count_if(keys, [this](const Key& key) { return key.rule() == rule; }));
   }

@@ -63,6 +63,7 @@ void WorkerCore::forget_plain() noexcept {
 
 std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {
   if (requests == 0) return 0;
+  if (plain_.rule_count == 0) return requests;
   return plain_.rule_count == 1 ? take_ready_of_rule(plain_.rules[0], requests)
                                 : take_ready_of_all(requests, Order::any);
 }
@@ -118,7 +119,8 @@ std::uint32_t WorkerCore::served(const PlainKeys::OfRule& of_rule, std::uint32_t
 std::uint32_t WorkerCore::take_from_grants(const PlainKeys::OfRule& of_rule,
                                            std::uint32_t requests) noexcept {
   return served(of_rule, requests, [&](const Hashes& keys, std::uint8_t* left) {
-    return use_grants(of_rule.rule, keys, Hashes::none(), plane_.terms[of_rule.rule].weight, left);
+    return use_grants(of_rule.rule, keys, Hashes::none(), plane_.terms[of_rule.rule].weight, keys.count,
+                      left);
   });
 }
 

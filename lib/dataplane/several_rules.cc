@@ -52,7 +52,8 @@ std::uint32_t WorkerCore::take_ready_of_all(std::uint32_t requests, Order order)
 // Of requests all of whose keys had enough where they were looked for first.
 void WorkerCore::learn_where_to_look(std::span<const RuleLook> looks, std::uint32_t taken) noexcept {
   for (const RuleLook& look : looks)
-    if (const std::uint32_t own = look.requests & taken; !look.dense && own != 0)
+    if (const std::uint32_t own = look.requests & taken;
+        own != 0 && look.weight() - 1 < rule_grants_[look.of_rule->rule].most)
       learn_entries_first(look.of_rule->rule, (look.granted & own) == 0);
 }
 

@@ -395,7 +395,7 @@ class alignas(64) WorkerCore {
   void take_from_entries(Run& run) noexcept;
   Hashes take_next(Run& run) const noexcept;
   std::size_t use_grants(RuleIndex rule, const Hashes& keys, const Hashes& next, std::uint64_t weight,
-                         std::uint8_t* left) noexcept;
+                         std::size_t in_burst, std::uint8_t* left) noexcept;
   /// Whether each of a burst's keys may use its grant, if that is enough.
   enum class Usable : std::uint8_t { some, all };
   template <Usable usable, typename WeightOf>

@@ -99,7 +99,8 @@ using UseGrants = std::size_t (*)(const TableLines& lines, const Hashes& keys, c
                                   const GrantPortion& portion, std::uint8_t* others) noexcept;
 /// What a request uses of a key's grant under one of several rules.
 struct alignas(32) RuleUse {
-  GrantPortion portion;  ///< of a request that weighs no more than its rule; most: 0: nothing is used
+  /// Of a request that weighs no more than its rule, which may be anything. most: 0: nothing is used.
+  GrantPortion portion;
   std::uint64_t* used = nullptr;  ///< counts requests that have: SingleWriterCounter::word()
 };
 /// The same of keys of several rules, in any order, each as often as it weighs.

@@ -321,8 +321,8 @@ TEST(KnownRefusals, AreWhatACloserLookComesTo) {
   EXPECT_GT(refused, 5'000U);
 }
 
-// Keys of several rules in any order, many of which have no dimensions: whoever finds enough of his rule's
-// only key is not sorted by rule, and the others are.
+// Keys of several rules in any order, many of which have no dimensions: whoever finds enough of his grant, or of
+// his rule's only key, is not sorted by rule, and the others are.
 TEST(MixedKeys, AreDecidedAsOneAfterTheOther) {
   std::uint64_t refused = 0;
   std::uint64_t admitted = 0;

@@ -782,9 +782,9 @@ TEST(Keys, AreDecidedUponAsOneAfterTheOtherWhateverIsToldOfTheNext) {
 
 /// A burst whose keys are one, all of weight 2 but that at `odd`.
 std::vector<Key> burst_with_one_odd(const WorkerCore& worker, RuleIndex rule, std::string_view value,
-                                    std::size_t odd, std::uint32_t weight) {
+                                    std::size_t odd, std::uint32_t weight, std::uint32_t others = 2) {
   std::vector<Key> keys(32, worker.key(rule, value));
-  for (Key& key : keys) key.weight = 2;
+  for (Key& key : keys) key.weight = others;
   keys[odd].weight = weight;
   return keys;
 }
@@ -792,17 +792,17 @@ std::vector<Key> burst_with_one_odd(const WorkerCore& worker, RuleIndex rule, st
 // Where all of a burst weigh the same, that is seen once; so it is seen where one does not.
 TEST(Keys, WeighEachWhatItWeighs) {
   for (std::size_t odd = 0; odd < 32; ++odd) {
-    for (const std::uint32_t weight : {0U, 2U, 7U}) {
+    for (const auto& [others, weight] : {std::pair{2U, 0U}, {2U, 2U}, {2U, 7U}, {1U, 0U}, {1U, 3U}}) {
       Plane plane({rule_of("all", 10'000), window_of(10'000)});
       std::vector<Verdict> verdicts(32);
       for (int times = 0; times < 3; ++times)
         for (const RuleIndex rule : {0, 1})
           plane.cores[0]->admit_keys(
-              burst_with_one_odd(*plane.cores[0], rule, rule == 0 ? "" : "ann", odd, weight),
+              burst_with_one_odd(*plane.cores[0], rule, rule == 0 ? "" : "ann", odd, weight, others),
               MonotonicTime(1ms), verdicts);
       std::array<std::uint64_t, 2> admitted{};
       plane.tables[0].for_each([&](const CountedKey& entry) { admitted[entry.rule] += entry.admitted; });
-      const std::uint64_t all = 3 * (31 * 2 + weight);
+      const std::uint64_t all = 3 * (31 * others + weight);
       EXPECT_EQ(admitted, (std::array{all, all})) << odd << ' ' << weight;
     }
   }
@@ -875,6 +875,15 @@ TEST(Keys, OfARuleWithoutDimensionsAreNotAdmittedBecauseTheirSumWraps) {
   keys.back().weight -= 2;  // all alike: together 2^64
   plane.cores[0]->admit_keys(keys, MonotonicTime(1ms), verdicts);
   EXPECT_LE(std::count(verdicts.begin(), verdicts.end(), Verdict::admit), 4);
+}
+
+TEST(Keys, MayBeNone) {
+  Plane plane({rule_of("all", 5), window_of(5)});
+  const std::array<Key, 2> next{plane.cores[0]->key(0, ""), plane.cores[0]->key(1, "ann")};
+  plane.cores[0]->prefetch_keys({});
+  plane.cores[0]->admit_keys({}, MonotonicTime(1ms), {});
+  plane.cores[0]->admit_keys({}, MonotonicTime(1ms), {}, next);
+  EXPECT_EQ(plane.cores[0]->rule_counters(0).offered() + plane.cores[0]->rule_counters(1).offered(), 0U);
 }
 
 TEST(Keys, OfRulesWithoutDimensionsInTurnsTakeWhatTheyWeigh) {
