@@ -96,7 +96,10 @@ class IoLoop final : public Contender {
 class FilterLoop final : public Contender {
  public:
   FilterLoop(const ContenderKind& kind, const QueueSet& set, const Wiring& wiring)
-      : set_(set), http_(kind.content != Content::no_http), refuses_(kind.refuses) {
+      : set_(set),
+        http_(kind.content != Content::no_http),
+        refuses_(kind.refuses),
+        one_rule_each_(kind.one_rule_each) {
     const ConfigResult parsed = parse_config(kind.rules, kind.name);
     if (!parsed) throw std::runtime_error(parsed.errors.front().to_string());
     ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
@@ -127,7 +130,19 @@ class FilterLoop final : public Contender {
     const std::uint64_t blocked = counters().blocked.read();
     expect("requests admitted or refused", counters().admitted.read() + blocked, http_ ? received : 0);
     if (!refuses_) expect("requests refused", blocked, 0);
-    for (const RuleFigures& rule : throttle_->figures().rules) {
+    const std::vector<RuleFigures> rules = throttle_->figures().rules;
+    if (one_rule_each_) {
+      std::uint64_t offered = 0;
+      std::uint64_t admitted = 0;
+      for (const RuleFigures& rule : rules) {
+        offered += rule.offered;
+        admitted += rule.admitted;
+      }
+      expect("all rules, offered", offered, received);
+      expect("all rules, admitted", admitted, received);
+      return wrong;
+    }
+    for (const RuleFigures& rule : rules) {
       const bool applies = http_ && rule.name != no_match;
       expect("rule " + rule.name + ", offered", rule.offered, applies ? received : 0);
       if (!refuses_) expect("rule " + rule.name + ", admitted", rule.admitted, applies ? received : 0);
@@ -141,6 +156,7 @@ class FilterLoop final : public Contender {
   const QueueSet& set_;
   bool http_;
   bool refuses_;
+  bool one_rule_each_;
   std::unique_ptr<Throttle> throttle_;
   std::unique_ptr<filter::BurstFilter> filter_;
 };
@@ -179,6 +195,42 @@ key = ["path"]
 limit = 1000000000000
 interval = "1s"
 )";
+// One for each route that there are requests of: each request is under one of them.
+constexpr std::string_view four_routes = R"([[rule]]
+name = "items"
+match = { path = "/api/items/**" }
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "users"
+match = { path = "/users/**" }
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "orders"
+match = { path = "/v2/orders/**" }
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+[[rule]]
+name = "static"
+match = { path = "/static/**" }
+key = ["header:x-api-key"]
+limit = 1000000000000
+interval = "1s"
+)";
+/// The same among 60 others that nobody asks for.
+std::string many_routes() {
+  std::string rules;
+  for (int i = 0; i < 60; ++i) {
+    const std::string service = "service-" + std::to_string(i);
+    rules += "[[rule]]\nname = \"" + service + "\"\nmatch = { path = \"/" + service + "/**\" }\n" +
+             "key = [\"header:x-api-key\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
+  }
+  return rules + std::string(four_routes);
+}
 // Each token is drawn by itself, and there are enough of them.
 constexpr std::string_view small_bucket_rule = R"([[rule]]
 name = "line"
@@ -252,6 +304,8 @@ std::span<const ContenderKind> contender_kinds() {
       {"request_line", Content::get_200, std::string(request_line_rule)},
       {"three_headers", Content::get_200, std::string(three_headers_rule)},
       {"three_rules", Content::get_200, std::string(three_rules)},
+      {"four_routes", Content::get_200, std::string(four_routes), 0, 8, false, true},
+      {"many_routes", Content::get_200, many_routes(), 0, 8, false, true},
       {"small_bucket", Content::get_200, std::string(small_bucket_rule)},
       {"blocked", Content::get_200, std::string(blocked_rule), 0, beyond_limit, true},
       {"used_up", Content::get_200, std::string(used_up_rule), 0, beyond_limit, true},

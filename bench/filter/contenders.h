@@ -45,6 +45,7 @@ struct ContenderKind {
   std::size_t lines_read = 0;          ///< of each frame, where there are no rules
   unsigned frames_before = 8;          ///< of each key, at least, before anything is measured
   bool refuses = false;                ///< nearly all, once the controller knows all keys
+  bool one_rule_each = false;          ///< of several, applies to each request
 };
 
 /// All there are. The first is the loop without rules and without weir.

@@ -19,6 +19,7 @@
 #include "classify/normalise.h"
 #include "classify/path_template.h"
 #include "classify/plain_classifier.h"
+#include "classify/rules_by_segment.h"
 
 namespace weir {
 namespace {
@@ -85,15 +86,8 @@ std::string_view without_trailing_slash(std::string_view path) noexcept {
 }  // namespace
 
 struct Classifier::Compiled {
-  /// Rules whose paths begin with the same literal segment, in order of the configuration.
-  struct Group {
-    std::string segment;
-    std::vector<RuleIndex> rules;
-  };
-
   std::vector<CompiledRule> rules;
-  std::vector<Group> by_first_segment;  ///< sorted by segment
-  std::vector<RuleIndex> others;        ///< rules that say nothing of the first segment
+  RulesBySegment by_segment;
   HeaderSelection headers;
   const Scans& scans;
   std::optional<PlainClassifier> plain;
@@ -109,34 +103,8 @@ struct Classifier::Compiled {
   explicit Compiled(InstructionSet set) : headers(set), scans(scans_of(set)) {}
   void add(const Rule& rule);
 
-  void place(RuleIndex rule);
   void select(const Request& request, Scratch& scratch) const noexcept;
-  std::span<const RuleIndex> beginning_with(std::string_view segment) const noexcept;
-
- private:
-  static bool is_before(const Group& group, std::string_view segment) noexcept {
-    return group.segment < segment;
-  }
 };
-
-void Classifier::Compiled::place(RuleIndex rule) {
-  const std::optional<PathTemplate>& path = rules[rule].path;
-  const std::string_view segment = path ? path->first_literal() : std::string_view{};
-  if (segment.empty()) {
-    others.push_back(rule);
-    return;
-  }
-  auto at = std::lower_bound(by_first_segment.begin(), by_first_segment.end(), segment, is_before);
-  if (at == by_first_segment.end() || at->segment != segment)
-    at = by_first_segment.insert(at, Group{std::string(segment), {}});
-  at->rules.push_back(rule);
-}
-
-std::span<const RuleIndex> Classifier::Compiled::beginning_with(std::string_view segment) const noexcept {
-  const auto at = std::lower_bound(by_first_segment.begin(), by_first_segment.end(), segment, is_before);
-  if (at == by_first_segment.end() || at->segment != segment) return {};
-  return at->rules;
-}
 
 void Classifier::Compiled::add(const Rule& rule) {
   using Kind = Dimension::Kind;
@@ -144,7 +112,7 @@ void Classifier::Compiled::add(const Rule& rule) {
   unconditional = unconditional && rules.back().applies_always;
   first_rules_cut = first_rule_count == first_rules.size();
   if (!first_rules_cut) first_rules[first_rule_count++] = static_cast<RuleIndex>(rules.size() - 1);
-  place(static_cast<RuleIndex>(rules.size() - 1));
+  by_segment.add(static_cast<RuleIndex>(rules.size() - 1), rules.back().path);
   if (!rule.match.host.empty()) wants_host = true;
   if (!rule.match.path.empty()) wants_path = wants_segments = true;
   for (const Dimension& dimension : rule.key) {
@@ -167,7 +135,7 @@ Classifier::Classifier(std::span<const Rule> rules, InstructionSet set) {
     compiled->rules.back().first_alike = alike.try_emplace({methods, host, path, ports}, index).first->second;
   }
   compiled->headers.want_host(compiled->wants_host);
-  compiled->plain.emplace(compiled->rules, compiled->headers, set);
+  compiled->plain.emplace(compiled->rules, compiled->by_segment, compiled->headers, set);
   compiled_ = std::move(compiled);
 }
 
@@ -211,34 +179,14 @@ void Classifier::Compiled::select(const Request& request, Scratch& scratch) cons
   scratch.rule_count = 0;
   scratch.rules_cut = false;
 
-  // Only the rules in these two lists can apply; taking the smaller index of both keeps the configuration's
-  // order.
   const PathSegments segments(wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
-  std::span<const RuleIndex> grouped;
-  if (segments.count() != 0) grouped = beginning_with(segments[0]);
-  std::span<const RuleIndex> unplaced = others;
-  // Limits of one route stand side by side: what was found out for one holds for the next with the same
-  // match.
-  RuleIndex judged = no_rule;
-  bool applies = false;
-  while (!grouped.empty() || !unplaced.empty()) {
-    auto& list =
-        unplaced.empty() || (!grouped.empty() && grouped.front() < unplaced.front()) ? grouped : unplaced;
-    const RuleIndex rule = list.front();
-    list = list.subspan(1);
-    const CompiledRule& compiled = rules[rule];
-    if (compiled.first_alike != judged) {
-      judged = compiled.first_alike;
-      applies = compiled.applies_always ||
-                compiled.matches(request.method, request.destination_port, scratch.host, segments);
-    }
-    if (!applies) continue;
-    if (scratch.rule_count == scratch.rules.size()) {
-      scratch.rules_cut = true;
-      return;
-    }
-    scratch.rules[scratch.rule_count++] = rule;
-  }
+  by_segment.for_each_applying(rules, request.method, request.destination_port, scratch.host, segments,
+                               [&](RuleIndex rule) {
+                                 scratch.rules_cut = scratch.rule_count == scratch.rules.size();
+                                 if (scratch.rules_cut) return false;
+                                 scratch.rules[scratch.rule_count++] = rule;
+                                 return true;
+                               });
 }
 
 void Classifier::make_key(RuleIndex rule, const Request& request, const Scratch& scratch,

@@ -70,23 +70,23 @@ TextKeys text_keys(std::span<const std::uint8_t> texts, std::size_t rule) {
 
 }  // namespace
 
-PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const HeaderSelection& headers,
-                                 InstructionSet set)
-    : compiled_(rules), sought_(headers.sought_), scans_(scans_of(set)) {
+PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const RulesBySegment& by_segment,
+                                 const HeaderSelection& headers, InstructionSet set)
+    : compiled_(rules),
+      by_segment_(by_segment),
+      sought_(headers.sought_),
+      scans_(scans_of(set)),
+      unconditional_(rules.size() <= max_rules_per_request) {
   using Kind = Dimension::Kind;
-  if (rules.size() > max_rules_per_request) return;
   // A host is shortened where it is found, and then nothing tells the header's value.
   for (std::size_t i = 0; i < sought_.field_count; ++i)
     if (sought_.fields[i].roles == (SoughtFields::is_host | SoughtFields::is_chosen)) return;
   const std::optional<std::uint8_t> host = find_field(sought_, SoughtFields::is_host, 0);
   host_value_ = static_cast<std::uint8_t>(PlainHeads::fields + host.value_or(0));
   wants_host_ = host.has_value();
-  const CompiledRule* before = nullptr;
   for (const CompiledRule& rule : rules) {
     wants_segments_ = wants_segments_ || rule.path.has_value();
-    PlainRule plain{
-        {}, {}, {}, rule.applies_always, before != nullptr && before->first_alike == rule.first_alike};
-    before = &rule;
+    PlainRule plain;
     if (rule.key.size() > max_dimensions) return;
     unconditional_ = unconditional_ && rule.applies_always;
     for (const CompiledDimension& dimension : rule.key) {
@@ -127,32 +127,35 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
   if (!usable_) return;
   keys.requests =
       scans_.find_plain(frames.data(), frames.size(), sought_, keys.heads, next.data(), next.size());
-  keys.rule_count = rules_.size();
-  for (std::size_t i = 0; i < rules_.size(); ++i) {
-    keys.rules[i].rule = static_cast<RuleIndex>(i);
-    keys.rules[i].requests = keys.requests;
+  if (unconditional_) {
+    keys.rule_count = rules_.size();
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      keys.rules[i].rule = static_cast<RuleIndex>(i);
+      keys.rules[i].requests = keys.requests;
+    }
+  } else {
+    choose(frames, keys);
   }
-  if (!unconditional_) apply(frames, keys);
-  for (std::size_t i = 0; i < rules_.size(); ++i) {
-    const PlainRule& rule = rules_[i];
+  for (std::size_t column = 0; column < keys.rule_count; ++column) {
+    PlainKeys::OfRule& of_rule = keys.rules[column];
+    const PlainRule& rule = rules_[of_rule.rule];
     if (rule.parts.empty()) continue;
     if (!rule.texts.empty()) {
       if (rule.keys)
-        keys.requests =
-            without_rare(keys.requests, scans_.hash_texts(keys.heads, keys.rules[i].requests, *rule.keys,
-                                                          hash.words(), keys.rules[i].hashes.data()));
+        keys.requests = without_rare(
+            keys.requests,
+            scans_.hash_texts(keys.heads, of_rule.requests, *rule.keys, hash.words(), of_rule.hashes.data()));
       else if (rule.texts.size() < KeyHash::most_of_few)
-        hash_texts<true>(rule, hash, i, keys);
+        hash_texts<true>(rule, hash, column, keys);
       else
-        hash_texts<false>(rule, hash, i, keys);
+        hash_texts<false>(rule, hash, column, keys);
       continue;
     }
-    PlainKeys::OfRule& of_rule = keys.rules[i];
     for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
       const auto at = static_cast<std::size_t>(std::countr_zero(rest));
       KeyHash::Fields fields(hash);
       if (hash_key(rule, frames[at], keys.heads, at, fields)) [[likely]]
-        of_rule.hashes[at] = fields.value(i);
+        of_rule.hashes[at] = fields.value(of_rule.rule);
       else
         keys.requests &= ~(std::uint32_t{1} << at);
     }
@@ -161,9 +164,9 @@ void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash
 
 /// The common case of a key, in a loop of its own. @tparam few  so few that all find room whole, however long
 template <bool few>
-void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t index,
+void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t column,
                                  PlainKeys& keys) const noexcept {
-  PlainKeys::OfRule& of_rule = keys.rules[index];
+  PlainKeys::OfRule& of_rule = keys.rules[column];
   const std::span<const std::uint8_t> values = rule.texts;
   for (std::uint32_t rest = of_rule.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
@@ -187,7 +190,7 @@ void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std
         break;
       texts.add_text(payload + value.begin, size, payload_size - value.begin);
     }
-    of_rule.hashes[at] = texts.value(index);
+    of_rule.hashes[at] = texts.value(of_rule.rule);
     // As long as the longest that is kept as it is is taken for longer.
     static_assert(std::has_single_bit(max_value_bytes));
     if (lengths >= max_value_bytes || crowded) [[unlikely]]
@@ -195,24 +198,45 @@ void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std
   }
 }
 
-/// Leaves each rule the requests to which it applies.
-void PlainClassifier::apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept {
-  for (std::size_t i = 0; i < rules_.size(); ++i)
-    if (!rules_[i].applies_always) keys.rules[i].requests = 0;
+/// The rules that apply to some request. Requests for whose rules there is no room are left out: also such as
+/// more apply to than may.
+void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept {
+  struct Chosen {
+    RuleIndex rule;
+    std::uint32_t requests;
+  };
+  std::array<Chosen, max_rules_per_request> all;  // in order of the configuration
+  std::size_t count = 0;
+  std::uint32_t left_out = 0;
+  const PlainHeads& heads = keys.heads;
   for (std::uint32_t rest = keys.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
-    const PlainHeads& heads = keys.heads;
+    const std::uint32_t request = std::uint32_t{1} << at;
     const PathSegments segments(wants_segments_ ? whole_path_of(heads, at) : std::string_view{},
                                 heads.slashes[at]);
     const std::string_view host = wants_host_ ? value_of(heads, host_value_, at) : std::string_view{};
-    const std::string_view method = value_of(heads, PlainHeads::method, at);
-    const std::uint16_t port = port_at(frames[at], destination_port_at);
-    bool applies = false;
-    for (std::size_t i = 0; i < rules_.size(); ++i) {
-      if (rules_[i].applies_always) continue;
-      if (!rules_[i].as_before) applies = compiled_[i].matches(method, port, host, segments);
-      keys.rules[i].requests |= std::uint32_t{applies} << at;
-    }
+    by_segment_.for_each_applying(
+        compiled_, value_of(heads, PlainHeads::method, at), port_at(frames[at], destination_port_at), host,
+        segments, [&](RuleIndex rule) {
+          std::size_t behind = count;
+          while (behind > 0 && all[behind - 1].rule > rule) --behind;
+          if (behind > 0 && all[behind - 1].rule == rule) {
+            all[behind - 1].requests |= request;
+          } else if (count < all.size()) {
+            std::copy_backward(all.begin() + behind, all.begin() + count, all.begin() + count + 1);
+            all[behind] = {rule, request};
+            ++count;
+          } else {
+            left_out |= request;
+          }
+          return (left_out & request) == 0;
+        });
+  }
+  keys.requests &= ~left_out;
+  keys.rule_count = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    keys.rules[i].rule = all[i].rule;
+    keys.rules[i].requests = all[i].requests & keys.requests;
   }
 }
 

@@ -7,9 +7,10 @@
 /// goes in passes, each a loop over all its frames: one vector search finds all heads (head_scan.h), in a
 /// form of a few words; then, rule by rule, the fields of a key are hashed from where they lie.
 ///
-/// Only plain requests are found so (see PlainHeads), and only for configurations with so few rules that each
-/// request may be held against all of them. Everything else is HttpRequests' and Classifier's, whose results
-/// are the meaning of a request: where this class names keys they are the same.
+/// Only plain requests are found so (see PlainHeads); and where there are more rules than one request may
+/// have, only as many requests of a burst as have no more than so many rules between them. Everything else is
+/// HttpRequests' and Classifier's, whose results are the meaning of a request: where this class names keys
+/// they are the same.
 #pragma once
 
 #include <array>
@@ -23,6 +24,7 @@
 #include "base/key_hash.h"
 #include "classify/compiled_rule.h"
 #include "classify/head_scan.h"
+#include "classify/rules_by_segment.h"
 #include "weir/packet.h"
 #include "weir/rule.h"
 
@@ -40,15 +42,19 @@ struct PlainKeys {
   };
   std::uint32_t requests = 0;  ///< bit i: frame i holds a plain request and nothing else
   std::size_t rule_count = 0;
-  std::array<OfRule, max_rules_per_request> rules;  ///< in order of the configuration; every rule there is
+  /// In order of the configuration: every rule there is, or all that apply to some request.
+  std::array<OfRule, max_rules_per_request> rules;
   PlainHeads heads;
 };
 
 /// Immutable: any number of threads may use one at once, each with PlainKeys of its own.
 class PlainClassifier {
  public:
-  /// Allocates. @param rules  all there are; must outlive the classifier, as must `headers`
-  PlainClassifier(std::span<const CompiledRule> rules, const HeaderSelection& headers, InstructionSet set);
+  /// Allocates. What it is given must outlive the classifier.
+  /// @param rules       all there are
+  /// @param by_segment  the same
+  PlainClassifier(std::span<const CompiledRule> rules, const RulesBySegment& by_segment,
+                  const HeaderSelection& headers, InstructionSet set);
 
   /// Finds the plain requests of a burst and their keys.
   /// @param frames  at most PlainKeys::most_frames
@@ -77,25 +83,24 @@ class PlainClassifier {
     std::vector<Part> parts;
     std::vector<std::uint8_t> texts;  ///< the parts' values, where there is nothing else; else empty
     std::optional<TextKeys> keys;     ///< the same for Scans::hash_texts, where there is one for it
-    bool applies_always;
-    bool as_before;  ///< its match is that of the rule before
   };
 
   template <bool few>
-  void hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t index,
+  void hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t column,
                   PlainKeys& keys) const noexcept;
-  void apply(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
+  void choose(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
   static std::string_view text_of(const Part& part, const PlainHeads& heads, std::size_t at) noexcept;
   bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHeads& heads, std::size_t at,
                 KeyHash::Fields& fields) const noexcept;
 
   std::span<const CompiledRule> compiled_;
+  const RulesBySegment& by_segment_;
   const SoughtFields& sought_;
   const Scans& scans_;
   std::vector<PlainRule> rules_;  ///< none where `usable_` is false
   std::uint8_t host_value_ = 0;
   bool usable_ = false;
-  bool unconditional_ = true;    ///< all rules apply to all requests
+  bool unconditional_;           ///< all rules apply to all requests, and there is room for them
   bool wants_host_ = false;      ///< some match may
   bool wants_segments_ = false;  ///< likewise
 };

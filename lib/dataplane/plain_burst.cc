@@ -63,7 +63,6 @@ void WorkerCore::forget_plain() noexcept {
 
 std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {
   if (requests == 0) return 0;
-  if (plain_.rule_count == 0) return requests;
   return plain_.rule_count == 1 ? take_ready_of_rule(plain_.rules[0], requests)
                                 : take_ready_of_all(requests, Order::any);
 }

@@ -4232,6 +4232,13 @@ MUTANTS = [
         "(kind_of(key[0]) & looked_at) != 0;",
         file="lib/dataplane/key_burst.cc",
     ),
+    worker(
+        "of eight requests under rules without dimensions one that weighs more is not seen",
+        "Keys.WeighEachWhatItWeighs",
+        "((kind_of(key[i]) | ...) & looked_at) == wanted;",
+        "((kind_of(key[i]) & ...) & looked_at) == wanted;",
+        file="lib/dataplane/key_burst.cc",
+    ),
     *(
         worker(
             name,
@@ -5221,8 +5228,8 @@ MUTANTS = [
     classify(
         "a key that is too long is hashed as it is",
         "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
-        "without_rare(keys.requests, scans_",
-        "without_rare(keys.requests, 0 & scans_",
+        "scans_.hash_texts(keys.heads, of_rule.requests,",
+        "0 & scans_.hash_texts(keys.heads, of_rule.requests,",
     ),
     classify(
         "a plain path may be percent-encoded",
@@ -5240,11 +5247,53 @@ MUTANTS = [
         file="lib/classify/one_head_kernel.h",
         units=["lib/classify/head_scan_avx2.cc", "lib/classify/head_scan_avx512.cc", "lib/classify/head_scan_sse2.cc"],
     ),
+    *(
+        classify(
+            name,
+            "InstructionSets.AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequestAgainstEach",
+            old,
+            new,
+            file=file,
+            **({"units": ["lib/classify/classifier.cc", "lib/classify/plain_classifier.cc"]} if file.endswith(".h") else {}),
+        )
+        for name, old, new, file in (
+            (
+                "rules that apply to some request of a burst are in the order in which they are met",
+                "while (behind > 0 && all[behind - 1].rule > rule) --behind;",
+                "if (behind > 0 && all[behind - 1].rule > rule) --behind;",
+                "lib/classify/plain_classifier.cc",
+            ),
+            (
+                "of a rule that applies to several requests of a burst only the first one counts",
+                "all[behind - 1].requests |= request;",
+                "",
+                "lib/classify/plain_classifier.cc",
+            ),
+            (
+                "first segments that begin with the same eight bytes are taken for one",
+                "words_[at] == word && groups_[at].segment != segment) ++at;",
+                "false) ++at;",
+                "lib/classify/rules_by_segment.h",
+            ),
+            (
+                "rules that say nothing of the first segment come before those that do",
+                "others.empty() || (!grouped.empty() && grouped.front() < others.front());",
+                "others.empty();",
+                "lib/classify/rules_by_segment.h",
+            ),
+            (
+                "rules that say nothing of the first segment apply to nobody who has one with rules",
+                "while (!grouped.empty() || !others.empty()) {",
+                "if (!grouped.empty()) others = {};\n    while (!grouped.empty() || !others.empty()) {",
+                "lib/classify/rules_by_segment.h",
+            ),
+        )
+    ),
     classify(
         "more rules than a request may have all count",
         "InstructionSets.TooManyRulesLeaveNoRequestPlain",
-        "if (rules.size() > max_rules_per_request) return;",
-        "if (rules.size() > max_rules_per_request + 1) return;",
+        "left_out |= request;",
+        "",
     ),
     several_rules(
         "what a rule of several has of a key's grant is used though it is not enough",

@@ -26,6 +26,8 @@ OURS = {
     "request_line": "**weir-filter**, request line (method, path)",
     "three_headers": "**weir-filter**, and three headers",
     "three_rules": "**weir-filter**, three rules: global, user, endpoint",
+    "four_routes": "**weir-filter**, four rules, each of one route and a header",
+    "many_routes": "**weir-filter**, the same among 60 others that nobody asks for",
     "small_bucket": "**weir-filter**, request line, each token of a bucket drawn by itself",
     "blocked": "**weir-filter**, an attack: all keys blocked, all frames dropped",
     "used_up": "**weir-filter**, the same, limits used up (fixed-window)",

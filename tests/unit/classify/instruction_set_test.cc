@@ -501,12 +501,12 @@ void expect_same_keys(const Classifier& classifier, const std::vector<Rule>& rul
   for (std::size_t i = 0; i < keys.rule_count; ++i) {
     const PlainKeys::OfRule& of_rule = keys.rules[i];
     const bool applies = next < scratch.rule_count && scratch.rules[next] == of_rule.rule;
-    ASSERT_EQ((of_rule.requests >> at & 1) != 0, applies) << "rule " << i;
+    ASSERT_EQ((of_rule.requests >> at & 1) != 0, applies) << "rule " << of_rule.rule;
     if (!applies) continue;
     ++next;
-    if (!rules[i].key.empty()) {
+    if (!rules[of_rule.rule].key.empty()) {
       ASSERT_EQ(of_rule.hashes[at], classifier.hash_key(of_rule.rule, parsed.request, scratch, hash))
-          << "rule " << i;
+          << "rule " << of_rule.rule;
     }
     KeyBytes expected;
     KeyBytes key;
@@ -901,6 +901,75 @@ TEST(InstructionSets, ReadNoMoreOfTheSecretThanThereIs) {
       EXPECT_EQ(keys.requests, length < max_value_bytes ? 1U : 0U) << length;
     }
   }
+}
+
+/// First segments that begin alike, of all lengths about a word's, and paths below them.
+std::string path_among_many(Random& random) {
+  constexpr std::string_view segments[] = {
+      "s",        "se",     "service-", "service-1", "service-10", "service-2",  "serviced-1", "service-100",
+      "services", "servic", "a",        "b",         "users",      "static-web", "static-w"};
+  std::string path;
+  for (std::uint64_t i = 0, count = 1 + random() % 3; i < count; ++i)
+    path.append("/").append(segments[random() % std::size(segments)]);
+  return path;
+}
+
+TEST(InstructionSets, AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequestAgainstEach) {
+  using Kind = Dimension::Kind;
+  const std::uint64_t first = seed();
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
+  const KeyHash hash({first, 1});
+  Random random(first);
+  std::array<Fenced, 32> fenced;
+  PlainKeys keys;
+  std::size_t plain = 0;
+  std::size_t left_out = 0;
+  for (int run = 0; run < 60; ++run) {
+    std::vector<Rule> rules(max_rules_per_request + 1 + random() % 60);
+    for (Rule& rule : rules) {
+      rule.match.path = path_among_many(random) + (random() % 3 == 0   ? "/**"
+                                                   : random() % 3 == 0 ? "/{x}"
+                                                                       : "");
+      if (random() % 8 == 0) rule.match.path = random() % 2 == 0 ? "/{x}/**" : "/*/a";
+      if (random() % 8 == 0) rule.match.methods = {"POST"};
+      if (random() % 4 != 0) rule.key = {{Kind::path, 32, 64, {}}};
+    }
+    if (random() % 2 == 0) rules[random() % rules.size()].match = {};
+    const Classifier classifier(rules, best_instruction_set());
+    std::vector<FrameOf> frames;
+    std::vector<PlainFrame> burst;
+    for (Fenced& memory : fenced) {
+      const std::string text = (random() % 4 == 0 ? "POST " : "GET ") + path_among_many(random) +
+                               (random() % 8 == 0 ? "/" : "") + " HTTP/1.1\r\nHost: a\r\n\r\n";
+      burst.push_back(frames.emplace_back(memory, text, random).frame());
+    }
+    classifier.plain().classify(burst, hash, keys);
+    for (std::size_t at = 0; at < burst.size(); ++at) {
+      HttpRequests requests(frames[at].payload(), classifier.headers());
+      ParsedRequest parsed;
+      ASSERT_TRUE(requests.next(parsed));
+      Classifier::Scratch scratch;
+      classifier.match(parsed.request, scratch);
+      std::vector<RuleIndex> expected;
+      for (RuleIndex rule = 0; rule < rules.size(); ++rule) {
+        Classifier::Scratch of_one;
+        Classifier({&rules[rule], 1}, InstructionSet::portable).match(parsed.request, of_one);
+        if (of_one.rule_count == 1 && expected.size() < max_rules_per_request) expected.push_back(rule);
+      }
+      SCOPED_TRACE(printable(frames[at].payload()));
+      ASSERT_TRUE(std::ranges::equal(std::span(scratch.rules).first(scratch.rule_count), expected));
+      if ((keys.requests >> at & 1) == 0) {
+        ++left_out;
+        continue;
+      }
+      ++plain;
+      expect_same_keys(classifier, rules, hash, frames[at], keys, at);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  if (best_instruction_set() == InstructionSet::portable) return;
+  EXPECT_GT(plain, 1000u);
+  EXPECT_GT(left_out, 50u) << "in no burst there are too many rules";
 }
 
 TEST(InstructionSets, TooManyRulesLeaveNoRequestPlain) {

@@ -1614,6 +1614,35 @@ TEST(Worker, AdmitsEverythingThatNoRuleSpeaksOf) {
   }
 }
 
+TEST(Worker, AdmitsPlainFramesUnderManyRulesAsTheOneThatAppliesSays) {
+  if (best_instruction_set() == InstructionSet::portable) GTEST_SKIP() << "finds no plain frames";
+  std::vector<Rule> rules;
+  for (std::size_t i = 0; i < 3 * max_rules_per_request; ++i) {
+    rules.push_back(rule_of("route-" + std::to_string(i), 1'000'000 + i));
+    rules.back().match.path = "/route-" + std::to_string(i);
+  }
+  Plane plane(rules);
+  const auto text_of = [](std::string_view path) {
+    return std::string(54, '\1') + "GET " + std::string(path) + " HTTP/1.1\r\nAccept: */*\r\n\r\n";
+  };
+  const std::array texts{text_of("/other"), text_of("/route-33"), text_of("/route-2"), text_of("/route-33")};
+  std::array<PlainFrame, 4> frames;
+  for (std::size_t i = 0; i < frames.size(); ++i)
+    frames[i] = {reinterpret_cast<const std::byte*>(texts[i].data()),
+                 {54, static_cast<std::uint32_t>(texts[i].size() - 54)}};
+  for (const std::string_view path : {"/route-33", "/route-2"})
+    plane.cores[0]->admit(get(path), MonotonicTime(1ms));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(plane.cores[0]->admit_plain(std::span(frames).first(1)), 1U) << "no rule speaks of it";
+    EXPECT_EQ(plane.cores[0]->admit_plain(frames), 0xfU);
+  }
+  for (RuleIndex rule = 0; rule < rules.size(); ++rule)
+    EXPECT_EQ(plane.cores[0]->rule_counters(rule).admitted.read(), rule == 33  ? 7U
+                                                                   : rule == 2 ? 4U
+                                                                               : 0U)
+        << rule;
+}
+
 TEST(Worker, AKeyMadeByTheCallerIsLimitedLikeAnyOther) {
   Plane plane({rule_of("tenant", 2)});
   EXPECT_EQ(plane.cores[0]->admit_key(0, "acme", 1, MonotonicTime(1ms)).verdict, Verdict::admit);
