@@ -148,11 +148,11 @@ PathTemplate::PathTemplate(std::string_view text) {
   trailing_slash_ = text.ends_with('/');
 }
 
-bool PathTemplate::matches(const PathSegments& path) const noexcept {
+bool PathTemplate::matches(const PathSegments& path, std::size_t known) const noexcept {
   if (!path.matchable()) return false;
   if (open_end_ ? path.count() < segments_.size() : path.count() != segments_.size()) return false;
   if (trailing_slash_ && !path.trailing_slash()) return false;
-  for (std::size_t i = 0; i < segments_.size(); ++i) {
+  for (std::size_t i = known; i < segments_.size(); ++i) {
     if (segments_[i].kind == Segment::Kind::literal && segments_[i].text != path[i]) return false;
   }
   return true;

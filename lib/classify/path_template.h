@@ -70,7 +70,8 @@ class PathTemplate {
   /// @pre check_path_template(text) finds nothing
   explicit PathTemplate(std::string_view text);
 
-  bool matches(const PathSegments& path) const noexcept;
+  /// @param known  segments from the first one on that are known to match
+  bool matches(const PathSegments& path, std::size_t known = 0) const noexcept;
 
   /// Which segment a variable stands for; none if the template has no such variable.
   std::optional<std::size_t> variable(std::string_view name) const noexcept;

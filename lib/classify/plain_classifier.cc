@@ -117,7 +117,9 @@ PlainClassifier::PlainClassifier(std::span<const CompiledRule> rules, const Rule
       plain.keys = text_keys(plain.texts, rules_.size());
     rules_.push_back(std::move(plain));
   }
-  usable_ = true;
+  // None would have room.
+  usable_ = static_cast<std::size_t>(std::ranges::count_if(rules, &CompiledRule::applies_always)) <=
+            max_rules_per_request;
 }
 
 void PlainClassifier::classify(std::span<const PlainFrame> frames, const KeyHash& hash, PlainKeys& keys,
@@ -205,33 +207,42 @@ void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys
     RuleIndex rule;
     std::uint32_t requests;
   };
-  std::array<Chosen, max_rules_per_request> all;  // in order of the configuration
+  std::array<Chosen, max_rules_per_request> all;  // in the order in which requests have them
   std::size_t count = 0;
   std::uint32_t left_out = 0;
   const PlainHeads& heads = keys.heads;
   for (std::uint32_t rest = keys.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
     const std::uint32_t request = std::uint32_t{1} << at;
+    const std::size_t before = count;
     const PathSegments segments(wants_segments_ ? whole_path_of(heads, at) : std::string_view{},
                                 heads.slashes[at]);
     const std::string_view host = wants_host_ ? value_of(heads, host_value_, at) : std::string_view{};
-    by_segment_.for_each_applying(
-        compiled_, value_of(heads, PlainHeads::method, at), port_at(frames[at], destination_port_at), host,
-        segments, [&](RuleIndex rule) {
-          std::size_t behind = count;
-          while (behind > 0 && all[behind - 1].rule > rule) --behind;
-          if (behind > 0 && all[behind - 1].rule == rule) {
-            all[behind - 1].requests |= request;
-          } else if (count < all.size()) {
-            std::copy_backward(all.begin() + behind, all.begin() + count, all.begin() + count + 1);
-            all[behind] = {rule, request};
-            ++count;
-          } else {
-            left_out |= request;
-          }
-          return (left_out & request) == 0;
-        });
+    const auto has_room = [&](RuleIndex rule) {
+      std::uint8_t& column = keys.columns[rule];
+      if (column == PlainKeys::no_column) [[unlikely]] {
+        if (count == all.size()) return false;
+        column = static_cast<std::uint8_t>(count);
+        all[count++] = {rule, 0};
+      }
+      all[column].requests |= request;
+      return true;
+    };
+    if (by_segment_.for_each_applying(compiled_, value_of(heads, PlainHeads::method, at),
+                                      port_at(frames[at], destination_port_at), host, segments, has_room))
+        [[likely]]
+      continue;
+    left_out |= request;
+    for (; count > before; --count) keys.columns[all[count - 1].rule] = PlainKeys::no_column;
+    // Who is left out is held against the rules once more: so not where that takes long.
+    if (by_segment_.others() > max_rules_per_request) {
+      left_out |= rest;
+      break;
+    }
   }
+  const std::span<Chosen> chosen = std::span(all).first(count);
+  for (const Chosen& of_rule : chosen) keys.columns[of_rule.rule] = PlainKeys::no_column;
+  std::ranges::sort(chosen, {}, &Chosen::rule);
   keys.requests &= ~left_out;
   keys.rule_count = count;
   for (std::size_t i = 0; i < count; ++i) {

@@ -30,7 +30,7 @@
 
 namespace weir {
 
-/// The keys of a burst's plain requests. Room that is reused; without initial values.
+/// The keys of a burst's plain requests. Room that is reused; nearly all without initial values.
 struct PlainKeys {
   static constexpr std::size_t most_frames = PlainHeads::most_frames;
   /// What one rule counts.
@@ -40,10 +40,18 @@ struct PlainKeys {
     /// By frame: what Classifier::hash_key() says. Not of a rule without key.
     std::array<std::uint64_t, most_frames> hashes;
   };
-  std::uint32_t requests = 0;  ///< bit i: frame i holds a plain request and nothing else
+  /// Bit i: frame i holds a plain request and nothing else, and there is room for its rules.
+  std::uint32_t requests = 0;
   std::size_t rule_count = 0;
   /// In order of the configuration: every rule there is, or all that apply to some request.
   std::array<OfRule, max_rules_per_request> rules;
+  static constexpr std::uint8_t no_column = 0xff;
+  /// By rule which of these is its; none is, but while they are being found.
+  std::array<std::uint8_t, max_rules> columns = [] {
+    std::array<std::uint8_t, max_rules> none;
+    none.fill(no_column);
+    return none;
+  }();
   PlainHeads heads;
 };
 

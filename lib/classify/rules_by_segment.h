@@ -4,11 +4,13 @@
 /// more for each of its routes, and their paths begin with segments of their own. So only the rules of the
 /// path's first segment are looked at, and those that say nothing of it.
 ///
-/// Segments are told apart by their first eight bytes, as numbers: that is all that most comparisons need.
-/// For the room's own use.
+/// Nothing there depends on which route it is, as far as that can be had: requests of many routes come in no
+/// order, so that a branch on it is not to be foreseen. So segments are found by a table, and not by search;
+/// and compared by their first eight bytes, as a number, and their length, which is all there is to most. For
+/// the room's own use.
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,51 +37,61 @@ class RulesBySegment {
       others_.push_back(rule);
       return;
     }
-    std::size_t at = place_of(segment);
-    if (at == groups_.size() || groups_[at].segment != segment) {
-      at = static_cast<std::size_t>(std::ranges::lower_bound(words_, word_of(segment)) - words_.begin());
-      words_.insert(words_.begin() + static_cast<std::ptrdiff_t>(at), word_of(segment));
-      groups_.insert(groups_.begin() + static_cast<std::ptrdiff_t>(at), Group{std::string(segment), {}});
+    const Group* const found = group_of(segment);
+    const auto at = found != nullptr ? static_cast<std::size_t>(found - groups_.data()) : groups_.size();
+    if (found == nullptr) {
+      groups_.push_back({word_of(segment), std::string(segment), {}});
+      make_table();
     }
     groups_[at].rules.push_back(rule);
   }
 
   /// Calls visit(rule) for each rule that applies, in order of the configuration, until it returns false.
+  /// @return whether it has not
   /// @param rules  all there are
   template <typename Visit>
-  void for_each_applying(std::span<const CompiledRule> rules, std::string_view method,
+  bool for_each_applying(std::span<const CompiledRule> rules, std::string_view method,
                          std::uint16_t destination_port, std::string_view host, const PathSegments& segments,
                          Visit&& visit) const noexcept {
     // Only the rules in these two lists can apply.
     std::span<const RuleIndex> grouped;
-    if (segments.count() != 0) grouped = beginning_with(segments[0]);
+    if (segments.count() != 0)
+      if (const Group* const group = group_of(segments[0]); group != nullptr) grouped = group->rules;
     std::span<const RuleIndex> others = others_;
     // Limits of one route stand side by side: what was found out for one holds for the next with the same
     // match.
     RuleIndex judged = no_rule;
     bool applies = false;
-    const auto goes_on = [&](RuleIndex rule) {
+    const auto goes_on = [&](RuleIndex rule, std::size_t known) {
       const CompiledRule& compiled = rules[rule];
       if (compiled.first_alike != judged) {
         judged = compiled.first_alike;
-        applies = compiled.applies_always || compiled.matches(method, destination_port, host, segments);
+        applies =
+            compiled.applies_always || compiled.matches(method, destination_port, host, segments, known);
       }
       return !applies || visit(rule);
     };
     while (!grouped.empty() || !others.empty()) {
       const bool is_grouped = others.empty() || (!grouped.empty() && grouped.front() < others.front());
       std::span<const RuleIndex>& list = is_grouped ? grouped : others;
-      if (!goes_on(list.front())) return;
+      if (!goes_on(list.front(), is_grouped ? 1 : 0)) return false;
       list = list.subspan(1);
     }
+    return true;
   }
+
+  /// Rules that say nothing of the first segment: so many are always looked at.
+  std::size_t others() const noexcept { return others_.size(); }
 
  private:
   /// Rules whose paths begin with the same literal segment.
   struct Group {
+    std::uint64_t word;  ///< what the segment begins with
     std::string segment;
     std::vector<RuleIndex> rules;  ///< in order of the configuration
   };
+  static constexpr std::uint16_t none = 0xffff;
+  static_assert(max_rules < none);
 
   static std::uint64_t word_of(std::string_view segment) noexcept {
     std::uint64_t word;
@@ -87,21 +99,42 @@ class RulesBySegment {
     std::memcpy(&word, segment.data(), sizeof word);
     return word;
   }
-  /// Of the group, or of one behind all that begin as the segment does.
-  std::size_t place_of(std::string_view segment) const noexcept {
-    const std::uint64_t word = word_of(segment);
-    auto at = static_cast<std::size_t>(std::ranges::lower_bound(words_, word) - words_.begin());
-    while (at < words_.size() && words_[at] == word && groups_[at].segment != segment) ++at;
-    return at;
+  /// Where a segment is looked for first. All of it tells: routes have names that begin and end alike.
+  std::size_t home_of(std::string_view segment) const noexcept {
+    std::uint64_t hash = segment.size();
+    const auto add = [&hash](std::uint64_t word) {
+      hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 32;
+    };
+    for (; segment.size() > sizeof hash; segment.remove_prefix(sizeof hash)) add(word_of(segment));
+    add(word_of(segment));
+    return static_cast<std::size_t>(hash * 0x9e3779b97f4a7c15 >> shift_);
   }
-  std::span<const RuleIndex> beginning_with(std::string_view segment) const noexcept {
-    const std::size_t at = place_of(segment);
-    if (at == words_.size() || groups_[at].segment != segment) return {};
-    return groups_[at].rules;
+  const Group* group_of(std::string_view segment) const noexcept {
+    const std::uint64_t word = word_of(segment);
+    for (std::size_t at = home_of(segment);; at = (at + 1) & (table_.size() - 1)) {
+      if (table_[at] == none) return nullptr;
+      const Group& group = groups_[table_[at]];
+      if (group.word == word && group.segment.size() == segment.size() &&
+          (segment.size() <= sizeof word || group.segment == segment))
+        return &group;
+    }
+  }
+  /// Of places for four times as many groups as there are, so that nearly all are in their first one.
+  void make_table() {
+    const unsigned bits = std::bit_width(4 * groups_.size());
+    shift_ = 64 - bits;
+    table_.assign(std::size_t{1} << bits, none);
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      std::size_t at = home_of(groups_[group].segment);
+      while (table_[at] != none) at = (at + 1) & (table_.size() - 1);
+      table_[at] = static_cast<std::uint16_t>(group);
+    }
   }
 
-  std::vector<std::uint64_t> words_;  ///< in order, of the groups: what their segments begin with
   std::vector<Group> groups_;
+  std::vector<std::uint16_t> table_ = std::vector<std::uint16_t>(2, none);  ///< numbers of groups
+  unsigned shift_ = 63;                                                     ///< what home_of() keeps
   std::vector<RuleIndex> others_;  ///< rules that say nothing of the first segment
 };
 

@@ -63,11 +63,12 @@ void WorkerCore::forget_plain() noexcept {
 
 std::uint32_t WorkerCore::take_ready_plain(std::uint32_t requests) noexcept {
   if (requests == 0) return 0;
+  if (plain_.rule_count == 0) return requests;  // as take_ready_of_all() has it, in fewer steps
   return plain_.rule_count == 1 ? take_ready_of_rule(plain_.rules[0], requests)
                                 : take_ready_of_all(requests, Order::any);
 }
 
-// Under the only rule there is. Loops of their own: what they need fits into registers.
+// Under the only rule that applies to any of them. Loops of their own: what they need fits into registers.
 std::uint32_t WorkerCore::take_ready_of_rule(const PlainKeys::OfRule& of_rule,
                                              std::uint32_t requests) noexcept {
   const RuleIndex rule = of_rule.rule;

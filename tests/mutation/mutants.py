@@ -5250,7 +5250,7 @@ MUTANTS = [
     *(
         classify(
             name,
-            "InstructionSets.AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequestAgainstEach",
+            "InstructionSets.FindThoseThatApplyAmongManyRules",
             old,
             new,
             file=file,
@@ -5259,20 +5259,38 @@ MUTANTS = [
         for name, old, new, file in (
             (
                 "rules that apply to some request of a burst are in the order in which they are met",
-                "while (behind > 0 && all[behind - 1].rule > rule) --behind;",
-                "if (behind > 0 && all[behind - 1].rule > rule) --behind;",
-                "lib/classify/plain_classifier.cc",
-            ),
-            (
-                "of a rule that applies to several requests of a burst only the first one counts",
-                "all[behind - 1].requests |= request;",
+                "  std::ranges::sort(chosen, {}, &Chosen::rule);\n",
                 "",
                 "lib/classify/plain_classifier.cc",
             ),
             (
-                "first segments that begin with the same eight bytes are taken for one",
-                "words_[at] == word && groups_[at].segment != segment) ++at;",
-                "false) ++at;",
+                "of a rule that applies to several requests of a burst only the last one counts",
+                "all[column].requests |= request;",
+                "all[column].requests = request;",
+                "lib/classify/plain_classifier.cc",
+            ),
+            (
+                "what rules a burst has found is known in the next one",
+                "for (const Chosen& of_rule : chosen) keys.columns[of_rule.rule] = PlainKeys::no_column;",
+                "",
+                "lib/classify/plain_classifier.cc",
+            ),
+            (
+                "rules of a request that is left out keep their room, and are taken for found",
+                "for (; count > before; --count) keys.columns[all[count - 1].rule] = PlainKeys::no_column;",
+                "count = before;",
+                "lib/classify/plain_classifier.cc",
+            ),
+            (
+                "first segments of another length are taken for the same",
+                "group.segment.size() == segment.size() &&",
+                "",
+                "lib/classify/rules_by_segment.h",
+            ),
+            (
+                "first segments that begin with the same eight bytes are taken for the same",
+                "(segment.size() <= sizeof word || group.segment == segment)",
+                "true",
                 "lib/classify/rules_by_segment.h",
             ),
             (
@@ -5291,8 +5309,8 @@ MUTANTS = [
     ),
     classify(
         "more rules than a request may have all count",
-        "InstructionSets.TooManyRulesLeaveNoRequestPlain",
-        "left_out |= request;",
+        "InstructionSets.FindThoseThatApplyAmongManyRules",
+        "    left_out |= request;\n",
         "",
     ),
     several_rules(

@@ -176,6 +176,44 @@ TEST(PlainDecisions, UnderAnyRulesAreThoseOfRequestsThatAreLaidOut) {
   EXPECT_GT(refused, 1000U);
 }
 
+// As gateways have them: a rule for each route, some for all. What has no room among a burst's rules is laid
+// out.
+TEST(PlainDecisions, UnderMoreRulesThanARequestMayHaveAreThoseOfRequestsThatAreLaidOut) {
+  std::uint64_t admitted = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t left = 0;
+  for (std::uint64_t run = 0; run < 40; ++run) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed() << ", run " << run);
+    std::mt19937_64 random(seed() + run);
+    std::vector<Rule> rules;
+    const std::size_t routes = std::array{4, 12, 40}[random() % 3];
+    for (std::size_t i = 0, count = max_rules_per_request + 1 + random() % 40; i < count; ++i) {
+      Rule& rule = rules.emplace_back(random_rule_by_user(random));
+      rule.name = "rule-" + std::to_string(i);
+      rule.match.path = random() % 16 == 0 ? "/items/*" : "/items/" + std::to_string(random() % routes);
+      if (random() % 4 == 0) rule.key.clear();
+    }
+    Compared compared(rules);
+    const std::size_t users = std::array{1, 8, 40}[random() % 3];
+    for (int round = 0; round < 100; ++round) {
+      compared.decide(Frames(random, 1 + random() % 32, users, routes), random() % 8 != 0);
+      ASSERT_FALSE(HasFailure()) << "burst " << round;
+      if (random() % 8 == 0) compared.pass(20ms);
+      if (random() % 8 == 0) compared.wait(3ms);
+    }
+    for (int i = 0; i < 3; ++i) compared.pass(2s);
+    compared.expect_same_figures();
+    if (HasFailure()) return;
+    admitted += compared.admitted;
+    refused += compared.refused;
+    left += compared.left;
+  }
+  if (!has_vectors()) return;
+  EXPECT_GT(left, 1000U);
+  EXPECT_GT(admitted, 1000U);
+  EXPECT_GT(refused, 1000U);
+}
+
 TEST(PlainDecisions, UnderSeveralRulesOfWhichSomeDrawAreThoseOfRequestsThatAreLaidOut) {
   std::uint64_t admitted = 0;
   std::uint64_t refused = 0;

@@ -91,8 +91,8 @@ class WEIR_API Worker {
   /// laid out, which costs more than to decide. Nothing has been done about the others: give them to
   /// decide_plain(), or parse and decide them as ever. (So requests of one burst are not decided in its
   /// order.) Frames with options in the IP header, VLAN tags or IPv6, heads with a body behind them, and
-  /// whatever comes under a configuration of more than 16 rules, or one that has both `header:host` and
-  /// hosts, are left.
+  /// whatever comes under a configuration that has both `header:host` and hosts, are left; and of a burst
+  /// under whose requests there are more than 16 rules those for whose rules there is no room behind others'.
   /// @param frames  at most 32, with payloads that may begin a request; those that are not plain are none
   /// @param next  the next burst's frames, where they are known by now: the memory they are in is brought
   /// near between the work on this burst's, where that costs next to nothing; best no more than 32, whose

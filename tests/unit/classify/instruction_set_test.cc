@@ -716,6 +716,7 @@ TEST(InstructionSets, FindTheSameKeysWhereverInABurstARequestStands) {
       for (const Classifier& classifier : own) {
         // What the set before has found must not help this one.
         std::memset(static_cast<void*>(&keys), 0xa5, sizeof keys);
+        keys.columns.fill(PlainKeys::no_column);
         classifier.plain().classify(burst, hash, keys);
         // A key may be longer than what is hashed so.
         ASSERT_EQ(keys.requests & ~expected, 0U) << count;
@@ -809,6 +810,7 @@ TEST(InstructionSets, FindTheSameFieldsHoweverTheyAreSpelt) {
       for (const Classifier& classifier : own) {
         // What the set before has found must not help this one.
         std::memset(static_cast<void*>(&keys), 0xa5, sizeof keys);
+        keys.columns.fill(PlainKeys::no_column);
         classifier.plain().classify(burst, hash, keys);
         // Keys near the most that is hashed are those of one of the sets only.
         if (&classifier > &own.front() + 1) {
@@ -910,11 +912,12 @@ std::string path_among_many(Random& random) {
       "services", "servic", "a",        "b",         "users",      "static-web", "static-w"};
   std::string path;
   for (std::uint64_t i = 0, count = 1 + random() % 3; i < count; ++i)
-    path.append("/").append(segments[random() % std::size(segments)]);
+    path.append("/").append(random() % 2 == 0 ? "service-" + std::to_string(random() % 90)
+                                              : std::string(segments[random() % std::size(segments)]));
   return path;
 }
 
-TEST(InstructionSets, AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequestAgainstEach) {
+TEST(InstructionSets, FindThoseThatApplyAmongManyRules) {
   using Kind = Dimension::Kind;
   const std::uint64_t first = seed();
   SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(first));
@@ -924,7 +927,7 @@ TEST(InstructionSets, AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequest
   PlainKeys keys;
   std::size_t plain = 0;
   std::size_t left_out = 0;
-  for (int run = 0; run < 60; ++run) {
+  for (int run = 0; run < 200; ++run) {
     std::vector<Rule> rules(max_rules_per_request + 1 + random() % 60);
     for (Rule& rule : rules) {
       rule.match.path = path_among_many(random) + (random() % 3 == 0   ? "/**"
@@ -969,10 +972,10 @@ TEST(InstructionSets, AmongManyRulesThoseThatApplyAreFoundWithoutHoldingARequest
   }
   if (best_instruction_set() == InstructionSet::portable) return;
   EXPECT_GT(plain, 1000u);
-  EXPECT_GT(left_out, 50u) << "in no burst there are too many rules";
+  EXPECT_GT(left_out, 0u) << "in no burst there are too many rules";
 }
 
-TEST(InstructionSets, TooManyRulesLeaveNoRequestPlain) {
+TEST(InstructionSets, LeaveRequestsUnderMoreRulesThanTheyMayHave) {
   Random random(1);
   Fenced fenced;
   PlainKeys keys;
