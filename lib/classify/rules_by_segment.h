@@ -10,6 +10,7 @@
 /// the room's own use.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,7 @@ class RulesBySegment {
     const auto at = found != nullptr ? static_cast<std::size_t>(found - groups_.data()) : groups_.size();
     if (found == nullptr) {
       groups_.push_back({word_of(segment), std::string(segment), {}});
+      longest_ = std::max(longest_, segment.size());
       make_table();
     }
     groups_[at].rules.push_back(rule);
@@ -111,6 +113,7 @@ class RulesBySegment {
     return static_cast<std::size_t>(hash * 0x9e3779b97f4a7c15 >> shift_);
   }
   const Group* group_of(std::string_view segment) const noexcept {
+    if (segment.size() > longest_) return nullptr;
     const std::uint64_t word = word_of(segment);
     for (std::size_t at = home_of(segment);; at = (at + 1) & (table_.size() - 1)) {
       if (table_[at] == none) return nullptr;
@@ -133,6 +136,7 @@ class RulesBySegment {
   }
 
   std::vector<Group> groups_;
+  std::size_t longest_ = 0;  ///< segment of a group: what is longer need not be read
   std::vector<std::uint16_t> table_ = std::vector<std::uint16_t>(2, none);  ///< numbers of groups
   unsigned shift_ = 63;                                                     ///< what home_of() keeps
   std::vector<RuleIndex> others_;  ///< rules that say nothing of the first segment
