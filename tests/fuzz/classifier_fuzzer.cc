@@ -85,7 +85,7 @@ void check_plain(const std::vector<Rule>& rules, const std::string& payload) {
       require(((keys->rules[i].requests & 1) != 0) == applies);
       if (!applies) continue;
       ++next;
-      if (!rules[i].key.empty())
+      if (!rules[keys->rules[i].rule].key.empty())
         require(keys->rules[i].hashes[0] ==
                 classifier.hash_key(keys->rules[i].rule, parsed.request, scratch, *hash));
       KeyBytes expected;
