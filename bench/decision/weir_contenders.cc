@@ -124,7 +124,6 @@ void expect_in_order(const Figures& figures, const Asked& asked, const Beforehan
   tell(figures, told);
 }
 
-/// @param named  by the requests' names; else all are the key of a rule without dimensions
 /// @param rules  each key is of one of so many
 OnHugePages<Key> keys_of(Worker& worker, const Stream& stream, std::size_t rules) {
   OnHugePages<Key> keys;

@@ -195,41 +195,23 @@ key = ["path"]
 limit = 1000000000000
 interval = "1s"
 )";
-// One for each route that there are requests of: each request is under one of them.
-constexpr std::string_view four_routes = R"([[rule]]
-name = "items"
-match = { path = "/api/items/**" }
-key = ["header:x-api-key"]
-limit = 1000000000000
-interval = "1s"
-[[rule]]
-name = "users"
-match = { path = "/users/**" }
-key = ["header:x-api-key"]
-limit = 1000000000000
-interval = "1s"
-[[rule]]
-name = "orders"
-match = { path = "/v2/orders/**" }
-key = ["header:x-api-key"]
-limit = 1000000000000
-interval = "1s"
-[[rule]]
-name = "static"
-match = { path = "/static/**" }
-key = ["header:x-api-key"]
-limit = 1000000000000
-interval = "1s"
-)";
+std::string of_route(const std::string& name, const std::string& path) {
+  return "[[rule]]\nname = \"" + name + "\"\nmatch = { path = \"" + path + "/**\" }\n" +
+         "key = [\"header:x-api-key\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
+}
+/// One rule for each route that there are requests of: each request is under one of them.
+std::string four_routes() {
+  return of_route("items", "/api/items") + of_route("users", "/users") + of_route("orders", "/v2/orders") +
+         of_route("static", "/static");
+}
 /// The same among 60 others that nobody asks for.
 std::string many_routes() {
   std::string rules;
   for (int i = 0; i < 60; ++i) {
     const std::string service = "service-" + std::to_string(i);
-    rules += "[[rule]]\nname = \"" + service + "\"\nmatch = { path = \"/" + service + "/**\" }\n" +
-             "key = [\"header:x-api-key\"]\nlimit = 1000000000000\ninterval = \"1s\"\n";
+    rules += of_route(service, "/" + service);
   }
-  return rules + std::string(four_routes);
+  return rules + four_routes();
 }
 // Each token is drawn by itself, and there are enough of them.
 constexpr std::string_view small_bucket_rule = R"([[rule]]
@@ -304,7 +286,7 @@ std::span<const ContenderKind> contender_kinds() {
       {"request_line", Content::get_200, std::string(request_line_rule)},
       {"three_headers", Content::get_200, std::string(three_headers_rule)},
       {"three_rules", Content::get_200, std::string(three_rules)},
-      {"four_routes", Content::get_200, std::string(four_routes), 0, 8, false, true},
+      {"four_routes", Content::get_200, four_routes(), 0, 8, false, true},
       {"many_routes", Content::get_200, many_routes(), 0, 8, false, true},
       {"small_bucket", Content::get_200, std::string(small_bucket_rule)},
       {"blocked", Content::get_200, std::string(blocked_rule), 0, beyond_limit, true},

@@ -203,29 +203,19 @@ void PlainClassifier::hash_texts(const PlainRule& rule, const KeyHash& hash, std
 /// The rules that apply to some request. Requests for whose rules there is no room are left out: also such as
 /// more apply to than may.
 void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept {
-  struct Chosen {
-    RuleIndex rule;
-    std::uint32_t requests;
-  };
-  std::array<Chosen, max_rules_per_request> all;  // in the order in which requests have them
-  std::size_t count = 0;
   std::uint32_t left_out = 0;
   const PlainHeads& heads = keys.heads;
   for (std::uint32_t rest = keys.requests; rest != 0; rest &= rest - 1) {
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
     const std::uint32_t request = std::uint32_t{1} << at;
-    const std::size_t before = count;
+    const std::size_t before = keys.rule_count;
     const PathSegments segments(wants_segments_ ? whole_path_of(heads, at) : std::string_view{},
                                 heads.slashes[at]);
     const std::string_view host = wants_host_ ? value_of(heads, host_value_, at) : std::string_view{};
     const auto has_room = [&](RuleIndex rule) {
-      std::uint8_t& column = keys.columns[rule];
-      if (column == PlainKeys::no_column) [[unlikely]] {
-        if (count == all.size()) return false;
-        column = static_cast<std::uint8_t>(count);
-        all[count++] = {rule, 0};
-      }
-      all[column].requests |= request;
+      PlainKeys::OfRule* const of_rule = keys.column_of(rule);
+      if (of_rule == nullptr) return false;
+      of_rule->requests |= request;
       return true;
     };
     if (by_segment_.for_each_applying(compiled_, value_of(heads, PlainHeads::method, at),
@@ -233,21 +223,32 @@ void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys
         [[likely]]
       continue;
     left_out |= request;
-    for (; count > before; --count) keys.columns[all[count - 1].rule] = PlainKeys::no_column;
+    keys.forget_columns(before);
+    keys.rule_count = before;
     // Who is left out is held against the rules once more: so not where that takes long.
     if (by_segment_.others() > max_rules_per_request) {
       left_out |= rest;
       break;
     }
   }
-  const std::span<Chosen> chosen = std::span(all).first(count);
-  for (const Chosen& of_rule : chosen) keys.columns[of_rule.rule] = PlainKeys::no_column;
-  std::ranges::sort(chosen, {}, &Chosen::rule);
+  keys.forget_columns();
   keys.requests &= ~left_out;
-  keys.rule_count = count;
-  for (std::size_t i = 0; i < count; ++i) {
-    keys.rules[i].rule = all[i].rule;
-    keys.rules[i].requests = all[i].requests & keys.requests;
+  put_in_order(keys);
+}
+
+/// The columns in order of the configuration. There are no hashes in them yet.
+void PlainClassifier::put_in_order(PlainKeys& keys) noexcept {
+  struct Column {
+    RuleIndex rule;
+    std::uint32_t requests;
+  };
+  std::array<Column, max_rules_per_request> columns;
+  const std::span<Column> used = std::span(columns).first(keys.rule_count);
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = {keys.rules[i].rule, keys.rules[i].requests};
+  std::ranges::sort(used, {}, &Column::rule);
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    keys.rules[i].rule = used[i].rule;
+    keys.rules[i].requests = used[i].requests & keys.requests;
   }
 }
 

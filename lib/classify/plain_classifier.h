@@ -53,6 +53,22 @@ struct PlainKeys {
     return none;
   }();
   PlainHeads heads;
+
+  /// Of a rule, which has one from now on, as yet without requests. @return nullptr: there is no room
+  OfRule* column_of(RuleIndex rule) noexcept {
+    std::uint8_t& column = columns[rule];
+    if (column == no_column) [[unlikely]] {
+      if (rule_count == rules.size()) return nullptr;
+      column = static_cast<std::uint8_t>(rule_count);
+      rules[rule_count].rule = rule;
+      rules[rule_count++].requests = 0;
+    }
+    return &rules[column];
+  }
+  /// Which rules have been found is not known any more, from this column on: before another burst's are.
+  void forget_columns(std::size_t from = 0) noexcept {
+    for (std::size_t i = from; i < rule_count; ++i) columns[rules[i].rule] = no_column;
+  }
 };
 
 /// Immutable: any number of threads may use one at once, each with PlainKeys of its own.
@@ -97,6 +113,7 @@ class PlainClassifier {
   void hash_texts(const PlainRule& rule, const KeyHash& hash, std::size_t column,
                   PlainKeys& keys) const noexcept;
   void choose(std::span<const PlainFrame> frames, PlainKeys& keys) const noexcept;
+  static void put_in_order(PlainKeys& keys) noexcept;
   static std::string_view text_of(const Part& part, const PlainHeads& heads, std::size_t at) noexcept;
   bool hash_key(const PlainRule& rule, const PlainFrame& frame, const PlainHeads& heads, std::size_t at,
                 KeyHash::Fields& fields) const noexcept;

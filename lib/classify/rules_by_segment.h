@@ -49,8 +49,8 @@ class RulesBySegment {
   }
 
   /// Calls visit(rule) for each rule that applies, in order of the configuration, until it returns false.
-  /// @return whether it has not
   /// @param rules  all there are
+  /// @return whether it has not
   template <typename Visit>
   bool for_each_applying(std::span<const CompiledRule> rules, std::string_view method,
                          std::uint16_t destination_port, std::string_view host, const PathSegments& segments,

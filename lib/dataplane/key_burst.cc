@@ -180,7 +180,12 @@ std::size_t WorkerCore::take_of_rules(std::span<const Key> keys, std::uint8_t* l
     ++key;
   const auto own = static_cast<std::size_t>(key - keys.data());
   if (own == keys.size()) return 0;
-  static_assert(sizeof(Key) == Hashes::in_keys);
+// Conditionally supported where some members are private: by all compilers that this is for.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  static_assert(offsetof(Key, hash_) - offsetof(Key, weight) == Hashes::from_weight &&
+                offsetof(Key, hash_) - offsetof(Key, rule_) == Hashes::from_rule);
+#pragma GCC diagnostic pop
   const Hashes others{reinterpret_cast<const std::byte*>(&keys[own].hash_), sizeof(Key), keys.size() - own};
   const std::size_t ungranted = grants_.lines().use_of_rules(others, uses_.data(), left);
   if (ungranted < others.count) table_->counted_beside = true;

@@ -46,13 +46,14 @@ std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
   for (std::size_t at = 0; at < count; ++at) {
     plane_.classifier.match(requests[at], scratch_);
     const std::span<const RuleIndex> rules = std::span(scratch_.rules).first(scratch_.rule_count);
-    if (!std::all_of(rules.begin(), rules.end(), [&](RuleIndex rule) { return has_column(rule); })) {
+    if (!std::all_of(rules.begin(), rules.end(),
+                     [&](RuleIndex rule) { return plain_.column_of(rule) != nullptr; })) {
       count = at;
       break;
     }
     first_rules_[at] = rules.empty() ? no_rule : rules[0];
     for (const RuleIndex rule : rules) {
-      PlainKeys::OfRule& of_rule = plain_.rules[columns_[rule]];
+      PlainKeys::OfRule& of_rule = *plain_.column_of(rule);
       of_rule.requests |= std::uint32_t{1} << at;
       if (plane_.terms[rule].dense) continue;
       const std::uint64_t key =
@@ -64,21 +65,9 @@ std::size_t WorkerCore::find_keys(std::span<const Request> requests) noexcept {
         entries.prefetch(key);
     }
   }
-  // Plain frames use the rules' places, too, and know nothing of columns.
-  for (std::size_t column = 0; column < plain_.rule_count; ++column)
-    columns_[plain_.rules[column].rule] = no_column;
+  plain_.forget_columns();
   plain_.requests = first_requests(count);
   return count;
-}
-
-// The rule has one from now on. @return false: there are as many as one request may need
-bool WorkerCore::has_column(RuleIndex rule) noexcept {
-  if (columns_[rule] != no_column) return true;
-  if (plain_.rule_count == plain_.rules.size()) return false;
-  columns_[rule] = static_cast<std::uint8_t>(plain_.rule_count);
-  plain_.rules[plain_.rule_count].rule = rule;
-  plain_.rules[plain_.rule_count++].requests = 0;
-  return true;
 }
 
 // Those that have enough ready of all their keys are charged.

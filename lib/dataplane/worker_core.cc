@@ -43,7 +43,6 @@ WorkerCore::WorkerCore(const DataPlane& plane, unsigned index, std::span<SpanTab
       corrections_(corrections),
       grants_(grants),
       key_hash_(plane.hash_key),
-      columns_(plane.terms.size(), no_column),
       of_rules_(plane.terms.size()) {
   std::size_t windows = 0;
   for (const RuleTerms& terms : plane.terms) windows = std::max<std::size_t>(windows, terms.window + 1U);

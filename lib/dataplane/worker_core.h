@@ -280,7 +280,6 @@ class alignas(64) WorkerCore {
   void tell_admitted(std::span<const Request> burst, std::uint32_t requests,
                      std::span<Decision> decisions) const noexcept;
   void plan_found(std::size_t at, Plan& plan) const noexcept;
-  bool has_column(RuleIndex rule) noexcept;
   void decide_each(std::span<const Request> requests, std::uint32_t left, MonotonicTime now,
                    std::span<Decision> decisions, Detail detail) noexcept;
   void prefetch_beyond_grant(std::uint64_t key, RuleIndex rule) const noexcept;
@@ -581,8 +580,6 @@ class alignas(64) WorkerCore {
   PlainKeys plain_;                                // or those of a burst of requests
   ExpectedWay some_lack_;                          // under several rules, some of what they ask for
   std::array<RuleIndex, burst_size> first_rules_;  // that apply to each request of a burst
-  static constexpr std::uint8_t no_column = 0xff;
-  std::vector<std::uint8_t> columns_;  // by rule, while a burst's keys are found: which of plain_'s is its
   std::array<Plan, burst_size> plans_;
   std::vector<std::uint64_t> rule_keys_;  // of rules without dimensions
   std::uint32_t nothing_ready_ = 0;

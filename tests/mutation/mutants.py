@@ -4875,8 +4875,8 @@ MUTANTS = [
     whole(
         "a rule's column is believed to be where the burst before had it",
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/many_routes",
-        "    columns_[plain_.rules[column].rule] = no_column;\n",
-        "    ;\n",
+        "  plain_.forget_columns();\n",
+        "",
         file="lib/dataplane/request_burst.cc",
     ),
     whole(
@@ -5259,26 +5259,26 @@ MUTANTS = [
         for name, old, new, file in (
             (
                 "rules that apply to some request of a burst are in the order in which they are met",
-                "  std::ranges::sort(chosen, {}, &Chosen::rule);\n",
+                "  std::ranges::sort(used, {}, &Column::rule);\n",
                 "",
                 "lib/classify/plain_classifier.cc",
             ),
             (
                 "of a rule that applies to several requests of a burst only the last one counts",
-                "all[column].requests |= request;",
-                "all[column].requests = request;",
+                "of_rule->requests |= request;",
+                "of_rule->requests = request;",
                 "lib/classify/plain_classifier.cc",
             ),
             (
                 "what rules a burst has found is known in the next one",
-                "for (const Chosen& of_rule : chosen) keys.columns[of_rule.rule] = PlainKeys::no_column;",
+                "  keys.forget_columns();\n",
                 "",
                 "lib/classify/plain_classifier.cc",
             ),
             (
                 "rules of a request that is left out keep their room, and are taken for found",
-                "for (; count > before; --count) keys.columns[all[count - 1].rule] = PlainKeys::no_column;",
-                "count = before;",
+                "    keys.forget_columns(before);\n",
+                "",
                 "lib/classify/plain_classifier.cc",
             ),
             (
@@ -5981,9 +5981,10 @@ MUTANTS = [
     whole(
         "a rule more than a burst has room for is taken for another one",
         "Under/RequestBurst.IsDecidedAsOneRequestAfterTheOther/many_routes",
-        "if (plain_.rule_count == plain_.rules.size()) return false;",
-        "if (plain_.rule_count == plain_.rules.size()) return columns_[rule] = 0, true;",
-        file="lib/dataplane/request_burst.cc",
+        "if (rule_count == rules.size()) return nullptr;",
+        "if (rule_count == rules.size()) return &rules[0];",
+        file="lib/classify/plain_classifier.h",
+        units=["lib/classify/plain_classifier.cc", "lib/dataplane/request_burst.cc"],
     ),
     # What is told of the store.
     store_log(
