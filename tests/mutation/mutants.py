@@ -604,7 +604,7 @@ MUTANTS = [
         "if (active(at)) return false;",
         "",
         file="lib/limit/cooldown.h",
-        units=ENGINE,
+        units=["lib/engine/blocks.cc"],
     ),
     engine(
         "a cooldown is half as long",
@@ -612,7 +612,7 @@ MUTANTS = [
         ": at + cooldown;",
         ": at + cooldown / 2;",
         file="lib/limit/cooldown.h",
-        units=ENGINE,
+        units=["lib/engine/blocks.cc"],
     ),
     engine(
         "reaching the limit counts as exceeding it",
@@ -627,7 +627,7 @@ MUTANTS = [
         "static_cast<unsigned __int128>(count) * all_ > static_cast",
         "static_cast<unsigned __int128>(count) * all_ >= static_cast",
         file="lib/limit/cooldown.h",
-        units=ENGINE,
+        units=["lib/engine/engine.cc"],
     ),
     engine(
         "a refusal that unlucky chunks caused is never pardoned",
@@ -783,7 +783,7 @@ MUTANTS = [
         "std::uint64_t hold = 0;",
         "std::uint64_t hold = 10;",
         file="lib/engine/rule_state.h",
-        units=[*ENGINE_AND_QUOTA, "lib/engine/rule_state.cc"],
+        units=["lib/engine/rule_state.cc"],
     ),
     engine(
         "only the running interval is asked for a block",
@@ -3683,7 +3683,7 @@ MUTANTS = [
         "least_share = 1e-9;",
         "least_share = 0;",
         file="lib/engine/demand.h",
-        units=ENGINE,
+        units=["lib/engine/replies.cc"],
     ),
     engine(
         "a load that has moved away is believed in for long",
