@@ -53,9 +53,6 @@ class ClonedSource : public OneWaySource {
   VainPolls vain_polls() const noexcept { return {vain_.all.read(), vain_.timed.read(), vain_.ticks.read()}; }
 
  private:
-  struct FreePool {
-    void operator()(rte_mempool* pool) const noexcept { rte_mempool_free(pool); }
-  };
   static std::uint16_t note_poll(std::uint16_t port, std::uint16_t queue, rte_mbuf** frames,
                                  std::uint16_t count, std::uint16_t most, void* source) noexcept;
   void generate() noexcept;

@@ -91,7 +91,8 @@ class Running {
   }
   std::uint64_t frames() const { return contender_.counters().received.read(); }
   Decided decided() const {
-    return {contender_.counters().admitted.read(), contender_.counters().blocked.read()};
+    const filter::Counters& counters = contender_.counters();
+    return {counters.admitted.read(), counters.blocked.read() + counters.absorbed.read()};
   }
   Duration cpu() { return thread_.cpu(); }
   /// Times the processor was taken away. After end().
@@ -328,7 +329,7 @@ int program(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   app.footer(
-      "What refuses all requests drops their frames, and so takes turns where the source makes others: "
+      "What refuses all requests keeps their frames, and so takes turns where the source makes others: "
       "null-*.");
   app.add_option("--rounds", options.rounds, "turns of each contender")
       ->check(CLI::Range(1, 1000))

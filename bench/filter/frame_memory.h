@@ -26,6 +26,10 @@ inline constexpr std::uint16_t frame_length = 200;
 /// @param content  one with frames of that length
 FramePool make_frames(Content content, std::uint32_t count);
 
+struct FreePool {
+  void operator()(rte_mempool* pool) const noexcept { rte_mempool_free(pool); }
+};
+
 /// One thread at a time takes from the pool and gives back.
 class FrameMemory {
  public:
@@ -46,9 +50,6 @@ class FrameMemory {
   struct Unmap {
     std::size_t size;
     void operator()(void* memory) const noexcept;
-  };
-  struct FreePool {
-    void operator()(rte_mempool* pool) const noexcept { rte_mempool_free(pool); }
   };
   std::unique_ptr<void, Unmap> memory_;  // outlives the pool that lies in it
   std::unique_ptr<rte_mempool, FreePool> pool_;

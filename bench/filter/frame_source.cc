@@ -15,6 +15,7 @@ namespace weir::bench {
 namespace {
 
 constexpr std::uint16_t descriptors = 512;  // of no meaning to these devices
+constexpr unsigned answers = 511;           // on their way at a time: to two bursts, and more
 
 void require(bool good, const std::string& what) {
   if (!good) throw std::runtime_error(what + ": " + rte_strerror(rte_errno));
@@ -55,7 +56,13 @@ void start_port(std::uint16_t port, rte_mempool* pool) {
 }  // namespace
 
 FrameSource::FrameSource(std::string name, std::uint32_t mbufs)
-    : name_(std::move(name)), memory_("frames_" + name_, mbufs) {}
+    : name_(std::move(name)),
+      memory_("frames_" + name_, mbufs),
+      // One thread has them, which has no cache, as it is none of DPDK's.
+      answers_(rte_pktmbuf_pool_create_by_ops(("answers_" + name_).c_str(), answers, 0, 0,
+                                              RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY, "ring_sp_sc")) {
+  require(answers_ != nullptr, "no pool for answers");
+}
 
 FrameSource::~FrameSource() {
   for (const std::uint16_t port : {set_.ports.first, set_.ports.second}) {
@@ -68,8 +75,8 @@ void FrameSource::start(std::uint16_t first, std::uint16_t second) {
   set_ = {.ports = {first, second}, .queue = 0};
   start_port(first, memory_.pool());
   start_port(second, memory_.pool());
-  wiring_.ports[first] = {.peer = second, .pool = memory_.pool()};
-  wiring_.ports[second] = {.peer = first, .pool = memory_.pool()};
+  wiring_.ports[first] = {.peer = second, .pool = answers_.get()};
+  wiring_.ports[second] = {.peer = first, .pool = answers_.get()};
 }
 
 void FrameSource::be_frame(rte_mbuf* mbuf) const noexcept {

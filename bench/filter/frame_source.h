@@ -7,6 +7,7 @@
 #include <rte_ring.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ class FrameSource {
  private:
   std::string name_;
   FrameMemory memory_;
+  std::unique_ptr<rte_mempool, FreePool> answers_;  // what is written into these must not come in as frames
   filter::QueueSet set_;
   filter::Wiring wiring_;
 };

@@ -30,12 +30,13 @@ OURS = {
     "many_routes": "**weir-filter**, the same among 60 others that nobody asks for",
     "small_bucket": "**weir-filter**, request line, each token of a bucket drawn by itself",
     "blocked": "**weir-filter**, an attack: all keys blocked, all frames dropped",
-    "used_up": "**weir-filter**, the same, limits used up (fixed-window)",
+    "answered": "**weir-filter**, the same, each request answered to both ends (reply-429)",
+    "used_up": "**weir-filter**, the first, limits used up (fixed-window)",
     "empty_bucket": "**weir-filter**, the same, buckets empty (token-bucket)",
     "one_of_three_blocks": "**weir-filter**, the same, blocked by one of three rules",
 }
 # Their frames end here, so there must be others.
-REFUSING = ("blocked", "used_up", "empty_bucket", "one_of_three_blocks")
+REFUSING = ("blocked", "answered", "used_up", "empty_bucket", "one_of_three_blocks")
 THEIRS = {"testpmd io": "dpdk-testpmd io", "testpmd macswap": "dpdk-testpmd macswap"}
 CONTENDERS = {**THEIRS, **OURS}
 # Rates as a part of io's on the same source.
