@@ -44,6 +44,13 @@ void prefetch_head(const std::byte* bytes) noexcept {
     rte_prefetch0(bytes + at);
 }
 
+/// Whether a frame may be of one of these flows.
+bool may_hold(const ClosingFlows& flows, const rte_mbuf* mbuf) noexcept {
+  const std::byte* const bytes = data_of(mbuf);
+  const bool is_plain = mbuf->nb_segs == 1 && plain_payload({bytes, rte_pktmbuf_data_len(mbuf)}).offset != 0;
+  return !is_plain || flows.may_hold(bytes);
+}
+
 bool wants_endpoints(const Rule& rule) noexcept {
   using Kind = Dimension::Kind;
   return !rule.match.destination_ports.empty() ||
@@ -84,6 +91,7 @@ BurstFilter::BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wirin
     : worker_(worker),
       headers_(throttle.headers()),
       rules_(throttle.config().rules),
+      texts_(rules_.begin(), rules_.end()),
       endpoints_wanted_(std::any_of(rules_.begin(), rules_.end(), wants_endpoints)),
       wiring_(wiring),
       counters_(counters),
@@ -133,6 +141,7 @@ void BurstFilter::look_one_by_one(std::span<rte_mbuf* const> burst) noexcept {
     if (payload.offset != 0 && mbuf->nb_segs == 1) [[likely]] {
       bool plain = true;
       if constexpr (closing) plain = !closing_.may_hold(bytes);
+      if (!plain) closing_.prefetch(bytes);
       if ((payload.length == 0 || !may_hold_request(bytes, payload)) && plain) continue;
       prefetch_head(bytes);
       batch.concerns[concerns] = {bytes, plain ? payload : PlainPayload{}};
@@ -208,18 +217,18 @@ void BurstFilter::act_on_all(std::span<rte_mbuf* const> burst, MonotonicTime now
   std::array<rte_mbuf*, burst_size> dropped;
   std::size_t drops = 0;
   for (std::size_t i = 0; i < burst.size(); ++i) {
+    const bool may_be_closing = closing_changed_ && may_hold(closing_, burst[i]);
     if ((batch.dropped >> i & 1) != 0) {
-      if (!closing_changed_) [[likely]] {
+      if (!may_be_closing) [[likely]] {
         dropped[drops++] = burst[i];
         continue;
       }
-      // It may be of a flow that has just been closed.
       Fate& fate = fate_of(i);
       fate.kind = Fate::Kind::refuse;
       fate.action = Action::drop;
     }
-    if (closing_changed_ || (eventful_ && batch.fates[i].kind != Fate::Kind::pass))
-      act(i, burst[i], now, out);
+    if (may_be_closing || (eventful_ && batch.fates[i].kind != Fate::Kind::pass))
+      act(i, burst[i], may_be_closing, now, out);
     else
       pass(burst[i], out);
   }
@@ -310,6 +319,7 @@ std::uint32_t BurstFilter::decide_plain(MonotonicTime now) noexcept {
       continue;
     }
     const auto& [bytes, payload] = batch.concerns[at];
+    if (action == Action::reply_429) closing_.prefetch(bytes);
     fate_of(batch.indices[at]) = {.kind = Fate::Kind::refuse,
                                   .action = action,
                                   .head = std::memcmp(bytes + payload.offset, "HEAD ", 5) == 0,
@@ -394,10 +404,12 @@ void BurstFilter::decide(MonotonicTime now) noexcept {
   counters_.blocked.add(blocked);
 }
 
-void BurstFilter::act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept {
+/// @param may_be_closing  its flow may have been closed by this burst
+void BurstFilter::act(std::size_t index, rte_mbuf* mbuf, bool may_be_closing, MonotonicTime now,
+                      Outgoing& out) noexcept {
   const Frame frame = parse_frame(frame_bytes(mbuf, batch_->scratch));
   const Fate& fate = batch_->fates[index];
-  if (closing_changed_ && fate.kind != Fate::Kind::closing && frame.kind == FrameKind::tcp)
+  if (may_be_closing && fate.kind != Fate::Kind::closing && frame.kind == FrameKind::tcp)
     is_closing(index, frame, now);
   switch (fate.kind) {
     case Fate::Kind::pass:
@@ -420,7 +432,7 @@ void BurstFilter::refuse(rte_mbuf* mbuf, const Frame& frame, const Fate& fate, M
   // Before the handshake has ended there is no stream to put a response into.
   const bool can_reply = (frame.tcp_flags & tcp_syn) == 0 && fate.rule < rules_.size();
   if (fate.action == Action::reply_429 && can_reply) {
-    const Refusal refusal{&rules_[fate.rule], whole_seconds(fate.retry_after), fate.head};
+    const Refusal refusal{&texts_[fate.rule], whole_seconds(fate.retry_after), fate.head};
     const std::optional<std::size_t> reply_length = answer_429(mbuf, frame, refusal, out);
     answered = reply_length.has_value();
     if (answered) {
@@ -443,7 +455,7 @@ void BurstFilter::close(rte_mbuf* mbuf, const Frame& frame, ClosingStep step, Mo
   const ClosingFlow* const flow = closing_.find(frame, now);
   if (flow == nullptr) return;  // pushed out by a later one of this very burst
   if (step == ClosingStep::repeat_reply) {
-    answer_429(mbuf, frame, {&rules_[flow->rule], flow->retry_after_seconds, flow->head}, out);
+    answer_429(mbuf, frame, {&texts_[flow->rule], flow->retry_after_seconds, flow->head}, out);
   } else if (step == ClosingStep::acknowledge) {
     const Segment segment{frame_bytes(mbuf, batch_->scratch), frame};
     rte_mbuf* const acknowledgment = crafted(mbuf->port, [&](std::span<std::byte> to) noexcept {

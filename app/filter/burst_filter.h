@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "filter/burst_look.h"
 #include "filter/closing_flows.h"
@@ -106,7 +107,7 @@ class BurstFilter {
   void decide(MonotonicTime now) noexcept;
   Fate& fate_of(std::size_t index) noexcept;
   void act_on_all(std::span<rte_mbuf* const> burst, MonotonicTime now, Outgoing& out) noexcept;
-  void act(std::size_t index, rte_mbuf* mbuf, MonotonicTime now, Outgoing& out) noexcept;
+  void act(std::size_t index, rte_mbuf* mbuf, bool may_be_closing, MonotonicTime now, Outgoing& out) noexcept;
   void pass(rte_mbuf* mbuf, Outgoing& out) const noexcept {
     mbuf->port = wiring_.ports[mbuf->port].peer;
     out.frames[out.count++] = mbuf;
@@ -126,7 +127,8 @@ class BurstFilter {
   Worker& worker_;
   const HeaderSelection& headers_;
   std::span<const Rule> rules_;
-  bool endpoints_wanted_;  // some rule looks at addresses or ports
+  std::vector<RefusalText> texts_;  // of each
+  bool endpoints_wanted_;           // some rule looks at addresses or ports
   const Wiring& wiring_;
   Counters& counters_;
   LookAtBurst look_at_burst_ = burst_look_of(best_instruction_set());

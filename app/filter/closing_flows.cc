@@ -20,9 +20,14 @@ constexpr std::uint32_t reach = 1U << 20;
 
 bool near(std::uint32_t a, std::uint32_t b) noexcept { return a - b + reach <= 2 * reach; }
 
+/// The library's comparison of arrays calls a function for so few bytes.
+bool are_same(const IpAddress& a, const IpAddress& b) noexcept {
+  return a.family == b.family && std::memcmp(a.bytes.data(), b.bytes.data(), sizeof a.bytes) == 0;
+}
+
 bool belongs(const ClosingFlow& flow, const Frame& frame) noexcept {
   return flow.client_port == frame.source_port && flow.server_port == frame.destination_port &&
-         flow.client == frame.source && flow.server == frame.destination;
+         are_same(flow.client, frame.source) && are_same(flow.server, frame.destination);
 }
 
 }  // namespace
@@ -93,22 +98,25 @@ ClosingFlows::Ends ClosingFlows::ends_of(const Frame& frame) const noexcept {
   return ends;
 }
 
-ClosingFlow* ClosingFlows::search(const Frame& frame, MonotonicTime now) noexcept {
-  const std::uint64_t hash = hash_of(ends_of(frame));
-  if (!marked(hash)) return nullptr;
+ClosingFlow* ClosingFlows::slot_of(std::uint64_t hash, const Frame& frame) noexcept {
   ClosingFlow* const set = &slots_[set_of(hash) * ways];
-  ClosingFlow* const found = std::find_if(set, set + ways, [&](const ClosingFlow& flow) noexcept {
-    return flow.expires > now && belongs(flow, frame);
-  });
-  return found == set + ways ? nullptr : found;
+  for (std::uint32_t rest = marked(hash); rest != 0; rest &= rest - 1) {
+    ClosingFlow& flow = set[std::countr_zero(rest) / 8];
+    if (belongs(flow, frame)) return &flow;
+  }
+  return nullptr;
+}
+
+ClosingFlow* ClosingFlows::search(const Frame& frame, MonotonicTime now) noexcept {
+  ClosingFlow* const flow = slot_of(hash_of(ends_of(frame)), frame);
+  return flow != nullptr && flow->expires > now ? flow : nullptr;
 }
 
 void ClosingFlows::insert(const ClosingFlow& flow, const Frame& frame, MonotonicTime now) noexcept {
   const std::uint64_t hash = hash_of(ends_of(frame));
   ClosingFlow* const set = &slots_[set_of(hash) * ways];
-  ClosingFlow* slot =
-      std::find_if(set, set + ways, [&](const ClosingFlow& each) noexcept { return belongs(each, frame); });
-  if (slot == set + ways)
+  ClosingFlow* slot = slot_of(hash, frame);
+  if (slot == nullptr)
     slot = std::min_element(set, set + ways, [](const ClosingFlow& a, const ClosingFlow& b) noexcept {
       return a.expires < b.expires;
     });

@@ -19,6 +19,9 @@
 /// nearly all others; find() is exact.
 #pragma once
 
+#include <rte_common.h>
+#include <rte_prefetch.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -80,10 +83,17 @@ class ClosingFlows {
   /// Whether find() may find something. Of as many flows as there is room for, one frame in 64 is taken for
   /// one of theirs; and those are that were.
   /// @param frame  one of which plain_payload() has found the payload, from its first byte on
-  bool may_hold(const std::byte* frame) const noexcept { return marked(hash_of(Ends::of(frame))); }
+  bool may_hold(const std::byte* frame) const noexcept { return marked(hash_of(Ends::of(frame))) != 0; }
   /// The same of any TCP frame.
-  bool may_hold(const Frame& frame) const noexcept { return marked(hash_of(ends_of(frame))); }
+  bool may_hold(const Frame& frame) const noexcept { return marked(hash_of(ends_of(frame))) != 0; }
 
+  /// Has memory bring what find() and insert() look at. @param frame  a plain one, as above
+  void prefetch(const std::byte* frame) const noexcept {
+    const auto* const set =
+        reinterpret_cast<const std::byte*>(&slots_[set_of(hash_of(Ends::of(frame))) * ways]);
+    for (std::size_t at = 0; at < ways * sizeof(ClosingFlow); at += RTE_CACHE_LINE_SIZE)
+      rte_prefetch0(set + at);
+  }
   /// The closing flow a client's segment belongs to; null if there is none. Valid until the next insert().
   ClosingFlow* find(const Frame& frame, MonotonicTime now) noexcept {
     return now >= last_expiry_ ? nullptr : search(frame, now);
@@ -132,11 +142,14 @@ class ClosingFlows {
     const auto mark = static_cast<std::uint8_t>(hash >> 24);
     return static_cast<std::uint8_t>(mark + (mark == 0 ? 1 : 0));
   }
-  bool marked(std::uint64_t hash) const noexcept {
+  /// @return the highest bit of the byte of each slot that may be meant: none that is not named is
+  std::uint32_t marked(std::uint64_t hash) const noexcept {
     // A byte that is 0 borrows from its highest bit.
     const std::uint32_t differing = marks_[set_of(hash)] ^ mark_of(hash) * each_byte;
-    return ((differing - each_byte) & ~differing & each_byte << 7) != 0;
+    return (differing - each_byte) & ~differing & each_byte << 7;
   }
+  /// Of a frame's flow, expired or not; null if there is none.
+  ClosingFlow* slot_of(std::uint64_t hash, const Frame& frame) noexcept;
   Ends ends_of(const Frame& frame) const noexcept;
   ClosingFlow* search(const Frame& frame, MonotonicTime now) noexcept;
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "filter/reply.h"
 
+#include <rte_byteorder.h>
+
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstring>
-#include <limits>
-#include <string_view>
 
 #include "filter/checksum.h"
 
@@ -20,48 +18,49 @@ constexpr std::size_t timestamps_length = 12;  // two NOPs before it keep its va
 constexpr std::uint8_t hop_limit = 64;
 constexpr std::uint8_t protocol_tcp = 6;
 
-/// Appends to a fixed piece of memory; what does not fit makes it `failed` instead.
-class Writer {
+/// Writes numbers as headers have them, and sums them on their way: whoever read them back to do so would
+/// wait for what has been written in smaller pieces than he reads.
+class HeaderWriter {
  public:
-  explicit Writer(std::span<std::byte> out) noexcept : out_(out) {}
+  explicit HeaderWriter(std::byte* at) noexcept : at_(at) {}
 
-  void bytes(std::span<const std::byte> piece) noexcept {
-    if (piece.empty() || failed_) return;
-    if (piece.size() > out_.size() - length_) {
-      failed_ = true;
-      return;
+  void u16(std::uint16_t number) noexcept { put(rte_cpu_to_be_16(number)); }
+  void u32(std::uint32_t number) noexcept { put(rte_cpu_to_be_32(number)); }
+  void two_u8(std::uint8_t first, std::uint8_t second) noexcept {
+    u16(static_cast<std::uint16_t>(first << 8 | second));
+  }
+  /// @return the sum of it
+  ChecksumSum address(const IpAddress& address) noexcept {
+    ChecksumSum sum;
+    const std::size_t size = address.family == IpAddress::Family::v6 ? 16 : 4;
+    for (std::size_t i = 0; i < size; i += 4) {
+      std::uint32_t words;
+      std::memcpy(&words, &address.bytes[i], sizeof words);
+      put(words);
+      sum.add(words);
     }
-    std::memcpy(out_.data() + length_, piece.data(), piece.size());
-    length_ += piece.size();
-  }
-  void text(std::string_view piece) noexcept { bytes(std::as_bytes(std::span{piece})); }
-  void number(std::uint64_t value) noexcept {
-    std::array<char, 20> digits;
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    text({digits.data(), static_cast<std::size_t>(end - digits.data())});
-  }
-  void u8(std::uint8_t value) noexcept { bytes(std::array{std::byte{value}}); }
-  void u16(std::uint16_t value) noexcept {
-    u8(static_cast<std::uint8_t>(value >> 8));
-    u8(static_cast<std::uint8_t>(value & 0xff));
-  }
-  void u32(std::uint32_t value) noexcept {
-    u16(static_cast<std::uint16_t>(value >> 16));
-    u16(static_cast<std::uint16_t>(value & 0xffff));
+    return sum;
   }
 
-  std::size_t length() const noexcept { return length_; }
-  bool failed() const noexcept { return failed_; }
+  std::byte* at() const noexcept { return at_; }
+  /// Of what has been written.
+  ChecksumSum sum() const noexcept { return sum_; }
 
  private:
-  std::span<std::byte> out_;
-  std::size_t length_ = 0;
-  bool failed_ = false;
+  template <typename Word>
+  void put(Word words) noexcept {
+    std::memcpy(at_, &words, sizeof words);
+    at_ += sizeof words;
+    sum_.add(std::uint32_t{words});
+  }
+
+  std::byte* at_;
+  ChecksumSum sum_;
 };
 
-void store_u16(std::span<std::byte> at, std::uint16_t value) noexcept {
-  at[0] = static_cast<std::byte>(value >> 8);
-  at[1] = static_cast<std::byte>(value & 0xff);
+void write_checksum(std::byte* at, const ChecksumSum& sum) noexcept {
+  const std::uint16_t checksum = sum.checksum();
+  std::memcpy(at, &checksum, sizeof checksum);
 }
 
 std::uint32_t load_u32(std::span<const std::byte> at) noexcept {
@@ -109,115 +108,86 @@ struct TcpFields {
   Timestamps timestamps;  // as the client's segment has them; sent back the other way round
 };
 
-/// A frame on the client's connection: link header copied, everything above it made anew.
-std::size_t craft(const Segment& origin, Toward toward, const TcpFields& fields, std::string_view payload,
-                  std::span<std::byte> out) noexcept {
+bool is_ipv6(const Frame& frame) noexcept { return frame.source.family == IpAddress::Family::v6; }
+
+/// Of all headers of a crafted frame.
+std::size_t headers_length(const Frame& origin, bool timestamps) noexcept {
+  return origin.l3_offset + (is_ipv6(origin) ? ipv6_header_length : ipv4_header_length) + tcp_header_length +
+         (timestamps ? timestamps_length : 0);
+}
+
+/// Makes the headers of a frame on the client's connection: the link header copied, everything above it anew.
+/// @param payload  stands in `out` behind the place of the headers already
+/// @return the frame's length; 0 when it does not fit
+std::size_t craft(const Segment& origin, Toward toward, const TcpFields& fields,
+                  const RefusalText::Written& payload, std::span<std::byte> out) noexcept {
   const Frame& frame = origin.frame;
+  const std::size_t length = headers_length(frame, fields.timestamps.present) + payload.length;
+  if (length > out.size()) return 0;
   const bool back = toward == Toward::client;
   const IpAddress& source = back ? frame.destination : frame.source;
   const IpAddress& destination = back ? frame.source : frame.destination;
-  const bool ipv6 = source.family == IpAddress::Family::v6;
-  const std::size_t options_length = fields.timestamps.present ? timestamps_length : 0;
-  const std::size_t segment_length = tcp_header_length + options_length + payload.size();
+  const bool ipv6 = is_ipv6(frame);
   const std::size_t l3_length = ipv6 ? ipv6_header_length : ipv4_header_length;
+  const std::size_t segment_length = length - frame.l3_offset - l3_length;
+  const std::size_t options_length = fields.timestamps.present ? timestamps_length : 0;
 
-  Writer writer(out);
-  const auto link = origin.bytes.first(frame.l3_offset);
-  writer.bytes(back ? link.subspan(6, 6) : link.first(6));
-  writer.bytes(back ? link.first(6) : link.subspan(6, 6));
-  writer.bytes(link.subspan(12));
+  constexpr std::size_t mac_length = 6;
+  const std::byte* const link = origin.bytes.data();
+  std::memcpy(out.data(), back ? link + mac_length : link, mac_length);
+  std::memcpy(out.data() + mac_length, back ? link : link + mac_length, mac_length);
+  std::memcpy(out.data() + 2 * mac_length, link + 2 * mac_length, frame.l3_offset - 2 * mac_length);
+
+  HeaderWriter l3(out.data() + frame.l3_offset);
+  ChecksumSum pseudo_header;
+  const auto addresses = [&] {
+    pseudo_header.add(l3.address(source));
+    pseudo_header.add(l3.address(destination));
+  };
   if (ipv6) {
-    writer.u32(std::uint32_t{6} << 28);
-    writer.u16(static_cast<std::uint16_t>(segment_length));
-    writer.u8(protocol_tcp);
-    writer.u8(hop_limit);
-    writer.bytes(std::as_bytes(std::span{source.bytes}));
-    writer.bytes(std::as_bytes(std::span{destination.bytes}));
+    l3.u32(std::uint32_t{6} << 28);
+    l3.u16(static_cast<std::uint16_t>(segment_length));
+    l3.two_u8(protocol_tcp, hop_limit);
+    addresses();
   } else {
     constexpr std::uint16_t do_not_fragment = 0x4000;  // so the identification may be zero (RFC 6864)
-    writer.u16(0x4500);
-    writer.u16(static_cast<std::uint16_t>(l3_length + segment_length));
-    writer.u16(0);
-    writer.u16(do_not_fragment);
-    writer.u8(hop_limit);
-    writer.u8(protocol_tcp);
-    writer.u16(0);  // checksum, below
-    writer.bytes(std::as_bytes(std::span{source.bytes}.first(4)));
-    writer.bytes(std::as_bytes(std::span{destination.bytes}.first(4)));
+    l3.u16(0x4500);
+    l3.u16(static_cast<std::uint16_t>(l3_length + segment_length));
+    l3.u16(0);
+    l3.u16(do_not_fragment);
+    l3.two_u8(hop_limit, protocol_tcp);
+    std::byte* const checksum = l3.at();
+    l3.u16(0);
+    addresses();
+    write_checksum(checksum, l3.sum());
   }
   // The peer's window scale is unknown here; the largest unscaled window lets a client finish what it is
   // sending.
   const std::uint16_t window = (fields.flags & tcp_rst) != 0 ? 0 : 0xffff;
-  writer.u16(back ? frame.destination_port : frame.source_port);
-  writer.u16(back ? frame.source_port : frame.destination_port);
-  writer.u32(fields.sequence);
-  writer.u32(fields.acknowledgment);
-  writer.u8(static_cast<std::uint8_t>(((tcp_header_length + options_length) / 4) << 4));
-  writer.u8(fields.flags);
-  writer.u16(window);
-  writer.u16(0);  // checksum, below
-  writer.u16(0);
+  HeaderWriter l4(l3.at());
+  l4.u16(back ? frame.destination_port : frame.source_port);
+  l4.u16(back ? frame.source_port : frame.destination_port);
+  l4.u32(fields.sequence);
+  l4.u32(fields.acknowledgment);
+  l4.two_u8(static_cast<std::uint8_t>(((tcp_header_length + options_length) / 4) << 4), fields.flags);
+  l4.u16(window);
+  std::byte* const checksum = l4.at();
+  l4.u32(0);  // and no urgent data
   if (fields.timestamps.present) {
-    writer.u32(0x0101080a);  // NOP, NOP, kind 8, length 10
+    l4.u32(0x0101080a);  // NOP, NOP, kind 8, length 10
     // The last value the client saw from the server: neither older nor newer than what its checks accept.
-    writer.u32(fields.timestamps.echo);
-    writer.u32(fields.timestamps.value);
+    l4.u32(fields.timestamps.echo);
+    l4.u32(fields.timestamps.value);
   }
-  writer.text(payload);
-  if (writer.failed()) return 0;
-
-  const auto l3 = out.subspan(frame.l3_offset, l3_length);
-  if (!ipv6) store_u16(l3.subspan(10), ipv4_header_checksum(l3));
-  const auto l4 = out.subspan(frame.l3_offset + l3_length, segment_length);
-  store_u16(l4.subspan(16), tcp_checksum(source, destination, l4));
-  return writer.length();
-}
-
-void write_body(Writer& writer, const Refusal& refusal) noexcept {
-  writer.text("Too many requests: the limit of rule \"");
-  writer.text(refusal.rule->name);
-  writer.text("\" is reached. Try again in ");
-  writer.number(refusal.retry_after_seconds);
-  writer.text(" s.\n");
-}
-
-void write_response(Writer& writer, const Refusal& refusal) noexcept {
-  const Rule& rule = *refusal.rule;
-  const std::uint64_t window_seconds = whole_seconds(rule.interval);
-  const std::uint64_t seconds = refusal.retry_after_seconds;
-  std::array<std::byte, 256> body_memory;
-  Writer body(body_memory);
-  write_body(body, refusal);
-
-  writer.text("HTTP/1.1 429 Too Many Requests\r\nRetry-After: ");
-  writer.number(seconds);
-  writer.text("\r\nRateLimit-Policy: \"");
-  writer.text(rule.name);
-  writer.text("\";q=");
-  writer.number(rule.limit);
-  writer.text(";w=");
-  writer.number(window_seconds);
-  writer.text("\r\nRateLimit: \"");
-  writer.text(rule.name);
-  writer.text("\";r=0;t=");
-  writer.number(seconds);
-  writer.text("\r\nRateLimit-Limit: ");
-  writer.number(rule.limit);
-  writer.text("\r\nRateLimit-Remaining: 0\r\nRateLimit-Reset: ");
-  writer.number(seconds);
-  writer.text("\r\nContent-Type: text/plain\r\nContent-Length: ");
-  writer.number(body.length());
-  writer.text("\r\nConnection: close\r\n\r\n");
-  if (!refusal.head) writer.bytes(std::span{body_memory}.first(body.length()));
+  ChecksumSum sum = l4.sum();
+  sum.add(payload.sum);
+  sum.add(pseudo_header);
+  sum.add(rte_cpu_to_be_32(protocol_tcp + static_cast<std::uint32_t>(segment_length)));
+  write_checksum(checksum, sum);
+  return length;
 }
 
 }  // namespace
-
-std::uint64_t whole_seconds(Duration duration) noexcept {
-  constexpr std::int64_t second = std::chrono::nanoseconds{std::chrono::seconds{1}}.count();
-  if (duration.count() <= second) return 1;
-  return static_cast<std::uint64_t>((duration.count() - 1) / second + 1);
-}
 
 std::uint32_t sequence_end(const Frame& frame) noexcept {
   return frame.sequence + frame.payload_length + ((frame.tcp_flags & tcp_syn) != 0 ? 1 : 0) +
@@ -242,18 +212,16 @@ std::size_t craft_reset_to_server(const Segment& request, std::span<std::byte> o
 
 CraftedReply craft_reply_429(const Segment& request, const Refusal& refusal,
                              std::span<std::byte> out) noexcept {
-  std::array<std::byte, max_crafted_frame> memory;
-  Writer response(memory);
-  write_response(response, refusal);
-  if (response.failed()) return {};
-  const std::string_view payload(reinterpret_cast<const char*>(memory.data()), response.length());
-  const std::size_t length = craft(request, Toward::client,
-                                   {.sequence = request.frame.acknowledgment,
-                                    .acknowledgment = sequence_end(request.frame),
-                                    .flags = tcp_psh | tcp_ack | tcp_fin,
-                                    .timestamps = timestamps_of(request)},
-                                   payload, out);
-  return {length, payload.size()};
+  const TcpFields fields{.sequence = request.frame.acknowledgment,
+                         .acknowledgment = sequence_end(request.frame),
+                         .flags = tcp_psh | tcp_ack | tcp_fin,
+                         .timestamps = timestamps_of(request)};
+  const std::size_t headers = headers_length(request.frame, fields.timestamps.present);
+  if (headers > out.size()) return {};
+  const RefusalText::Written text =
+      refusal.text->write(refusal.retry_after_seconds, refusal.head, out.subspan(headers));
+  if (text.length == 0) return {};
+  return {craft(request, Toward::client, fields, text, out), text.length};
 }
 
 std::size_t craft_acknowledgment(const Segment& segment, std::uint32_t sequence, std::uint32_t acknowledgment,

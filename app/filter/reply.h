@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <span>
 
+#include "filter/refusal_text.h"
 #include "weir/packet.h"
-#include "weir/rule.h"
-#include "weir/time.h"
 
 namespace weir::filter {
 
-/// The largest frame any function below makes, in bytes: an output span of this size is always enough.
+/// The largest frame any function below makes, in bytes, of what a configuration may have: an output span of
+/// this size is always enough.
 inline constexpr std::size_t max_crafted_frame = 1024;
 
 /// A client's segment: the bytes of its frame and their layers.
@@ -28,13 +28,10 @@ struct Segment {
 
 /// What a 429 says.
 struct Refusal {
-  const Rule* rule = nullptr;             ///< the rule that refused; never null
+  RefusalText* text = nullptr;            ///< of the rule that refused; never null
   std::uint64_t retry_after_seconds = 1;  ///< at least 1
   bool head = false;                      ///< the method was HEAD: no body
 };
-
-/// Retry-After for a block that lasts this much longer: whole seconds, rounded up, at least 1.
-std::uint64_t whole_seconds(Duration duration) noexcept;
 
 /// The sequence number behind a segment: SYN and FIN count one each.
 std::uint32_t sequence_end(const Frame& frame) noexcept;

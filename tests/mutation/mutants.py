@@ -6078,6 +6078,42 @@ MUTANTS = [
         "",
         "statistics",
     ),
+    # What who is refused is told.
+    filter_part(
+        "whoever is refused is told what the one before was",
+        "RefusalText.IsThatOfTheRequestWhateverTheOneBeforeWasToldAndWhicheverMethodItHad",
+        "if (retry_after_seconds != seconds_ || head != head_)",
+        "if (head != head_)",
+        "refusal_text",
+    ),
+    filter_part(
+        "a HEAD has the body of the GET before it",
+        "RefusalText.IsThatOfTheRequestWhateverTheOneBeforeWasToldAndWhicheverMethodItHad",
+        "if (retry_after_seconds != seconds_ || head != head_)",
+        "if (retry_after_seconds != seconds_)",
+        "refusal_text",
+    ),
+    filter_part(
+        "the sum of an answer's text is forgotten",
+        "Reply429.IsACompleteResponseWithRateLimitFields",
+        "  sum.add(payload.sum);\n",
+        "",
+        "reply",
+    ),
+    filter_part(
+        "a closing flow is whichever has its mark",
+        "ClosingFlows.AreSeldomTakenForOthersHoweverManyThereAre",
+        "if (belongs(flow, frame)) return &flow;",
+        "return &flow;",
+        "closing_flows",
+    ),
+    filter_part(
+        "of closing flows with the same mark only one is found",
+        "ClosingFlows.AreSeldomTakenForOthersHoweverManyThereAre",
+        "    if (belongs(flow, frame)) return &flow;\n",
+        "    return belongs(flow, frame) ? &flow : nullptr;\n",
+        "closing_flows",
+    ),
     # What eight, or sixteen, frames at once are asked.
     avx512(
         "eight at once: dots in a path mean nothing",

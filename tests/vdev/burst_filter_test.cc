@@ -83,15 +83,22 @@ class BurstFilterTest : public testing::Test {
 
   /// A filter under one rule with a limit of so many in a very long interval.
   void limit(std::uint64_t requests, Action action, const std::vector<Dimension>& key = {}) {
-    Config config;
     Rule rule;
     rule.name = "all";
     rule.limit = requests;
-    rule.interval = std::chrono::hours{8760};
-    rule.cooldown = std::chrono::seconds{10};
     rule.action = action;
     rule.key = key;
-    config.rules.push_back(rule);
+    apply({rule});
+  }
+
+  /// A filter under these rules, in very long intervals.
+  void apply(const std::vector<Rule>& rules) {
+    Config config;
+    config.rules = rules;
+    for (Rule& rule : config.rules) {
+      rule.interval = std::chrono::hours{8760};
+      rule.cooldown = std::chrono::seconds{10};
+    }
     config.node.keys = 64;
     ThrottleResult made = Throttle::create(config, {.workers = 1, .hash_seed = 1, .log = {}});
     ASSERT_TRUE(made) << made.error;
@@ -391,6 +398,46 @@ TEST_F(BurstFilterTest, AFlowThatClosesIsNoConcernOfOtherFlows) {
   EXPECT_EQ(counters_.absorbed.read(), 3U);
   ASSERT_EQ(out_.count, 2U);
   EXPECT_EQ(out_.frames[0], request);
+}
+
+// Whatever comes behind a refused request in its very burst: an acknowledgment, a tagged one, and a request
+// that would be dropped, as the first one was not.
+TEST_F(BurstFilterTest, WhatComesBehindARequestInTheBurstThatRefusesItIsOfItsClosingFlow) {
+  Rule answered;
+  answered.name = "answered";
+  answered.limit = 1;
+  answered.key = {Dimension{}};
+  Rule dropped = answered;
+  dropped.name = "dropped";
+  dropped.match.methods = {"DELETE"};
+  dropped.action = Action::drop;
+  answered.match.methods = {"GET"};
+  apply({answered, dropped});
+  const auto frame_of = [](int client, const std::string& payload) {
+    FrameBuilder builder;
+    builder.ip("192.0.2." + std::to_string(client), "198.51.100.1").tcp(1000, 80).acknowledgment(900);
+    builder.payload(payload);
+    return builder;
+  };
+  const std::string remove = "DELETE / HTTP/1.1\r\n\r\n";
+  for (const std::string& method : {get, remove})
+    for (const int client : {1, 2}) process({frame_in_mbuf(frame_of(client, method).build())});
+  ASSERT_EQ(counters_.admitted.read(), 4U);
+
+  rte_mbuf* const others = frame_in_mbuf(frame_of(3, get).build());
+  rte_mbuf* const others_acknowledgment = frame_in_mbuf(frame_of(2, "").build());
+  process({frame_in_mbuf(frame_of(2, remove).build()), frame_in_mbuf(frame_of(1, get).build()),
+           frame_in_mbuf(frame_of(1, "").build()), others, frame_in_mbuf(frame_of(1, remove).build()),
+           frame_in_mbuf(frame_of(2, remove).build()), others_acknowledgment,
+           frame_in_mbuf(frame_of(1, "").vlan(5).build())});
+  EXPECT_EQ(counters_.admitted.read(), 5U);
+  EXPECT_EQ(counters_.blocked.read(), 4U);
+  EXPECT_EQ(counters_.dropped.read(), 2U);   // of the second client
+  EXPECT_EQ(counters_.absorbed.read(), 3U);  // of the first one
+  std::vector<rte_mbuf*> passed;
+  for (rte_mbuf* const mbuf : std::span(out_.frames).first(out_.count))
+    if (mbuf->pool == received_) passed.push_back(mbuf);
+  EXPECT_EQ(passed, (std::vector{others, others_acknowledgment}));
 }
 
 TEST_F(BurstFilterTest, AWholeBurstCanBeRefusedWithTwoAnswersEach) {

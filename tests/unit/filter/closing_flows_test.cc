@@ -214,6 +214,9 @@ TEST(ClosingFlows, AreSeldomTakenForOthersHoweverManyThereAre) {
     const Frame frame = parse_frame(frames[i]);
     flows.insert(closing_flow(frame, reply_length), frame, start);
     ASSERT_TRUE(flows.may_hold(frames[i].data()));
+    // Also beside one that looks like it.
+    ASSERT_NE(flows.find(frame, start), nullptr) << i;
+    ASSERT_EQ(flows.find(frame, start)->client, frame.source) << i;
   }
   std::size_t held = 0;
   for (std::size_t i = 0; i < 2 * capacity; ++i) {
@@ -223,8 +226,11 @@ TEST(ClosingFlows, AreSeldomTakenForOthersHoweverManyThereAre) {
   }
   EXPECT_GT(held, capacity * 9 / 10);
   std::size_t taken = 0;
-  for (std::size_t i = 2 * capacity; i < frames.size(); ++i)
+  for (std::size_t i = 2 * capacity; i < frames.size(); ++i) {
     taken += flows.may_hold(frames[i].data()) ? 1 : 0;
+    EXPECT_EQ(flows.find(parse_frame(frames[i]), start), nullptr) << i;
+  }
+  EXPECT_GT(taken, 0U);
   EXPECT_LT(taken, others / 32);
 }
 
