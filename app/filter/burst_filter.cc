@@ -100,8 +100,9 @@ BurstFilter::BurstFilter(Throttle& throttle, Worker& worker, const Wiring& wirin
 
 BurstFilter::~BurstFilter() = default;
 
-std::size_t BurstFilter::memory() noexcept {
-  return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity);
+std::size_t BurstFilter::memory(std::size_t rules) noexcept {
+  return sizeof(BurstFilter) + sizeof(Batch) + ClosingFlows::memory(closing_capacity) +
+         rules * RefusalText::memory();
 }
 
 bool BurstFilter::passes_without_time(std::span<rte_mbuf* const> burst, Side from) noexcept {

@@ -48,8 +48,8 @@ class BurstFilter {
   BurstFilter(const BurstFilter&) = delete;
   BurstFilter& operator=(const BurstFilter&) = delete;
 
-  /// Bytes one filter takes.
-  static std::size_t memory() noexcept;
+  /// Bytes one filter takes under so many rules.
+  static std::size_t memory(std::size_t rules) noexcept;
 
   /// Decides on a burst. Takes the frames over; they come back in `out` or are freed.
   /// @param burst  at most burst_size; `mbuf->port` is the port received from

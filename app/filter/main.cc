@@ -209,7 +209,7 @@ int check(const Config& config) {
       complain(made.error);
       return exit_failure;
     }
-    memory[workers - 1] = made.throttle->memory() + workers * BurstFilter::memory();
+    memory[workers - 1] = made.throttle->memory() + workers * BurstFilter::memory(config.rules.size());
   }
   const std::string text = description(config, memory[0], memory[1] - memory[0]);
   std::fputs(text.c_str(), stdout);

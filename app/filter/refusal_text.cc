@@ -38,7 +38,7 @@ RefusalText::RefusalText(const Rule& rule)
   compose(std::numeric_limits<std::uint64_t>::max(), false);
 }
 
-void RefusalText::compose(std::uint64_t retry_after_seconds, bool head) noexcept {
+void RefusalText::compose(std::uint64_t retry_after_seconds, bool head) {
   constexpr std::string_view body_begins = "Too many requests: the limit of rule ";
   constexpr std::string_view body_goes_on = " is reached. Try again in ";
   constexpr std::string_view body_ends = " s.\n";

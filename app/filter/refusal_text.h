@@ -31,6 +31,9 @@ class RefusalText {
   /// Allocates all that it will ever need.
   explicit RefusalText(const Rule& rule);
 
+  /// Bytes that one takes, at most.
+  static constexpr std::size_t memory() noexcept { return sizeof(RefusalText) + 2 * longest_text; }
+
   /// Writes a response from its first byte to its last.
   /// @param retry_after_seconds  at least 1
   /// @param head                 the method was HEAD: no body
@@ -38,7 +41,10 @@ class RefusalText {
   Written write(std::uint64_t retry_after_seconds, bool head, std::span<std::byte> out) noexcept;
 
  private:
-  void compose(std::uint64_t retry_after_seconds, bool head) noexcept;
+  /// Of what a configuration may have; a string may have twice the room.
+  static constexpr std::size_t longest_text = 1024;
+
+  void compose(std::uint64_t retry_after_seconds, bool head);
 
   std::string name_;  // in quotes
   std::string limit_;

@@ -3,7 +3,8 @@
 /// The frames weir-filter makes itself: what a client and a server are told when a request is refused. The
 /// filter has no TCP stack; everything follows from the request's own segment: its acknowledgment is the next
 /// byte the client expects, its sequence the next byte the server expects. Pure packet crafting on flat
-/// memory, IPv4 and IPv6, VLAN tags kept, checksums computed. Any thread; no allocation.
+/// memory, IPv4 and IPv6, VLAN tags kept, checksums computed. Any thread, but that a rule's text is one
+/// thread's; no allocation.
 #pragma once
 
 #include <cstddef>

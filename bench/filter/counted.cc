@@ -81,6 +81,7 @@ limit = 64
 interval = "100s"
 spans = 1000
 cooldown = "1h"
+action = "drop"
 )";
 
 constexpr std::size_t frames_at_all = 8 * filter::burst_size;
@@ -268,9 +269,12 @@ int main(int argc, char** argv) {
   ConfigResult parsed = parse_config(kind->rules, kind->name);
   for (const FewKind& small : few_kinds)
     if (small.name == kind->name) parsed.config.rules[small.rule].limit = few;
-  if (way == Way::closing) parsed.config.rules.front().limit = limit_to_close;
-  for (Rule& rule : parsed.config.rules)
-    rule.action = answers || way == Way::closing ? Action::reply_429 : Action::drop;
+  if (way == Way::closing) {
+    parsed.config.rules.front().limit = limit_to_close;
+    parsed.config.rules.front().action = Action::reply_429;
+  }
+  if (answers)
+    for (Rule& rule : parsed.config.rules) rule.action = Action::reply_429;
   const ThrottleResult made = Throttle::create(parsed.config, {.workers = 1, .hash_seed = 1, .log = {}});
   if (!made) {
     std::fprintf(stderr, "%s\n", made.error.c_str());

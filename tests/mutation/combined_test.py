@@ -94,9 +94,16 @@ class Lists(unittest.TestCase):
 
     def test_are_few(self):
         # Where this fails, combined.py takes something for a body no more that is one.
+        alone = [one["name"] for one in mutants.MUTANTS if not mutation_test.can_be_combined(one)]
+        self.assertLess(len(alone), len(mutants.MUTANTS) / 20)
         self.assertLess(len(together(mutants.MUTANTS)), len(mutants.MUTANTS) / 20)
 
-    def test_a_stale_mutant_is_in_one_by_itself(self):
+    def test_those_that_cannot_be_combined_are_in_one_with_others_of_the_same_units(self):
+        for some in together(mutants.MUTANTS):
+            if not mutation_test.can_be_combined(some[0]):
+                self.assertEqual(1, len({tuple(mutation_test.units_of(one)) for one in some}))
+
+    def test_a_stale_mutant_is_in_none_with_those_that_can_be_combined(self):
         some = [one for one in mutants.MUTANTS if one["file"] == "lib/engine/engine.cc"][:2]
         stale = dict(some[0], old="not there any more", name="stale")
         self.assertNotIn(stale["old"], source_text(stale["file"]))
@@ -131,6 +138,7 @@ class Caught(unittest.TestCase):
         self.combined = [one for one in some if mutation_test.can_be_combined(one)][:3]
         self.assertEqual(3, len(self.combined))
         self.alone = next(one for one in mutants.MUTANTS if not mutation_test.can_be_combined(one))
+        self.without = ""  # what is built without any changed source
 
     def test_are_those_whose_test_fails_with_them_and_passes_without(self):
         self.assertEqual(["", "", ""], self.caught(self.combined, lambda _, picked: 1 if picked else 0))
@@ -167,12 +175,27 @@ class Caught(unittest.TestCase):
 
     def test_are_compiled_alone_where_not_even_one_can_be_picked(self):
         are_alone = lambda text: "weir_mutant" not in text
-        as_it_was = source_text(self.combined[0]["file"])
-        self.assertEqual(["", "", ""], self.caught(self.combined, lambda text, _: 0 if text == as_it_was else 1, are_alone))
+        self.assertEqual(["", "", ""], self.caught(self.combined, lambda text, _: 0 if text == self.without else 1, are_alone))
 
     def test_one_that_is_compiled_alone_has_a_program_without_it_beside(self):
-        as_it_was = source_text(self.alone["file"])
-        self.assertEqual([""], self.caught([self.alone], lambda text, _: 0 if text == as_it_was else 1))
+        self.assertEqual([""], self.caught([self.alone], lambda text, _: 0 if text == self.without else 1))
+        self.assertEqual([[], [self.alone["file"]]], self.built)
+        (wrong,) = self.caught([self.alone], lambda text, _: 0)
+        self.assertIn("did not notice", wrong)
+
+    def test_several_that_cannot_be_combined_have_one_program_without_them(self):
+        file = self.alone["file"]
+        some = [dict(self.alone, name=name, new=self.alone["new"] + f"/* {name} */") for name in ("first", "second", "third")]
+        ends = lambda text, _: 0 if text == self.without or "/* second */" in text else 1
+        wrong = self.caught(some, ends)
+        self.assertEqual(["did not notice" in one for one in wrong], [False, True, False])
+        self.assertEqual(["", ""], [wrong[0], wrong[2]])
+        self.assertEqual([[], [file], [file], [file]], self.built)
+        # One that does not compile is none of the others' business.
+        wrong = self.caught(some, ends, lambda text: "/* third */" not in text)
+        self.assertEqual("", wrong[0])
+        self.assertIn("did not notice", wrong[1])
+        self.assertEqual("does not compile", wrong[2])
 
 
 if __name__ == "__main__":

@@ -176,11 +176,12 @@ def report(runs, context, aims):
         "- Written by another core: the frames' bytes, too, lie in another core's cache, as they would where no device puts them into "
         "ours. A generator that copies would be the limit, so helpings are timed, from the moment they are there until the last "
         "frame has left (on a busy machine that contains whoever else ran).",
-        "Of an attack, all frames of which are refused, the frames that are dropped go back to A's pool; it is measured once all keys have "
-        "exceeded their limits.",
-        "Every run was checked: frames in = frames out + dropped, by our count and by the ports', frames made = frames come back, and the rules counted "
-        f"each request. Frames of whole turns: {sum(each['received'] for each in ours):,}; dropped for want of room at a port: "
-        f"{sum(each['dropped'] for each in ours):,}; dropped by the filter, as refused: {sum(each['refused'] for each in ours):,}. "
+        "Of an attack, all frames of which are refused, the frames go back to A's pool; it is measured once all keys have "
+        "exceeded their limits. As the same frames come round, what is answered has been before, on the same connection: most answers "
+        "are given once more, which takes three quarters of the instructions of the first one (tests/instructions).",
+        "Every run was checked: frames in, and answers, = frames out + dropped + kept, by our count and by the ports', frames made = frames come back, "
+        f"and the rules counted each request but those that are answered once more. Frames of whole turns: {sum(each['received'] for each in ours):,}; dropped for want of room at a port: "
+        f"{sum(each['dropped'] for each in ours):,}; dropped by the filter, as refused and not answered: {sum(each['refused'] for each in ours):,}. "
         "A, F and E: the worker's own processor time.",
         "The floors ask for the lines of a whole burst at once and read a word of each: without HTTP weir-filter reads the first line of a "
         "frame, of a request all. What is between io and a floor is hardly more than memory's, and no filter that looks at the bytes is "
