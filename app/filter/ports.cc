@@ -142,12 +142,11 @@ bool Ports::start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& 
                        const PortsConfig& config, std::string& error) {
   rte_eth_dev_info info{};
   rte_eth_dev_info faced{};
-  if (const int code = rte_eth_dev_info_get(port, &info); code != 0) {
-    error = failure(port, "ask the device what it offers", code);
-    return false;
-  }
-  // A port that does not answer tells so when it is its turn.
-  static_cast<void>(rte_eth_dev_info_get(peer, &faced));
+  for (const auto& [asked, answer] : {std::pair{port, &info}, std::pair{peer, &faced}})
+    if (const int code = rte_eth_dev_info_get(asked, answer); code != 0) {
+      error = failure(asked, "ask the device what it offers", code);
+      return false;
+    }
   const bool chained = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) != 0 &&
                        (faced.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   const FrameSize frames = frame_size(config.mtu, mtu_of(port), info, chained);

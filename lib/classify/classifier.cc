@@ -179,8 +179,8 @@ void Classifier::Compiled::select(const Request& request, Scratch& scratch) cons
   scratch.rule_count = 0;
   scratch.rules_cut = false;
 
-  const PathSegments segments(wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
-  by_segment.for_each_applying(rules, request.method, request.destination_port, scratch.host, segments,
+  RequestPath path(wants_segments ? scratch.path : std::string_view{}, scratch.slashes);
+  by_segment.for_each_applying(rules, request.method, request.destination_port, scratch.host, path,
                                [&](RuleIndex rule) {
                                  scratch.rules_cut = scratch.rule_count == scratch.rules.size();
                                  if (scratch.rules_cut) return false;

@@ -165,11 +165,11 @@ struct CompiledRule {
 
   /// @param known  segments from the first one on that are known to match
   bool matches(std::string_view method, std::uint16_t destination_port, std::string_view request_host,
-               const PathSegments& segments, std::size_t known) const noexcept {
+               RequestPath& request_path, std::size_t known) const noexcept {
     return (methods.empty() || std::find(methods.begin(), methods.end(), method) != methods.end()) &&
            (destination_ports.empty() || std::find(destination_ports.begin(), destination_ports.end(),
                                                    destination_port) != destination_ports.end()) &&
-           host.matches(request_host) && (!path || path->matches(segments, known));
+           host.matches(request_host) && (!path || path->matches(request_path, known));
   }
 };
 

@@ -146,6 +146,10 @@ PathTemplate::PathTemplate(std::string_view text) {
     return true;
   });
   trailing_slash_ = text.ends_with('/');
+  for (const Segment& segment : segments_) {
+    literal_ = literal_ && segment.kind == Segment::Kind::literal;
+    literals_ += '/' + segment.text;
+  }
 }
 
 bool PathTemplate::matches(const PathSegments& path, std::size_t known) const noexcept {

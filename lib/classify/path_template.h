@@ -12,6 +12,8 @@
 /// limit.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -64,6 +66,33 @@ class PathSegments {
   bool trailing_slash_ = false;
 };
 
+/// A path that is cut only for who asks for its segments: most templates are of literals alone, and compare
+/// as one text.
+class RequestPath {
+ public:
+  /// @param path, slashes  as PathSegments says
+  RequestPath(std::string_view path, std::uint64_t slashes) noexcept : path_(path), slashes_(slashes) {}
+
+  /// @return empty: there is none
+  std::string_view first() const noexcept {
+    if (!path_.starts_with('/')) return {};
+    const std::uint64_t others = slashes_ & (slashes_ - 1);
+    if (slashes_ == 0) return path_.substr(1, std::min(path_.find('/', 1), path_.size()) - 1);
+    const std::size_t end = others != 0 ? static_cast<std::size_t>(std::countr_zero(others)) : path_.size();
+    return path_.substr(1, end - 1);
+  }
+  std::string_view text() const noexcept { return path_; }
+  const PathSegments& segments() noexcept {
+    if (!segments_) segments_.emplace(path_, slashes_);
+    return *segments_;
+  }
+
+ private:
+  std::string_view path_;
+  std::uint64_t slashes_;
+  std::optional<PathSegments> segments_;
+};
+
 /// A template, compiled. Immutable; matching allocates nothing and may be done by any thread.
 class PathTemplate {
  public:
@@ -72,6 +101,10 @@ class PathTemplate {
 
   /// @param known  segments from the first one on that are known to match
   bool matches(const PathSegments& path, std::size_t known = 0) const noexcept;
+  /// The same.
+  bool matches(RequestPath& path, std::size_t known = 0) const noexcept {
+    return literal_ ? equals(path.text()) : matches(path.segments(), known);
+  }
 
   /// Which segment a variable stands for; none if the template has no such variable.
   std::optional<std::size_t> variable(std::string_view name) const noexcept;
@@ -86,7 +119,17 @@ class PathTemplate {
     Kind kind = Kind::literal;
     std::string text;  ///< of a literal, or a variable's name
   };
+  /// @pre there are literals alone
+  bool equals(std::string_view path) const noexcept {
+    const std::size_t size = literals_.size();
+    if (!path.starts_with(literals_) || path.empty()) return false;
+    if (path.size() == size) return !trailing_slash_;
+    return path[size] == '/' && (open_end_ || path.size() == size + 1);
+  }
+
   std::vector<Segment> segments_;
+  std::string literals_;         ///< "/a/b": all segments,
+  bool literal_ = true;          ///< if they are literals
   bool open_end_ = false;        ///< ends in "**"
   bool trailing_slash_ = false;  ///< ends in '/'
 };

@@ -209,8 +209,7 @@ void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys
     const auto at = static_cast<std::size_t>(std::countr_zero(rest));
     const std::uint32_t request = std::uint32_t{1} << at;
     const std::size_t before = keys.rule_count;
-    const PathSegments segments(wants_segments_ ? whole_path_of(heads, at) : std::string_view{},
-                                heads.slashes[at]);
+    RequestPath path(wants_segments_ ? whole_path_of(heads, at) : std::string_view{}, heads.slashes[at]);
     const std::string_view host = wants_host_ ? value_of(heads, host_value_, at) : std::string_view{};
     const auto has_room = [&](RuleIndex rule) {
       PlainKeys::OfRule* const of_rule = keys.column_of(rule);
@@ -219,7 +218,7 @@ void PlainClassifier::choose(std::span<const PlainFrame> frames, PlainKeys& keys
       return true;
     };
     if (by_segment_.for_each_applying(compiled_, value_of(heads, PlainHeads::method, at),
-                                      port_at(frames[at], destination_port_at), host, segments, has_room))
+                                      port_at(frames[at], destination_port_at), host, path, has_room))
         [[likely]]
       continue;
     left_out |= request;

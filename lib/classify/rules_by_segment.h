@@ -53,12 +53,12 @@ class RulesBySegment {
   /// @return whether it has not
   template <typename Visit>
   bool for_each_applying(std::span<const CompiledRule> rules, std::string_view method,
-                         std::uint16_t destination_port, std::string_view host, const PathSegments& segments,
+                         std::uint16_t destination_port, std::string_view host, RequestPath& path,
                          Visit&& visit) const noexcept {
     // Only the rules in these two lists can apply.
     std::span<const RuleIndex> grouped;
-    if (segments.count() != 0)
-      if (const Group* const group = group_of(segments[0]); group != nullptr) grouped = group->rules;
+    if (const std::string_view first = path.first(); !first.empty())
+      if (const Group* const group = group_of(first); group != nullptr) grouped = group->rules;
     std::span<const RuleIndex> others = others_;
     // Limits of one route stand side by side: what was found out for one holds for the next with the same
     // match.
@@ -68,8 +68,7 @@ class RulesBySegment {
       const CompiledRule& compiled = rules[rule];
       if (compiled.first_alike != judged) {
         judged = compiled.first_alike;
-        applies =
-            compiled.applies_always || compiled.matches(method, destination_port, host, segments, known);
+        applies = compiled.applies_always || compiled.matches(method, destination_port, host, path, known);
       }
       return !applies || visit(rule);
     };

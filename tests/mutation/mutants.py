@@ -6078,6 +6078,31 @@ MUTANTS = [
         "",
         "statistics",
     ),
+    # A template of literals alone.
+    classify(
+        "a path that begins with all segments of a template is one of its own",
+        "PathTemplate.IsHeldAgainstAPathAsATextAsItIsAgainstItsSegments",
+        "return path[size] == '/' && (open_end_ || path.size() == size + 1);",
+        "return open_end_ || (path[size] == '/' && path.size() == size + 1);",
+        file="lib/classify/path_template.h",
+        units=["tests/unit/classify/path_template_test.cc"],
+    ),
+    classify(
+        "who asks for a slash at the end has none",
+        "PathTemplate.IsHeldAgainstAPathAsATextAsItIsAgainstItsSegments",
+        "if (path.size() == size) return !trailing_slash_;",
+        "if (path.size() == size) return true;",
+        file="lib/classify/path_template.h",
+        units=["tests/unit/classify/path_template_test.cc"],
+    ),
+    classify(
+        "a star among literals is one",
+        "PathTemplate.IsHeldAgainstAPathAsATextAsItIsAgainstItsSegments",
+        "literal_ = literal_ && segment.kind == Segment::Kind::literal;",
+        "literal_ = literal_ && segment.kind != Segment::Kind::variable;",
+        file="lib/classify/path_template.cc",
+        units=["lib/classify/path_template.cc"],
+    ),
     # What who is refused is told.
     filter_part(
         "whoever is refused is told what the one before was",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,40 @@
 namespace weir {
 namespace {
 
+/// In each of the ways in which a path may be held against a template: all of them agree.
 bool matches(std::string_view text, std::string_view path) {
   EXPECT_FALSE(check_path_template(text)) << text;
-  return PathTemplate(text).matches(PathSegments(path));
+  const PathTemplate compiled(text);
+  std::uint64_t slashes = 0;
+  for (std::size_t i = 0; i < path.size(); ++i)
+    if (i < 64 && path[i] == '/') slashes |= std::uint64_t{1} << i;
+  const bool matched = compiled.matches(PathSegments(path));
+  for (const std::uint64_t known : {std::uint64_t{0}, path.size() <= 64 ? slashes : 0}) {
+    RequestPath request(path, known);
+    EXPECT_EQ(compiled.matches(request), matched) << text << " and " << path << ", slashes " << known;
+    const PathSegments segments(path, known);
+    EXPECT_EQ(request.first(), segments.count() == 0 ? std::string_view() : segments[0]) << path;
+  }
+  return matched;
+}
+
+TEST(PathTemplate, IsHeldAgainstAPathAsATextAsItIsAgainstItsSegments) {
+  std::vector<std::string> beginnings{""};
+  for (std::size_t from = 0, depth = 0; depth < 3; ++depth) {
+    const std::size_t to = beginnings.size();
+    for (; from < to; ++from)
+      for (const std::string_view segment : {"a", "b", "ab", "segment-of-20-bytes.."})
+        beginnings.push_back(beginnings[from] + "/" + std::string(segment));
+  }
+  std::size_t matched = 0;
+  for (const std::string& beginning : beginnings)
+    for (const std::string_view end : {"", "/", "/**", "/*", "/{v}", "/{v}/**"}) {
+      const std::string text = beginning + std::string(end);
+      if (text.empty()) continue;
+      for (const std::string& path : beginnings)
+        for (const std::string_view slash : {"", "/"}) matched += matches(text, path + std::string(slash));
+    }
+  EXPECT_GT(matched, 1000U);
 }
 
 TEST(PathTemplate, MatchesLiteralsExactly) {
