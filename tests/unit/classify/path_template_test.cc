@@ -48,6 +48,13 @@ TEST(PathTemplate, IsHeldAgainstAPathAsATextAsItIsAgainstItsSegments) {
   EXPECT_GT(matched, 1000U);
 }
 
+TEST(PathTemplate, IsHeldAgainstAPathWhoseLastSlashIsTheLastThatIsKnown) {
+  const std::string name(62, 'a');
+  EXPECT_TRUE(matches("/" + name, "/" + name + "/"));
+  EXPECT_TRUE(matches("/{name}/", "/" + name + "/"));
+  EXPECT_FALSE(matches("/" + name.substr(1) + "/**", "/" + name + "/"));
+}
+
 TEST(PathTemplate, MatchesLiteralsExactly) {
   EXPECT_TRUE(matches("/login", "/login"));
   EXPECT_TRUE(matches("/api/v1/login", "/api/v1/login"));
