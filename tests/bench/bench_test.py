@@ -356,7 +356,7 @@ class FramesOfARound(unittest.TestCase):
         runs = [{"source": "null-4096", "contender": name, "round": 0, "ns_per_frame": 6, "received": 5000, "dropped": dropped, "refused": refused}
                 for name, dropped, refused in (("io", 1, 0), ("blocked", 0, 4000))]
         text = "\n".join(filter_section.report(runs, unittest.mock.Mock(plot=lambda name, _: name), common.Aims("filter")))
-        self.assertIn("Frames of whole turns: 10,000; dropped for want of room at a port: 1; dropped by the filter, as refused: 4,000.", text)
+        self.assertIn("Frames of whole turns: 10,000; dropped for want of room at a port: 1; dropped by the filter, as refused and not answered: 4,000.", text)
         self.assertNotIn("huge pages", text)
         self.assertIn("testpmd itself is not in the figures", text)
 
