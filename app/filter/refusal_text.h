@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// What a 429 says, in the fields of RFC 9110 and draft-ietf-httpapi-ratelimit-headers and the older ones
-/// that clients know. A flood is mostly refused requests, each of which gets its answer: so all that a rule's
-/// answers have in common is put together once, and an answer copied from it.
+/// that clients know. A flood is mostly refused requests, each of which gets its answer, and most of them are
+/// told the same, to the second: so the last answer is kept, and copied.
 #pragma once
 
 #include <cstddef>
