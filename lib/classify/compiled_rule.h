@@ -173,21 +173,4 @@ struct CompiledRule {
   }
 };
 
-/// One segment of a path; empty: it has none with this index.
-/// @param slashes  bit i: a '/' at byte i; all of them, or 0: not known
-inline std::string_view segment_of(std::string_view path, std::uint64_t slashes, std::size_t index) noexcept {
-  if (slashes != 0) {
-    for (; index != 0 && slashes != 0; --index) slashes &= slashes - 1;
-    if (slashes == 0) return {};
-    const auto begin = static_cast<std::size_t>(std::countr_zero(slashes)) + 1;
-    slashes &= slashes - 1;
-    const std::size_t end = slashes != 0 ? static_cast<std::size_t>(std::countr_zero(slashes)) : path.size();
-    return path.substr(begin, end - begin);
-  }
-  std::size_t begin = 1;
-  for (; index != 0 && begin < path.size(); --index) begin = std::min(path.find('/', begin), path.size()) + 1;
-  if (begin >= path.size()) return {};
-  return path.substr(begin, path.find('/', begin) - begin);
-}
-
 }  // namespace weir

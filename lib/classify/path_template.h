@@ -66,6 +66,23 @@ class PathSegments {
   bool trailing_slash_ = false;
 };
 
+/// One segment of a path; empty: it has none with this index.
+/// @param slashes  bit i: a '/' at byte i; all of them, or 0: not known
+inline std::string_view segment_of(std::string_view path, std::uint64_t slashes, std::size_t index) noexcept {
+  if (slashes != 0) {
+    for (; index != 0 && slashes != 0; --index) slashes &= slashes - 1;
+    if (slashes == 0) return {};
+    const auto begin = static_cast<std::size_t>(std::countr_zero(slashes)) + 1;
+    slashes &= slashes - 1;
+    const std::size_t end = slashes != 0 ? static_cast<std::size_t>(std::countr_zero(slashes)) : path.size();
+    return path.substr(begin, end - begin);
+  }
+  std::size_t begin = 1;
+  for (; index != 0 && begin < path.size(); --index) begin = std::min(path.find('/', begin), path.size()) + 1;
+  if (begin >= path.size()) return {};
+  return path.substr(begin, path.find('/', begin) - begin);
+}
+
 /// A path that is cut only for who asks for its segments: most templates are of literals alone, and compare
 /// as one text.
 class RequestPath {
@@ -75,11 +92,7 @@ class RequestPath {
 
   /// @return empty: there is none
   std::string_view first() const noexcept {
-    if (!path_.starts_with('/')) return {};
-    const std::uint64_t others = slashes_ & (slashes_ - 1);
-    if (slashes_ == 0) return path_.substr(1, std::min(path_.find('/', 1), path_.size()) - 1);
-    const std::size_t end = others != 0 ? static_cast<std::size_t>(std::countr_zero(others)) : path_.size();
-    return path_.substr(1, end - 1);
+    return path_.starts_with('/') ? segment_of(path_, slashes_, 0) : std::string_view{};
   }
   std::string_view text() const noexcept { return path_; }
   const PathSegments& segments() noexcept {
