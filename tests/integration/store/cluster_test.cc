@@ -110,6 +110,28 @@ TEST(Cluster, ASlotThatIsHalfWayToAnotherMasterIsServedAllTheTime) {
   stored.expect_that_all_expire();
 }
 
+/// As they have to on a machine that leaves one of them no time for long.
+TEST(Cluster, SlotsMoveThoughNodesHadToConnectAnew) {
+  RedisCluster cluster;
+  const auto made = [&] {
+    std::vector<std::string> times;
+    const Answer links = cluster.node(0).command({"CLUSTER", "LINKS"});
+    for (std::size_t i = 0; i + 1 < links.elements.size(); ++i)
+      if (links.elements[i] == "create-time") times.push_back(links.elements[i + 1]);
+    return times;
+  };
+  const std::vector<std::string> before = made();
+  ASSERT_FALSE(before.empty());
+  cluster.hang(1);
+  ASSERT_TRUE(wait_until("a link to be made anew", [&] { return made() != before; }));
+  cluster.go_on(1);
+  const std::size_t from = cluster.owner(0);
+  for (const std::size_t to : {(from + 1) % RedisCluster::masters, from}) {
+    cluster.move(0, to);
+    EXPECT_EQ(cluster.owner(0), to);
+  }
+}
+
 TEST(Cluster, ReshardingUnderLoadLosesAndDoublesNothing) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(test_seed()));
   std::mt19937_64 random(test_seed());

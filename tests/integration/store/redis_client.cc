@@ -123,6 +123,16 @@ Answer RedisClient::command(const std::vector<std::string>& words) {
   return answer;
 }
 
+Answer RedisClient::next(std::chrono::milliseconds at_most) {
+  if (context_ == nullptr) return {};
+  redisSetTimeout(context_.get(), {at_most / std::chrono::seconds{1},
+                                   at_most % std::chrono::seconds{1} / std::chrono::microseconds{1}});
+  const Reply reply = next_reply(context_.get());
+  if (reply != nullptr) return answer_of(*reply);
+  context_.reset();
+  return {};
+}
+
 std::vector<std::string> RedisClient::names(const std::string& pattern) {
   std::vector<std::string> result;
   std::string cursor = "0";

@@ -5,6 +5,7 @@
 
 #include <hiredis.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -42,6 +43,10 @@ class RedisClient {
   std::vector<Answer> commands(const std::vector<std::vector<std::string>>& all);
   /// As command(), but a server that does not answer is no failure: `type` is then 0.
   Answer try_command(const std::vector<std::string>& words);
+
+  /// After SUBSCRIBE: what the server tells next. When nothing comes for so long, `type` is 0, and the
+  /// connection is given up.
+  Answer next(std::chrono::milliseconds at_most);
 
   /// The words to send first, such as AUTH and a password.
   void log_in_as(std::vector<std::string> words) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 #include <sstream>
@@ -21,6 +22,7 @@ struct NodeLine {
   std::string address;
   std::string flags;
   std::string master;
+  std::string pinged;  // when, where there is no answer yet; else 0
   std::string epoch;
   std::vector<std::pair<unsigned, unsigned>> slots;
 
@@ -39,7 +41,8 @@ std::vector<NodeLine> node_lines(const std::string& text) {
     NodeLine node;
     std::string word;
     // id address flags master ping pong epoch link slots…
-    words >> node.id >> node.address >> node.flags >> node.master >> word >> word >> node.epoch >> word;
+    words >> node.id >> node.address >> node.flags >> node.master >> node.pinged >> word >> node.epoch >>
+        word;
     while (words >> word) {
       if (word.front() == '[') continue;  // on the move
       const std::size_t dash = word.find('-');
@@ -170,7 +173,7 @@ void RedisCluster::begin_move(unsigned slot, std::size_t to) {
   // the nodes: as it seems because Redis before 7.4 tells of others by their slots of then and their epoch of
   // now (redis/redis#12344). redis-cli is too slow for either.
   wait_until_well();
-  wait_until("nothing to be on its way between the nodes", [&] { return messages_in_flight() == 0; });
+  wait_for_messages();
   const std::size_t from = owner(slot);
   const std::string number = std::to_string(slot);
   expect_ok(node(to).command({"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]}), "IMPORTING");
@@ -224,24 +227,47 @@ void RedisCluster::wait_for_takeover_by(std::size_t replica) {
   wait_until_well();
 }
 
-/// Of the cluster bus, if no node has died or joined: none, if none are on their way at some moment in
-/// between.
-std::uint64_t RedisCluster::messages_in_flight() {
-  const auto sum = [&](const std::string& figure) {
-    std::uint64_t messages = 0;
+/// Until all has arrived that the nodes had sent to each other when this was called. To compare what they
+/// count as sent and as received does not do: what was under way when they had to connect anew never arrives.
+void RedisCluster::wait_for_messages() {
+  wait_until_each_hears_of_all();
+  // What they have been asked by then they answer over the connection that they were asked on.
+  for (std::size_t i = 0; i < size(); ++i)
+    wait_until("the nodes to have answered each other", [&] {
+      if (!up_[i]) return true;
+      const std::vector<NodeLine> lines = node_lines(node(i).command({"CLUSTER", "NODES"}).text);
+      return std::ranges::none_of(lines, [&](const NodeLine& line) {
+        const auto id = std::ranges::find(ids_, line.id);
+        return id != ids_.end() && up_[static_cast<std::size_t>(id - ids_.begin())] && line.pinged != "0";
+      });
+    });
+  // And what the answers made them tell.
+  wait_until_each_hears_of_all();
+}
+
+/// By messages of their own: between two nodes they come in the order in which they were sent.
+void RedisCluster::wait_until_each_hears_of_all() {
+  std::set<std::string> up;
+  for (std::size_t i = 0; i < size(); ++i)
+    if (up_[i]) up.insert(ids_[i]);
+  wait_until("each node to hear of all others", [&] {
+    const std::string round = std::to_string(++published_) + ' ';
+    std::vector<RedisClient> listeners;
     for (std::size_t i = 0; i < size(); ++i) {
-      const std::string info = node(i).command({"CLUSTER", "INFO"}).text;
-      const std::size_t at = info.find(figure);
-      if (at == std::string::npos)
-        ADD_FAILURE() << "no " << figure << " in " << info;
-      else
-        messages += std::stoull(info.substr(at + figure.size()));
+      if (!up_[i]) continue;
+      expect_ok(listeners.emplace_back(node(i).socket()).command({"SUBSCRIBE", "hear"}), "SUBSCRIBE");
     }
-    return messages;
-  };
-  // In this order: who is asked later has sent more, not less.
-  const std::uint64_t received = sum("cluster_stats_messages_received:");
-  return sum("cluster_stats_messages_sent:") - received;
+    for (std::size_t i = 0; i < size(); ++i)
+      if (up_[i]) expect_ok(node(i).command({"PUBLISH", "hear", round + ids_[i]}), "PUBLISH");
+    for (RedisClient& listener : listeners)
+      for (std::set<std::string> unheard = up; !unheard.empty();) {
+        const Answer told = listener.next(std::chrono::seconds{1});
+        if (told.type == 0) return false;  // lost: where two were about to connect anew
+        if (told.elements.size() == 3 && told.elements[2].starts_with(round))
+          unheard.erase(told.elements[2].substr(round.size()));
+      }
+    return true;
+  });
 }
 
 /// Who has which slots, as one node sees it, in a form that can be compared.

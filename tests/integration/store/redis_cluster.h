@@ -68,11 +68,13 @@ class RedisCluster {
  private:
   std::string view(std::size_t index);
   bool all_know(unsigned slot, std::size_t owner);
-  std::uint64_t messages_in_flight();
+  void wait_for_messages();
+  void wait_until_each_hears_of_all();
 
   std::vector<std::unique_ptr<RedisServer>> nodes_;
   std::vector<std::string> ids_;
   std::vector<bool> up_;
+  std::uint64_t published_ = 0;
 };
 
 }  // namespace weir
