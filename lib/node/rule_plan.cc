@@ -31,12 +31,13 @@ std::vector<std::unique_ptr<LogPool>> make_logs(const Config& config) {
 /// What a worker draws from a bucket beyond need. What all of them hold so never comes to more than a 64th of
 /// a burst; with the only one to no more than a 1024th: nobody waits for what it holds, and so the small
 /// bursts of which each token counts are drawn one by one. Nor is a chunk worth it of which hardly more than
-/// a request is left.
+/// a request is left, nor may the bucket lack for them what one of the rule's requests weighs.
 std::uint64_t chunk_of(const Rule& rule, unsigned workers) {
   constexpr std::uint64_t least_alone = 4;
   const std::uint64_t burst = burst_of(rule);
-  if (workers > 1) return burst / (128 * std::uint64_t{workers});
-  const std::uint64_t alone = burst / 2048;
+  const std::uint64_t beside_a_request = (burst - rule.weight) / (tables_per_worker * std::uint64_t{workers});
+  if (workers > 1) return std::min(burst / (128 * std::uint64_t{workers}), beside_a_request);
+  const std::uint64_t alone = std::min(burst / 2048, beside_a_request);
   return alone < least_alone ? 0 : alone;
 }
 

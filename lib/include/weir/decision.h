@@ -38,7 +38,8 @@ struct Decision {
   /// that another rule then refused. 0 of what a rule that sheds has refused.
   std::uint64_t remaining = 0;
   /// For `block`: until the request may pass, if no other does, as far as this node knows; at least 1 ns.
-  /// `forever`: it weighs more than the limit, or of a bucket the burst, and never may.
+  /// `forever`: it weighs more than the limit, or of a bucket than it holds beside what workers may have
+  /// drawn ahead (a 32nd less than the burst, at most), and never may.
   Duration retry_after{};
   /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed,
   /// and a block has ended; 0: now.

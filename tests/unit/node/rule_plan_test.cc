@@ -51,6 +51,20 @@ TEST(RulePlan, KeepsNothingOffTheSmallBucketOfAnOnlyWorker) {
   EXPECT_EQ(plan.buckets[0].time_for(plan.buckets[0].cost(1000)), 1s);
 }
 
+// What workers may draw ahead is not to be missing to a rule's usual request.
+TEST(RulePlan, LeavesABucketWhatItsRulesRequestsWeigh) {
+  for (const unsigned workers : {1U, 2U, 16U}) {
+    for (const std::uint32_t burst : {1U, 256U, 8192U, 100'000U}) {
+      for (const std::uint32_t weight : {1U, burst / 2 + 1, burst - burst / 64, burst}) {
+        Config config = with_bucket(1000, burst, 1s);
+        config.rules[0].weight = weight;
+        const RulePlan plan(config, workers);
+        EXPECT_GE(plan.buckets[0].burst(), weight) << workers << " workers, burst " << burst;
+      }
+    }
+  }
+}
+
 // Windows in which a bucket fills twice last as long as whole intervals.
 TEST(RulePlan, HasABucketsWindowLastForAsLongAsItTakesToFillTwice) {
   const auto window = [](std::uint64_t limit, std::uint64_t burst, Duration interval) {
