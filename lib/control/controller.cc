@@ -660,12 +660,12 @@ void Controller::decide(Instant now, bool end_all) {
   settle_pools();
   parts_.engine.step({flipped_.wall, now.monotonic}, end_all, !draining(), flipped_.monotonic);
   quotas_at_ = flipped_.wall;
-  for (const std::uint64_t key : parts_.engine.pardoned())
-    for (WindowPools& pools : parts_.pools) pools.pardon(key);
+  for (const PardonedKey& pardoned : parts_.engine.pardoned()) {
+    parts_.pools[parts_.window_of_rule[pardoned.rule]].pardon(pardoned.key);
+    changed_.push_back(pardoned.key);
+  }
   // A window that has turned was looked at as one that has not been judged.
   if (std::exchange(windows_turned_, false)) holds_since_ = Publication::nothing_holds;
-  const std::span<const std::uint64_t> pardoned = parts_.engine.pardoned();
-  changed_.insert(changed_.end(), pardoned.begin(), pardoned.end());
   publish(now, true);
   parts_.engine.tell_blocks(now);
   submit(now);

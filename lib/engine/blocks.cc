@@ -28,7 +28,7 @@ void Engine::judge_refusals() {
         exceeded(slot.previous_ordinal(), ledger_.past(slot).offered, detail.counted[1]))
       begin_block(rule, slot, detail.refused_at);
     else
-      pardoned_.push_back(slot.key);
+      pardoned_.push_back({slot.key, slot.rule});
     slot.refusal_due = false;
     detail.refused_at = never;
   }

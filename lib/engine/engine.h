@@ -46,6 +46,14 @@ struct SpanCount {
   MonotonicTime refused_at = never;  ///< first refusal for want of allowance, if any
 };
 
+/// A key that has been refused by a worker and not exceeded its limit.
+struct PardonedKey {
+  std::uint64_t key = 0;
+  RuleIndex rule = no_rule;
+
+  bool operator==(const PardonedKey&) const = default;
+};
+
 /// A key of which a worker will tell by its hash alone.
 struct LearnedKey {
   RuleIndex rule = no_rule;
@@ -189,7 +197,7 @@ class Engine {
 
   /// Refusals that proved wrong: the workers' chunks had been divided unluckily. Their marks are to be taken
   /// back.
-  std::span<const std::uint64_t> pardoned() const noexcept { return pardoned_; }
+  std::span<const PardonedKey> pardoned() const noexcept { return pardoned_; }
 
   /// Takes in an answer of the store.
   void reply(const EngineReply& reply, Instant now);
@@ -515,7 +523,7 @@ class Engine {
   std::vector<SpanCounts> moved_;  // of one key, when the clock has been set
   std::vector<SlotIndex> fresh_;   // to be asked for before their first span ends
   std::vector<SlotIndex> blocks_;  // begun, and the store does not know
-  std::vector<std::uint64_t> pardoned_;
+  std::vector<PardonedKey> pardoned_;
   std::uint64_t strays_ = 0;
   bool refunds_ = false;  // there have been some: of a key without, nobody need look for it
   bool counts_members_ = false;

@@ -155,7 +155,8 @@ TEST(Step2, ARefusalThatOnlyUnluckyChunksCausedIsPardoned) {
   node.step(100ms);
   EXPECT_FALSE(node.blocked(100ms));
   ASSERT_EQ(node.engine.pardoned().size(), 1U);
-  EXPECT_EQ(node.engine.pardoned()[0], EngineNode::key_of());
+  EXPECT_EQ(node.engine.pardoned()[0].key, EngineNode::key_of());
+  EXPECT_EQ(node.engine.pardoned()[0].rule, 0);
 }
 
 TEST(Step2, OneKeysBlockLeavesOtherKeysAlone) {
