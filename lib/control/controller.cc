@@ -582,8 +582,8 @@ bool Controller::grow_a_spare_table() {
   return false;
 }
 
-// Of a key that uses up half of its limit all is wanted: from the next window on nothing is set aside for
-// workers that may not ask for it.
+// Of a key that uses up half of its limit, or asks a worker for that much and may not have it, all is wanted:
+// from the next window on nothing is set aside for workers that may not ask for it.
 void Controller::note_heavy(const CountedKey& counted) {
   // (Where windows slide the allowance says it. A bucket never has what is set aside for grants.)
   if (grants_[counted.rule].reserve == 0 || counted.cell == nullptr ||
@@ -593,7 +593,7 @@ void Controller::note_heavy(const CountedKey& counted) {
   const std::uint64_t limit = limits_[counted.rule];
   // Relaxed: whoever owns the cell by now, it is only about what is set aside.
   if (counted.cell->key.load(std::memory_order_relaxed) != counted.key ||
-      counted.cell->left_of(limit) > limit / 2)
+      (counted.offered <= limit / 2 && counted.cell->left_of(limit) > limit / 2))
     return;
   const std::uint16_t window = parts_.window_of_rule[counted.rule];
   want_all_of(counted.key, counted.rule, heavy_next_[window]);

@@ -712,7 +712,8 @@ bool WorkerCore::draw(Touched& touched, const PlannedKey& planned, std::uint64_t
     case Algorithm::cooldown:
       if (now < touched.blocked_until) return false;
       if (draw_window(touched, planned.key, weight)) return true;
-      refuse(touched, planned, weight, now);
+      // While the rule is closed, whatever is asked is refused: that exceeds nothing.
+      if (publication_->defaults[planned.rule].allowance > 0) refuse(touched, planned, weight, now);
       return false;
     case Algorithm::shed:
       return !sheds(touched, planned, weight) && draw_window(touched, planned.key, weight);
@@ -874,7 +875,9 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
                                                          terms.window, window.interval_number);
   // Nor its own grant, while that is left alone.
   const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
-  if (saturated_sum(table_->refused(*touched.entry), weight) <= reserve - own) return;
+  // Nor what there is, where a heavy request needs that and the reserve.
+  const std::uint64_t left = table_->credit(touched.place) + touched.cell->left_of(touched.terms.allowance);
+  if (saturated_sum(table_->refused(*touched.entry), weight) <= saturated_sum(left, reserve - own)) return;
   const Duration length = terms.block.length(planned.key);
   if (!table_->block(*touched.entry, now, now + length)) return;
   touched.blocked_until = now + length;

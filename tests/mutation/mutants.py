@@ -632,7 +632,7 @@ MUTANTS = [
     engine(
         "a refusal that unlucky chunks caused is never pardoned",
         "Step2.ARefusalThatOnlyUnluckyChunksCausedIsPardoned",
-        "pardoned_.push_back(slot.key);",
+        "pardoned_.push_back({slot.key, slot.rule});",
         "begin_block(rule, slot, detail.refused_at);",
         file="lib/engine/blocks.cc",
     ),
@@ -1466,8 +1466,15 @@ MUTANTS = [
     node(
         "the only worker keeps as much of a bucket as several",
         "Throttle.TheOnlyWorkerOfALargeBucketMayKeepAThousandthOfItAndNeverAdmitsMore",
-        "const std::uint64_t alone = burst / 2048;",
-        "const std::uint64_t alone = burst / 64;",
+        "const std::uint64_t alone = std::min(burst / 2048, beside_a_request);",
+        "const std::uint64_t alone = std::min(burst / 64, beside_a_request);",
+        file="lib/node/rule_plan.cc",
+    ),
+    node(
+        "what workers draw ahead is missing to the request that takes the whole bucket",
+        "RulePlan.LeavesABucketWhatItsRulesRequestsWeigh",
+        "return std::min(burst / (128 * std::uint64_t{workers}), beside_a_request);",
+        "return burst / (128 * std::uint64_t{workers});",
         file="lib/node/rule_plan.cc",
     ),
     node(
@@ -2275,6 +2282,27 @@ MUTANTS = [
         "Grants.AWindowThatTheClockReturnsToGrantsNothingAnew",
         "add(key, rule, keys_before_.find(key), true);",
         "add(key, rule, nullptr, true);",
+        file="lib/control/controller.cc",
+    ),
+    whole(
+        "what a closed rule refuses begins cooldowns",
+        "Grants.WhatAClosedRuleRefusesBeginsNoCooldown",
+        "if (publication_->defaults[planned.rule].allowance > 0) refuse(",
+        "refuse(",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    whole(
+        "a request that needs what is set aside has exceeded the limit",
+        "Grants.ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn",
+        "<= saturated_sum(left, reserve - own)) return;",
+        "<= reserve - own + 0 * left) return;",
+        file="lib/dataplane/worker_core.cc",
+    ),
+    whole(
+        "who has asked for much and had nothing does not need what is set aside",
+        "Grants.ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn",
+        "(counted.offered <= limit / 2 && counted.cell->left_of(limit) > limit / 2)",
+        "counted.cell->left_of(limit) > limit / 2",
         file="lib/control/controller.cc",
     ),
     whole(

@@ -903,6 +903,55 @@ TEST(Grants, NothingIsAdmittedOutOfThemWhileARuleIsClosed) {
   node.expect_sound();
 }
 
+// What a closed rule refuses, nobody has exceeded.
+TEST(Grants, WhatAClosedRuleRefusesBeginsNoCooldown) {
+  for (const EarlyBlock early : {EarlyBlock::sound, EarlyBlock::predictive}) {
+    for (const std::uint64_t limit : {100U, 1000U}) {
+      Rule rule = rule_of("tenant", Algorithm::cooldown, limit);
+      rule.cooldown = 1h;
+      rule.on_store_failure = OnStoreFailure::closed;
+      rule.early_block = early;
+      GrantedNode node({rule}, 2);
+      for (int span = 0; span < 20; ++span) node.pass(50ms);
+      node.cut = true;
+      for (int span = 0; span < 30; ++span) node.pass(50ms);
+      for (int span = 0; span < 10; ++span) {
+        EXPECT_EQ(node.ask(0, 0, "ann", 20) + node.ask_at_once(1, 0, "bob", 20), 0U);
+        node.pass(50ms);
+      }
+      node.cut = false;
+      for (int span = 0; span < 30; ++span) node.pass(50ms);
+      EXPECT_EQ(node.ask(0, 0, "ann", 20) + node.ask_at_once(1, 0, "bob", 20), 40U) << "limit " << limit;
+      node.stop();
+      node.expect_sound();
+    }
+  }
+}
+
+// A request that weighs nearly all of the limit needs what is set aside for grants, though it has never drawn
+// anything.
+TEST(Grants, ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn) {
+  for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::cooldown}) {
+    for (const unsigned workers : {1U, 4U}) {
+      constexpr std::uint32_t limit = 6400;
+      GrantedNode node({rule_of("user", algorithm, limit)}, workers);
+      for (int window = 0; window < 5; ++window) {
+        const bool admitted = node.admit(0, 0, "ann", limit - 1);
+        if (workers == 1 || window > 0) {
+          EXPECT_TRUE(admitted) << workers << " workers, window " << window;
+        } else {
+          EXPECT_FALSE(admitted);
+          EXPECT_TRUE(node.admit(0, 0, "ann")) << "the limit has not been exceeded";
+        }
+        node.pass(100ms);
+        node.pass_second();
+      }
+      node.stop();
+      node.expect_sound();
+    }
+  }
+}
+
 // A key that had no grants when a window began, so that all of its allowance could be drawn, has none for a
 // worker that comes to that window later, whatever the clock did meanwhile.
 TEST(Grants, AWindowThatTheClockReturnsToGrantsNothingAnew) {
