@@ -19,4 +19,6 @@ void keep_off(const cpu_set_t& allowed, const cpu_set_t& taken) noexcept {
   pthread_setaffinity_np(pthread_self(), sizeof rest, CPU_COUNT(&rest) == 0 ? &allowed : &rest);
 }
 
+Aside::~Aside() { pthread_setaffinity_np(pthread_self(), sizeof own_, &own_); }
+
 }  // namespace weir::filter

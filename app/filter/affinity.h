@@ -15,4 +15,17 @@ cpu_set_t own_cpus() noexcept;
 /// Restricts the calling thread to `allowed` without `taken`; to `allowed` when nothing would be left.
 void keep_off(const cpu_set_t& allowed, const cpu_set_t& taken) noexcept;
 
+/// Keeps the calling thread off its own CPUs as long as it lives, within `allowed`: threads are born with the
+/// mask of the one that starts them, and those that a worker's thread starts must not share its CPU.
+class Aside {
+ public:
+  explicit Aside(const cpu_set_t& allowed) noexcept : own_(own_cpus()) { keep_off(allowed, own_); }
+  ~Aside();
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+ private:
+  cpu_set_t own_;
+};
+
 }  // namespace weir::filter

@@ -16,6 +16,7 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -143,9 +144,13 @@ int filter(const Options& options, const Config& config) {
   const unsigned polling = std::max(1U, static_cast<unsigned>(lcores.size()));
   const QueuePlan plan = plan_queues(chosen.pairs, queues_of(chosen.pairs), polling, config.ports.queues);
 
+  std::optional<Aside> aside;
+  // This thread is the worker: the store's thread, which starts here, belongs beside it.
+  if (lcores.empty()) aside.emplace(home);
   const ThrottleResult made = Throttle::create(
       config,
       {.workers = plan.workers, .hash_seed = {}, .log = [](std::string_view line) { complain(line); }});
+  aside.reset();
   if (!made) {
     complain(made.error);
     return exit_failure;

@@ -184,7 +184,9 @@ class Program(VdevTest):
                               check=True)
 
 
-class Ending(VdevTest):
+class Started(VdevTest):
+    """With the program running until the test ends it."""
+
     def start(self, store="", stdout=subprocess.PIPE, stderr=subprocess.PIPE, before=(), lcores="0@0,1@1", rules=RULE):
         line = [*before, *command(self.write_config(rules, store=store),
                                   ["--log-level=error", "--lcores", lcores, *self.vdevs(requests(10), [])])]
@@ -206,6 +208,29 @@ class Ending(VdevTest):
             if " rx=10 " in line:
                 return
 
+
+class Threads(Started):
+    def test_on_one_lcore_the_worker_has_its_processor_to_itself(self):
+        processors = os.sched_getaffinity(0)
+        if len(processors) < 2:
+            self.skipTest("one processor: all threads share it")
+        worker = min(processors)
+        # Nobody listens: what talks to the store is there all the same.
+        process = self.start('url = "redis+unix://%s"' % self.path("none.sock"), lcores="0@%d" % worker)
+        self.wait_for_packets(process)
+        self.assertEqual(os.sched_getaffinity(process.pid), {worker})
+        others = set(map(int, os.listdir("/proc/%d/task" % process.pid))) - {process.pid}
+        # Of statistics and control, and of the store.
+        self.assertGreaterEqual(len(others), 2)
+        for thread in others:
+            self.assertNotIn(worker, os.sched_getaffinity(thread), self.name_of(process, thread))
+
+    def name_of(self, process, thread):
+        with open("/proc/%d/task/%d/comm" % (process.pid, thread), encoding="utf-8") as name:
+            return name.read()
+
+
+class Ending(Started):
     def check_clean_end(self, number, **how):
         process = self.start(**how)
         self.wait_for_packets(process)
