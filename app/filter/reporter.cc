@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "filter/next_line.h"
 #include "filter/output.h"
 #include "filter/signals.h"
 
@@ -88,8 +89,7 @@ void Reporter::run() {
     }
     if (period_ > Duration::zero() && later >= next_print) {
       print(look());
-      // Periods missed while the machine was busy are not made up for.
-      next_print = std::max(next_print + period_, later);
+      next_print = next_line(next_print, later, period_);
     }
   }
   release_stop_signals();

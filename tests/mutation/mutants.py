@@ -6092,6 +6092,14 @@ MUTANTS = [
         "next_ = now;",
         "link_log",
     ),
+    burst_look(
+        "a statistics line that is late is followed by the next one at once",
+        "NextLine.DoesNotFollowALateOneAtOnce",
+        "(now - due + period / 2) / period",
+        "(now - due) / period",
+        file="app/filter/next_line.h",
+        units=["tests/unit/filter/next_line_test.cc"],
+    ),
     filter_part(
         "what a port counts is nothing until it is as much as before somebody set it back",
         "PortCounts.BeginAnewWhenSomebodySetsThemBack",
