@@ -69,14 +69,15 @@ PairsResult choose_pairs(std::span<const PortPair> configured, std::span<const s
 
 QueuePlan plan_queues(std::span<const PortPair> pairs, std::span<const PortQueues> ports, unsigned lcores,
                       std::uint16_t configured) {
-  unsigned queues = configured != 0 ? configured : lcores;
-  queues = std::min(queues, lcores);
+  unsigned offered = lcores;
   for (const PortQueues& port : ports)
-    queues = std::min<unsigned>(queues, std::min(port.receive, port.transmit));
-  queues = std::max(queues, 1U);
+    offered = std::min<unsigned>(offered, std::min(port.receive, port.transmit));
+  offered = std::max(offered, 1U);
+  const unsigned queues = configured != 0 ? std::min<unsigned>(configured, offered) : offered;
 
   QueuePlan plan;
   plan.queues = static_cast<std::uint16_t>(queues);
+  plan.by_configuration = queues < offered;
   plan.distribute = queues == 1 && lcores > pairs.size();
   plan.workers =
       plan.distribute ? lcores - 1 : std::min(lcores, static_cast<unsigned>(pairs.size()) * queues);
@@ -106,7 +107,9 @@ std::string plan_text(std::span<const PortPair> pairs, const QueuePlan& plan,
   text += "; rules: " + std::to_string(rules);
   if (busy.size() < lcores.size())
     text +=
-        "; lcores without work: " + list_of(lcores.subspan(busy.size())) + " (the ports have no more queues)";
+        "; lcores without work: " + list_of(lcores.subspan(busy.size())) +
+        (plan.by_configuration ? " ([ports] queues = " + std::to_string(plan.queues) + " leaves them none)"
+                               : " (the ports have no more queues)");
   return text;
 }
 

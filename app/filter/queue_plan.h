@@ -42,7 +42,8 @@ struct QueueSet {
 };
 
 struct QueuePlan {
-  std::uint16_t queues = 1;  ///< per port and direction
+  std::uint16_t queues = 1;       ///< per port and direction
+  bool by_configuration = false;  ///< the ports would have had more for these lcores
   /// Software distribution: one I/O lcore polls all ports and hands frames to the workers by flow.
   bool distribute = false;
   unsigned workers = 0;  ///< decision makers; the I/O lcore is not one of them

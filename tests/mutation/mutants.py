@@ -6101,6 +6101,13 @@ MUTANTS = [
         units=["tests/unit/filter/next_line_test.cc"],
     ),
     filter_part(
+        "lcores without work are put down to the ports when the configuration has left them none",
+        "PlanText.SaysWhetherThePortsOrTheConfigurationLeaveLcoresWithoutWork",
+        "plan.by_configuration = queues < offered;",
+        "",
+        "queue_plan",
+    ),
+    filter_part(
         "what a port counts is nothing until it is as much as before somebody set it back",
         "PortCounts.BeginAnewWhenSomebodySetsThemBack",
         "    if (now.*count < base.*count) base.*count = 0;\n    now.*count -= base.*count;\n",

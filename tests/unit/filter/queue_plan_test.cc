@@ -164,5 +164,18 @@ TEST(PlanText, SaysWhatIsUnevenAndWhoHasNothingToDo) {
       "lcores without work: 3, 4 (the ports have no more queues)");
 }
 
+TEST(PlanText, SaysWhetherThePortsOrTheConfigurationLeaveLcoresWithoutWork) {
+  const Pairs pair{{0, 1}};
+  const auto text = [&](std::uint16_t ports, std::uint16_t configured) {
+    return plan_text(pair, plan_queues(pair, ports_with(pair, ports), 4, configured), Lcores{1, 2, 3, 4}, 1);
+  };
+  const std::string idle = "rules: 1; lcores without work: 3, 4 ";
+  EXPECT_TRUE(text(8, 2).ends_with(idle + "([ports] queues = 2 leaves them none)")) << text(8, 2);
+  EXPECT_TRUE(text(2, 3).ends_with(idle + "(the ports have no more queues)")) << text(2, 3);
+  // More would have to be written, and be there.
+  EXPECT_TRUE(text(2, 2).ends_with(idle + "(the ports have no more queues)")) << text(2, 2);
+  EXPECT_TRUE(text(8, 8).ends_with("; rules: 1")) << text(8, 8);
+}
+
 }  // namespace
 }  // namespace weir::filter
