@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The frames weir-filter makes itself: what a client and a server are told when a request is refused. The
-/// filter has no TCP stack; everything follows from the request's own segment: its acknowledgment is the next
-/// byte the client expects, its sequence the next byte the server expects. Pure packet crafting on flat
+/// filter has no TCP stack; everything follows from the request's own segment: its acknowledgment is taken
+/// for the next byte the client expects, its sequence for the next byte the server expects. (Where TCP sends
+/// a request again the server may have had it, and expects what comes behind.) Pure packet crafting on flat
 /// memory, IPv4 and IPv6, VLAN tags kept, checksums computed. Any thread, but that a rule's text is one
 /// thread's; no allocation.
 #pragma once
@@ -41,7 +42,8 @@ std::uint32_t sequence_end(const Frame& frame) noexcept;
 /// These three return the length of the frame written to `out`, or 0 when it does not fit.
 std::size_t craft_reset_to_client(const Segment& request, std::span<std::byte> out) noexcept;
 
-/// RST to the server, in the client's name, at the sequence number the server expects next.
+/// RST to the server, in the client's name, at the request's sequence number: a server that has had the
+/// request already expects a later one, and ignores it.
 std::size_t craft_reset_to_server(const Segment& request, std::span<std::byte> out) noexcept;
 
 /// A 429 and how much of the stream to the client it takes.
