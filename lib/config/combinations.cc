@@ -102,6 +102,11 @@ void check_combinations(const std::string& path, const Rule& rule, Findings& fin
     add("on_store_failure",
         "on_store_failure = \"open\" would let strict exceed its limit: write \"local\", which spends the "
         "leases at hand, or \"closed\", or choose another algorithm");
+  if (rule.local_rule == LocalRule::per_span && rule.on_store_failure != OnStoreFailure::local)
+    add("local_rule",
+        "local_rule = \"per-span\" is a form of on_store_failure = \"local\", and this rule has \"" +
+            std::string(to_string(rule.on_store_failure)) +
+            "\": leave local_rule out, or write on_store_failure = \"local\"");
 
   if (algorithm == Algorithm::sliding_log && rule.limit > max_sliding_log_limit)
     add("limit", "limit must be at most " + std::to_string(max_sliding_log_limit) +

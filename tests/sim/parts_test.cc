@@ -467,6 +467,7 @@ TEST(SimWithAlgorithm, LeavesOutWhatTheAlgorithmCannotUseAndNothingElse) {
                                                          leaky_bucket, sliding_log, shed}));
   rule.dephase = 1s;
   EXPECT_EQ(keepers(rule, &Rule::dephase), Algorithms{cooldown});
+  rule.on_store_failure = OnStoreFailure::local;
   rule.local_rule = LocalRule::per_span;
   EXPECT_EQ(keepers(rule, &Rule::local_rule), Algorithms{cooldown});
   rule = rule_of(10, token_bucket);

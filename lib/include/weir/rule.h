@@ -66,7 +66,7 @@ enum class OnStoreFailure : std::uint8_t {
   closed,  ///< refuse everything under the rule
 };
 
-/// Form of the local rule while the store is unreachable.
+/// Form of the local rule while the store is unreachable: of OnStoreFailure::local, and of cooldown.
 enum class LocalRule : std::uint8_t {
   cumulative,  ///< count in the interval so far × nodes > limit
   per_span,    ///< also: span count × nodes > limit / spans (the seed's form; false-blocks bursty clients)

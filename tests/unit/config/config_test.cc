@@ -157,6 +157,7 @@ TEST(Config, EveryWordOfEveryChoiceIsUnderstood) {
   for (const Action action : {Action::drop, Action::reset, Action::reply_429, Action::observe})
     for (const OnStoreFailure failure : {OnStoreFailure::local, OnStoreFailure::open, OnStoreFailure::closed})
       for (const LocalRule local : {LocalRule::cumulative, LocalRule::per_span}) {
+        if (local == LocalRule::per_span && failure != OnStoreFailure::local) continue;
         Config config;
         config.node.name = "n";
         config.rules.push_back({.name = "a",
@@ -684,6 +685,22 @@ TEST(ConfigErrors, ExactAlgorithmsTakeNoEstimatesAndNoGambles) {
               ElementsAre("c.toml:5:20: on_store_failure = \"open\" would let strict exceed its limit: write "
                           "\"local\", which spends the leases at hand, or \"closed\", or choose another "
                           "algorithm"));
+}
+
+TEST(ConfigErrors, AFormOfTheLocalRuleGoesWithTheLocalRuleAlone) {
+  const std::string per_span = "local_rule = \"per-span\"\n";
+  EXPECT_THAT(rule_errors(per_span + "on_store_failure = \"local\""), IsEmpty());
+  EXPECT_THAT(
+      rule_errors(per_span + "on_store_failure = \"closed\""),
+      ElementsAre("c.toml:5:14: local_rule = \"per-span\" is a form of on_store_failure = \"local\", and "
+                  "this rule has \"closed\": leave local_rule out, or write on_store_failure = "
+                  "\"local\""));
+  EXPECT_THAT(rule_errors(per_span + "on_store_failure = \"open\""),
+              ElementsAre(HasSubstr("and this rule has \"open\": leave local_rule out")));
+  EXPECT_THAT(rule_errors("local_rule = \"cumulative\"\non_store_failure = \"open\""), IsEmpty());
+  EXPECT_THAT(rule_errors(per_span + "on_store_failure = \"close\""), SizeIs(1)) << "told once";
+  EXPECT_THAT(rule_errors(per_span + "on_store_failure = \"open\"\nalgorithm = \"shed\""),
+              ElementsAre(HasSubstr("local_rule belongs to the algorithm cooldown")));
 }
 
 TEST(ConfigErrors, AlgorithmsThatRememberAreBounded) {
