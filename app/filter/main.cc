@@ -31,6 +31,7 @@
 #include "filter/ports.h"
 #include "filter/queue_plan.h"
 #include "filter/reporter.h"
+#include "filter/rule_reach.h"
 #include "filter/signals.h"
 #include "filter/statistics.h"
 #include "filter/worker_loop.h"
@@ -230,7 +231,9 @@ int program(std::span<const char* const> arguments) {
   const ConfigResult loaded = load_config(read.options.config);
   for (const ConfigError& error : loaded.errors) std::fprintf(stderr, "%s\n", error.to_string().c_str());
   if (!loaded) return exit_usage;
-  if (const std::string wrong = Throttle::check(loaded.config); !wrong.empty()) {
+  std::string wrong = Throttle::check(loaded.config);
+  if (wrong.empty()) wrong = out_of_reach(loaded.config.rules);
+  if (!wrong.empty()) {
     std::fprintf(stderr, "%s: %s\n", read.options.config.c_str(), wrong.c_str());
     return exit_usage;
   }

@@ -6108,6 +6108,13 @@ MUTANTS = [
         "queue_plan",
     ),
     filter_part(
+        "only rules for every request are out of reach",
+        "OutOfReach.IsAlsoARuleWithAMatchBehindThem",
+        "if (everywhere == max_rules_per_request)",
+        "if (everywhere == max_rules_per_request && takes_every_request(rule.match))",
+        "rule_reach",
+    ),
+    filter_part(
         "what a port counts is nothing until it is as much as before somebody set it back",
         "PortCounts.BeginAnewWhenSomebodySetsThemBack",
         "    if (now.*count < base.*count) base.*count = 0;\n    now.*count -= base.*count;\n",

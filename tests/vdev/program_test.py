@@ -70,6 +70,16 @@ class Program(VdevTest):
                 self.fails(done, 2, "%s: %s" % (path, mistake))
                 self.assertNotIn("EAL", done.stderr)
 
+    def test_a_rule_that_could_never_apply_is_told_before_dpdk_starts_too(self):
+        rules = [RULE.replace("all", "rule-%d" % i) for i in range(18)]
+        path = self.write_config("".join(rules[:16]))
+        self.assertEqual(self.run_program("--config", path, "--check").returncode, 0)
+        self.write_config("".join(rules))
+        for options in ([], ["--check"]):
+            done = self.run_program("--", "--config", path, *options)
+            self.fails(done, 2, '%s: rule "rule-16": it would never apply' % path)
+            self.assertNotIn("EAL", done.stderr)
+
     def test_check_does_not_ask_the_store_that_the_configuration_names(self):
         with socket.create_server(("127.0.0.1", 0)) as store:
             # So many keys that there is time to connect while their memory is looked at.
