@@ -120,8 +120,9 @@ TEST(Cluster, SlotsMoveThoughNodesHadToConnectAnew) {
       if (links.elements[i] == "create-time") times.push_back(links.elements[i + 1]);
     return times;
   };
+  // To and from each of the others.
+  ASSERT_TRUE(wait_until("all links to be known", [&] { return made().size() == 2 * (cluster.size() - 1); }));
   const std::vector<std::string> before = made();
-  ASSERT_FALSE(before.empty());
   cluster.hang(1);
   ASSERT_TRUE(wait_until("a link to be made anew", [&] { return made() != before; }));
   cluster.go_on(1);
