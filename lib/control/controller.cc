@@ -590,7 +590,8 @@ void Controller::note_heavy(const CountedKey& counted) {
       parts_.pools[parts_.window_of_rule[counted.rule]].terms().spans > 1 ||
       is_bucket(parts_.rules[counted.rule].algorithm))
     return;
-  const std::uint64_t limit = limits_[counted.rule];
+  // What they are a part of: where nodes divide the limit, this one's.
+  const std::uint64_t limit = grants_[counted.rule].allowance;
   // Relaxed: whoever owns the cell by now, it is only about what is set aside.
   if (counted.cell->key.load(std::memory_order_relaxed) != counted.key ||
       (counted.offered <= limit / 2 && counted.cell->left_of(limit) > limit / 2))

@@ -875,9 +875,7 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
                                                          terms.window, window.interval_number);
   // Nor its own grant, while that is left alone.
   const std::uint64_t own = rule_grants_[planned.rule].most > 0 ? reserve / plane_.quiescence.workers() : 0;
-  // Nor what there is, where a heavy request needs that and the reserve.
-  const std::uint64_t left = table_->credit(touched.place) + touched.cell->left_of(touched.terms.allowance);
-  if (saturated_sum(table_->refused(*touched.entry), weight) <= saturated_sum(left, reserve - own)) return;
+  if (saturated_sum(table_->refused(*touched.entry), weight) <= reserve - own) return;
   const Duration length = terms.block.length(planned.key);
   if (!table_->block(*touched.entry, now, now + length)) return;
   touched.blocked_until = now + length;

@@ -2292,17 +2292,17 @@ MUTANTS = [
         file="lib/dataplane/worker_core.cc",
     ),
     whole(
-        "a request that needs what is set aside has exceeded the limit",
-        "Grants.ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn",
-        "<= saturated_sum(left, reserve - own)) return;",
-        "<= reserve - own + 0 * left) return;",
-        file="lib/dataplane/worker_core.cc",
-    ),
-    whole(
         "who has asked for much and had nothing does not need what is set aside",
-        "Grants.ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn",
+        "Grants.ARequestOfAllTheLimitIsAdmittedFromTheSecondWindowOn",
         "(counted.offered <= limit / 2 && counted.cell->left_of(limit) > limit / 2)",
         "counted.cell->left_of(limit) > limit / 2",
+        file="lib/control/controller.cc",
+    ),
+    whole(
+        "who uses up his node's part needs nothing that is set aside while other nodes have more",
+        "Grants.ARequestOfAllTheNodesPartIsAdmittedFromTheSecondWindowOn",
+        "const std::uint64_t limit = grants_[counted.rule].allowance;",
+        "const std::uint64_t limit = limits_[counted.rule];",
         file="lib/control/controller.cc",
     ),
     whole(

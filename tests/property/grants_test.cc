@@ -930,19 +930,14 @@ TEST(Grants, WhatAClosedRuleRefusesBeginsNoCooldown) {
 
 // A request that weighs nearly all of the limit needs what is set aside for grants, though it has never drawn
 // anything.
-TEST(Grants, ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn) {
+TEST(Grants, ARequestOfAllTheLimitIsAdmittedFromTheSecondWindowOn) {
   for (const Algorithm algorithm : {Algorithm::fixed_window, Algorithm::cooldown}) {
     for (const unsigned workers : {1U, 4U}) {
       constexpr std::uint32_t limit = 6400;
       GrantedNode node({rule_of("user", algorithm, limit)}, workers);
       for (int window = 0; window < 5; ++window) {
-        const bool admitted = node.admit(0, 0, "ann", limit - 1);
-        if (workers == 1 || window > 0) {
-          EXPECT_TRUE(admitted) << workers << " workers, window " << window;
-        } else {
-          EXPECT_FALSE(admitted);
-          EXPECT_TRUE(node.admit(0, 0, "ann")) << "the limit has not been exceeded";
-        }
+        EXPECT_EQ(node.admit(0, 0, "ann", limit), workers == 1 || window > 0)
+            << workers << " workers, window " << window;
         node.pass(100ms);
         node.pass_second();
       }
@@ -950,6 +945,26 @@ TEST(Grants, ARequestOfNearlyAllTheLimitIsAdmittedFromTheSecondWindowOn) {
       node.expect_sound();
     }
   }
+}
+
+// Where nodes divide the limit, grants are a part of the node's part.
+TEST(Grants, ARequestOfAllTheNodesPartIsAdmittedFromTheSecondWindowOn) {
+  constexpr std::uint32_t limit = 6400;
+  Rule rule = rule_of("user", Algorithm::fixed_window, limit);
+  rule.hold_back = 0.01;  // so that nodes are counted
+  GrantedNode node({rule}, 4);
+  for (Ordinal second = 1000; second < 1060; ++second) node.counters[{"~nodes", second}] = 3;
+  for (int span = 0; span < 35; ++span) node.pass(100ms);
+  node.cut = true;
+  for (int span = 0; span < 25; ++span) node.pass(100ms);
+  node.pass_second();
+  for (int window = 0; window < 5; ++window) {
+    EXPECT_EQ(node.admit(0, 0, "ann", limit / 4), window > 0) << window;
+    node.pass(100ms);
+    node.pass_second();
+  }
+  node.stop();
+  node.expect_sound();
 }
 
 // A key that had no grants when a window began, so that all of its allowance could be drawn, has none for a
