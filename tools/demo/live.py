@@ -139,10 +139,13 @@ def status_of(net, node, source):
 def show_refusal_and_recovery(net, claims):
     print("\nOne address guesses passwords through node a; curl shows what it gets:\n")
     refusal = ""
+    # Several by each curl: a busy machine may not start as many in a second as it takes.
+    more = [f"http://{server_address('a')}/login"] * 6
     for _ in range(30):
-        answer = net.curl("a", "/login", "-i", "-X", "POST", source=7)
-        if answer.stdout.startswith("HTTP/1.1 429"):
-            refusal = answer.stdout
+        answers = net.curl("a", "/login", "-i", "-X", "POST", *more, source=7).stdout.split("HTTP/1.1 ")
+        refusals = [answer for answer in answers if answer.startswith("429")]
+        if refusals:
+            refusal = "HTTP/1.1 " + refusals[0]
             break
     blocked_at = time.monotonic()
     for line in refusal.splitlines():
