@@ -17,8 +17,9 @@
 /// notice, because as much as it holds itself has been claimed since.
 ///
 /// Quota goes back only when no worker can draw on it any more: first the publication allows less, and after
-/// all workers have taken that up, what they did not draw is given back. Where a worker stands still that may
-/// be never: what is needed again meanwhile is allowed again.
+/// all workers have taken that up, what they did not draw is given back; a span later, for what those drew of
+/// the larger allowance who changed over to that span's tables first is in no count before. Where a worker
+/// stands still that may be never: what is needed again meanwhile is allowed again.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +43,7 @@ class Lease {
   std::uint64_t lowered = 0;   ///< with `lowering`: what the publication allows while workers take it up
   std::uint64_t total = 0;     ///< claimed by all, by the latest answer
   bool lowering = false;
+  bool heard = false;  ///< with `lowering`: all workers have taken it up, and drawn what they may have before
   bool used_up = false;  ///< the limit has been claimed whole, or may have been
   bool held = false;     ///< the lease is of `ordinal`; else it is blank
 
@@ -92,15 +94,17 @@ class Lease {
   void lower(std::uint64_t to) noexcept {
     lowered = to;
     lowering = true;
+    heard = false;
   }
   /// They need more again: as much as there still is, that may be had.
   void raise(std::uint64_t to) noexcept {
     lowered = std::max(lowered, to);
     lowering = lowering && lowered < granted;
   }
-  /// All workers have taken the lower allowance up.
+  /// A span has ended by whose end all workers had taken the lower allowance up; its counts are in
+  /// `admitted`.
   void lowered_everywhere() noexcept {
-    if (!lowering) return;
+    if (!lowering || !std::exchange(heard, true)) return;
     lowering = false;
     keep(std::max(lowered, admitted));
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -107,6 +108,7 @@ class Nodes {
     config.rules.push_back(rule_);
     One& one = *nodes_[node];
     one.link = Link();
+    one.stalled = {};
     one.core = std::make_unique<NodeCore>(
         config, ThrottleOptions{.workers = workers, .hash_seed = seed_ + node, .log = {}},
         std::make_unique<BadlyLinkedStore>(counters, one.link));
@@ -116,27 +118,32 @@ class Nodes {
   /// It dies as it stands: what it held and had not written is lost.
   void crash(std::size_t node) { nodes_[node]->core.reset(); }
 
-  void advance(Duration by) {
+  void advance(Duration by, int rounds = 2) {
     now_ += by;
     for (std::size_t node = 0; node < count(); ++node)
-      for (int round = 0; alive(node) && round < 2; ++round) come_round(node);
+      for (int round = 0; alive(node) && round < rounds; ++round) come_round(node);
   }
   /// Once: where a span has ended, workers know that then, but nobody has judged it yet.
   void come_round(std::size_t node) {
-    nodes_[node]->core->advance(time(node));
-    for (unsigned i = 0; i < workers; ++i) nodes_[node]->core->worker(i).quiescent();
+    One& one = *nodes_[node];
+    one.core->advance(time(node));
+    for (unsigned i = 0; i < workers; ++i)
+      if (!one.stalled[i]) one.core->worker(i).quiescent();
   }
+  /// A worker that is stalled does not come round: it goes on by what it was told last.
+  bool& stalled(std::size_t node, unsigned worker) { return nodes_[node]->stalled[worker]; }
 
   void admit(std::size_t node, const std::string& user) {
+    admit(node, user, static_cast<unsigned>(random() % workers));
+  }
+  void admit(std::size_t node, const std::string& user, unsigned worker) {
     if (!alive(node)) return;
     const Header header{"user", user};
     Request request;
     request.headers = std::span(&header, 1);
     const Instant now = time(node);
-    const bool passes = nodes_[node]
-                            ->core->worker(static_cast<unsigned>(random() % workers))
-                            .admit(request, now.monotonic)
-                            .verdict == Verdict::admit;
+    const bool passes =
+        nodes_[node]->core->worker(worker).admit(request, now.monotonic).verdict == Verdict::admit;
     admitted[{"user|" + user, clock_.ordinal(now.wall)}] += passes;
   }
 
@@ -179,6 +186,7 @@ class Nodes {
   struct One {
     Link link;  // outlives the core's store
     Duration ahead{};
+    std::array<bool, workers> stalled{};
     std::unique_ptr<NodeCore> core;
   };
   Instant time(std::size_t node) const {
@@ -199,6 +207,7 @@ struct Faults {
   bool crashes = false;
   bool clocks_differ = false;
   bool clocks_jump = false;
+  bool workers_stall = false;
 };
 
 struct Case {
@@ -222,6 +231,12 @@ void run(Nodes& nodes, const Case& given) {
       if (faults.links && one_in(60)) nodes.link(node).cut = !nodes.link(node).cut;
       if (faults.links && one_in(30)) nodes.link(node).loses_answers = !nodes.link(node).loses_answers;
       if (faults.clocks_jump && one_in(300)) nodes.set_clock(node, skew());
+      for (unsigned worker = 0; faults.workers_stall && worker < Nodes::workers; ++worker) {
+        bool& stalled = nodes.stalled(node, worker);
+        if (one_in(stalled ? 6 : 12)) stalled = !stalled;
+        // Who has not heard that the next interval has begun would draw from the one that is over.
+        if (step % 100 >= 90) stalled = false;
+      }
       if (!faults.crashes) continue;
       if (nodes.alive(node) && one_in(400))
         nodes.crash(node);
@@ -244,6 +259,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& tested) {
   if (given.faults.crashes) name += "_crashes";
   if (given.faults.clocks_differ) name += "_clocks_differ";
   if (given.faults.clocks_jump) name += "_clocks_jump";
+  if (given.faults.workers_stall) name += "_workers_stall";
   return name;
 }
 
@@ -320,6 +336,39 @@ TEST(StrictWhoseClockIsSet, TakesNoQuotaIntoAnotherInterval) {
   }
 }
 
+// While workers change over, two tables are counted in: what those draw from a lease that are early shows
+// only at the next span's end, when the late ones have drawn on it by what they were told before.
+TEST(StrictWhoseWorkerIsLate, GivesNothingBackThatTheOtherOneHasDrawn) {
+  constexpr std::uint64_t limit = 1000;
+  constexpr std::uint64_t of_others = 648;
+  Nodes nodes(user_rule(limit, Algorithm::strict), 1, seed());
+  std::uint64_t& claimed = nodes.counters[{"user|ann", 1000}];
+  std::uint64_t& admitted = nodes.admitted[{"user|ann", 1000}];
+  claimed = of_others;
+  for (int i = 0; i < 200; ++i) nodes.admit(0, "ann");
+  for (int step = 0; step < 19; ++step) nodes.advance(10ms);
+  ASSERT_EQ(claimed, limit) << "it holds all that the others do not";
+  // So little has been asked for since that it will hold less; of its workers one does not hear of that …
+  nodes.advance(10ms, 1);
+  nodes.stalled(0, 1) = true;
+  nodes.come_round(0);
+  for (int step = 0; step < 9; ++step) nodes.advance(10ms);
+  // … before the other one counts in the next span.
+  nodes.advance(10ms, 1);
+  for (int i = 0; i < 500; ++i) nodes.admit(0, "ann", 0);
+  const std::uint64_t early = admitted;
+  ASSERT_LT(early, limit - of_others) << "it has been told of less";
+  for (int i = 0; i < 500; ++i) nodes.admit(0, "ann", 1);
+  ASSERT_GT(admitted, early) << "and it has not";
+  nodes.stalled(0, 1) = false;
+  for (int step = 0; step < 30; ++step) {
+    nodes.advance(step == 0 ? 0ms : 10ms);
+    ASSERT_GE(claimed, of_others + admitted) << "10 ms times " << step << " later";
+  }
+  nodes.finish();
+  EXPECT_EQ(claimed, of_others + admitted);
+}
+
 class StrictQuota : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StrictQuota, ComesBackWhereItIsNotUsed) {
@@ -341,6 +390,8 @@ INSTANTIATE_TEST_SUITE_P(Strict, StrictLimit,
                               {.crashes = true},
                               {.clocks_differ = true},
                               {.clocks_jump = true},
+                              {.workers_stall = true},
+                              {.links = true, .workers_stall = true},
                               {.links = true, .crashes = true, .clocks_differ = true, .clocks_jump = true}})),
                          case_name);
 // A node that crashes takes what it held with it.
@@ -350,6 +401,7 @@ INSTANTIATE_TEST_SUITE_P(
                                {.links = true},
                                {.clocks_differ = true},
                                {.clocks_jump = true},
+                               {.workers_stall = true},
                                {.links = true, .clocks_differ = true, .clocks_jump = true}})),
     case_name);
 

@@ -119,6 +119,8 @@ TEST(Lease, NothingIsGivenBackBeforeAllWorkersHaveTakenTheLowerAllowanceUp) {
   EXPECT_EQ(lease.owed, 0U);
   lease.admitted = 4;
   lease.lowered_everywhere();
+  EXPECT_EQ(lease.owed, 0U) << "before what they have drawn by then has been counted";
+  lease.lowered_everywhere();
   EXPECT_EQ(lease.allowance(), 10U);
   EXPECT_EQ(lease.owed, 20U);
 }
@@ -127,6 +129,8 @@ TEST(Lease, WhatWorkersDrewBeforeTheyHeardOfTheLowerAllowanceStaysTheirs) {
   Lease lease = lease_of();
   lease.answered(30, 30, 100);
   lease.lower(10);
+  lease.admitted = 5;
+  lease.lowered_everywhere();
   lease.admitted = 25;
   lease.lowered_everywhere();
   EXPECT_EQ(lease.allowance(), 25U);
@@ -219,7 +223,7 @@ TEST(Lease, WhatIsNeededAgainIsNotGivenBackAfterAll) {
   EXPECT_EQ(lease.allowance(), 20U);
   lease.raise(15);
   EXPECT_EQ(lease.allowance(), 20U) << "workers may have heard of it";
-  lease.lowered_everywhere();
+  for (int span = 0; span < 2; ++span) lease.lowered_everywhere();
   EXPECT_EQ(lease.allowance(), 20U);
   EXPECT_EQ(lease.owed, 10U);
   lease.lower(10);
@@ -434,10 +438,13 @@ TEST(Strict, WhatAKeyDoesNotUseGoesBackOnceAllWorkersHaveHeardOfIt) {
     node.sync(counters, now + 5ms);
     EXPECT_EQ(claimed(counters, first_ordinal), held) << "given back while a worker may still draw";
   }
-  now += 100ms;
-  ASSERT_LT(now, 900ms);
-  node.step(now);
-  node.sync(counters, now + 5ms);
+  for (int span = 0; span < 2; ++span) {
+    EXPECT_EQ(claimed(counters, first_ordinal), held) << "what they have drawn by then is not counted yet";
+    now += 100ms;
+    ASSERT_LT(now, 900ms);
+    node.step(now);
+    node.sync(counters, now + 5ms);
+  }
   EXPECT_LT(claimed(counters, first_ordinal), held);
   EXPECT_EQ(claimed(counters, first_ordinal), lowered);
 }
