@@ -871,6 +871,9 @@ void WorkerCore::refuse(Touched& touched, const PlannedKey& planned, std::uint64
   if (touched.entry == nullptr) return;  // counted under a shared name: no block can follow
   const RuleTerms& terms = plane_.terms[planned.rule];
   const WindowState& window = windows_[terms.window];
+  // It has no part in what exceeds that interval's limit: nobody has said yet that the next one has begun.
+  if (now >= window.ends) [[unlikely]]
+    return;
   const std::uint64_t reserve = publication_->reserve_of(publication_->find(planned.key), planned.rule,
                                                          terms.window, window.interval_number);
   // Nor its own grant, while that is left alone.

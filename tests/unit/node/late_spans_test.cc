@@ -80,6 +80,45 @@ TEST(LateSpans, ThatEndInTimeAgainSoonBringAllNewKeys) {
   EXPECT_EQ(node.overflowed(), before);
 }
 
+/// Whoever keeps to his limit at 80 of 100 a second, whose interval's last span ends 600 ms late.
+class ServedLate {
+ public:
+  ServedLate() {
+    for (int span = 0; span < 9; ++span) {
+      node.end_span();
+      admitted += node.admit(0, "ann", 8);
+    }
+    admitted += node.admit(0, "ann", 8);
+  }
+  /// At the same pace, until the controller comes round.
+  void go_on() {
+    for (Duration since{}; since < 600ms; since += 12500us)
+      admitted += node.worker().admit_key(0, "ann", 1, node.now().monotonic + 100ms + since).verdict ==
+                  Verdict::admit;
+    node.end_span(600ms);
+  }
+
+  testing::TimedNode node{
+      "[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 100\ninterval = \"1s\"\n"
+      "spans = 10\ncooldown = \"10s\"\n"};
+  std::uint32_t admitted = 0;
+};
+
+TEST(LateSpans, BlockNobodyForWhatCameAfterTheInterval) {
+  ServedLate late;
+  ASSERT_EQ(late.admitted, 80U);
+  late.go_on();
+  EXPECT_EQ(late.admitted, 100U) << "there is no more until the controller says so";
+  EXPECT_EQ(late.node.admit(0, "ann", 1), 1U);
+}
+
+TEST(LateSpans, BlockWhoHasExceededHisLimitBefore) {
+  ServedLate late;
+  ASSERT_EQ(late.node.admit(0, "ann", 21), 20U);
+  late.go_on();
+  EXPECT_EQ(late.node.admit(0, "ann", 1), 0U);
+}
+
 /// With so many workers, and in the test's own time; spans last 100 ms.
 class SlidingNode {
  public:
