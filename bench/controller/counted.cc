@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fixed piece of work for an instruction counter: bench-controller-counted HOT | workers NUMBER
-// With HOT, what the engine does for a key in a span: takes in its count, ends the span, and tells what is to
-// be published. All keys are counted in every span; of a hundred, HOT have more than may be kept back from
-// the store, the others one request each. What the store does and answers is not counted. Items are keys and
-// spans.
-// With NUMBER workers, what the controller does for each worker's each key: each of them counts all keys in
-// every span, one request each, within its grants. Engine and memory store are in it, the latter with a tenth
-// of the keys in each span. Items are keys, workers and spans.
-// Everything to be counted happens inside counted_work(), over one interval in virtual time; prints
+// A fixed piece of work for an instruction counter: bench-controller-counted HOT | workers NUMBER | idle
+// RULES | away RULES With HOT, what the engine does for a key in a span: takes in its count, ends the span,
+// and tells what is to be published. All keys are counted in every span; of a hundred, HOT have more than may
+// be kept back from the store, the others one request each. What the store does and answers is not counted.
+// Items are keys and spans. With NUMBER workers, what the controller does for each worker's each key: each of
+// them counts all keys in every span, one request each, within its grants. Engine and memory store are in it,
+// the latter with a tenth of the keys in each span. Items are keys, workers and spans. With idle or away
+// RULES, what keys take the engine that are known and not counted, all of the first of so many rules whose
+// spans end together; while the store is away publications name none of them either. Items are keys and
+// spans. Everything to be counted happens inside counted_work(), over one interval in virtual time; prints
 // "items N". See tests/instructions.
 #include <charconv>
 #include <cstddef>
@@ -140,6 +141,37 @@ int count_engine(std::size_t hot) {
   return 0;
 }
 
+int count_idle(std::size_t rules, bool away) {
+  const std::vector<KeyBytes> all_names = names();
+  std::vector<SpanCount> all_counts = counts(all_names, 0);
+  std::vector<SpanCount> no_counts;
+  std::vector<Rule> all_rules(rules, rule());
+  for (std::size_t i = 0; i < rules; ++i) {
+    all_rules[i].name += std::to_string(i);
+    all_rules[i].algorithm = Algorithm::cooldown;
+  }
+  Engine engine(all_rules, 2 * keys);
+  const std::unique_ptr<Store> store = make_memory_store(std::make_shared<MemoryCounters>());
+  Work work{.engine = &engine, .counts = &no_counts};
+  engine.step(at(work.now));
+  for (std::uint32_t span = 0; span < warm_up; ++span) {
+    end_span(engine, all_counts, work.now);
+    synchronize(engine, *store, at(work.now));
+  }
+  if (away) engine.sync_result(false, at(work.now));
+  std::uint64_t overrides = 0;
+  for (std::uint32_t span = 0; span < spans; ++span) {
+    overrides += counted_work(work);
+    if (!away) synchronize(engine, *store, at(work.now));
+  }
+  if (overrides > 0 || engine.keys() != keys) {
+    std::fputs("a key is limited, or forgotten: that is not what is to be counted\n", stderr);
+    return 1;
+  }
+  std::printf("items %zu\n", keys * spans);
+  return 0;
+}
+
 int count_workers(unsigned workers) {
   Config config;
   config.node.keys = keys;
@@ -195,8 +227,12 @@ int main(int argc, char** argv) {
     if (const std::optional<unsigned> hot = number(arguments[0], 0, 100)) return count_engine(*hot);
   if (arguments.size() == 2 && arguments[0] == "workers")
     if (const std::optional<unsigned> workers = number(arguments[1], 1, 255)) return count_workers(*workers);
+  if (arguments.size() == 2 && (arguments[0] == "idle" || arguments[0] == "away"))
+    if (const std::optional<unsigned> rules = number(arguments[1], 1, max_rules))
+      return count_idle(*rules, arguments[0] == "away");
   std::fputs(
-      "usage: bench-controller-counted HOT (of a hundred keys: 0 to 100) | workers NUMBER (1 to 255)\n",
+      "usage: bench-controller-counted HOT (of a hundred keys: 0 to 100) | workers NUMBER (1 to 255) |\n"
+      "       idle RULES | away RULES (1 to 1024)\n",
       stderr);
   return 2;
 }

@@ -27,8 +27,9 @@ constexpr int spans_kept = 4;
 constexpr Duration longest_kept = std::chrono::hours{1};
 // A quarter of the keys that a pool is made for, at most; the ledger holds those of two intervals.
 constexpr std::uint32_t ledger_keys_per_reserved = 16;
-// For so few keys cells are reserved in no time. Else it is done after a window in which there were too many,
-// and as often again as makes a spray of keys that comes and goes no better than one that stays.
+// Where so few places for keys are to be looked at, cells are reserved in no time. Else it is done after a
+// window in which there were too many keys, and as often again as makes a spray of keys that comes and goes no
+// better than one that stays.
 constexpr std::uint32_t always_reserved = 1024;
 constexpr unsigned wary_turns = 1000;
 constexpr std::size_t claimed_ahead = 16;
@@ -281,7 +282,7 @@ void Controller::reserve_cells(std::size_t window) {
     wary_[window] = wary_turns;
   else if (wary_[window] > 0)
     --wary_[window];
-  if (wary_[window] == 0 && parts_.engine.keys() > always_reserved) return;
+  if (wary_[window] == 0 && parts_.engine.places() > always_reserved) return;
   heaviest_.clear();
   // A worker that is granted as much need not draw it; if the key finds a place among its grants.
   const bool all_are_granted =

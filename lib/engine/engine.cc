@@ -53,6 +53,7 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
   rules_.reserve(rules.size());
   for (const Rule& rule : rules) {
     const RuleState& state = rules_.emplace_back(rule);
+    some_by_shares_ = some_by_shares_ || state.by_shares();
     counts_members_ = counts_members_ || state.by_shares() || state.algorithm == Algorithm::strict ||
                       state.early_block == EarlyBlock::predictive || state.holds();
   }
@@ -60,6 +61,14 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
   for (RuleState& rule : rules_) {
     rule.time_to_live = lives.at(named(rule.clock));
     if (rule.algorithm == Algorithm::cooldown) rule.block_time_to_live = lives.at(named(rule.block_clock));
+  }
+  std::map<std::pair<Duration, std::uint32_t>, std::size_t> clocks;
+  for (const RuleState& rule : rules_) {
+    const std::size_t clock =
+        clocks.try_emplace({rule.clock.interval(), rule.spans}, clocks.size()).first->second;
+    rules_by_clock_.resize(clocks.size());
+    rules_by_clock_[clock].push_back(index_of(rule));
+    clock_of_rule_.push_back(clock);
   }
   std::map<std::pair<Duration, std::uint32_t>, std::size_t> windows;
   for (const RuleState& rule : rules_)
@@ -483,8 +492,13 @@ void Engine::step(Instant now, bool end_all, bool all_passed, MonotonicTime at) 
       rule.span = running;
     }
     notice_set(rule, running, set);
-    if (running != rule.span || end_all) end_span(rule, running, now, end_all, all_passed);
+    rule.span_ends = running != rule.span || end_all;
+    if (rule.span_ends) end_span(rule, running, now, end_all, all_passed);
   }
+  for (std::size_t clock = 0; clock < rules_by_clock_.size(); ++clock)
+    if (rules_[rules_by_clock_[clock].front()].span_ends) forget_idle(clock, now);
+  for (RuleState& rule : rules_)
+    if (rule.span_ends) begin_span(rule, rule.clock.span(now.wall));
   ask_for_fresh(now);
 }
 
@@ -562,7 +576,9 @@ void Engine::end_span(RuleState& rule, SpanId next, Instant now, bool end_all, b
   if (!cluster_.store_reached) apply_local_rules(rule, now);
 
   if (rule.debt && next.ordinal != rule.span.ordinal) pay_debts(rule, next.ordinal);
-  forget_idle(rule, next, now.monotonic);
+}
+
+void Engine::begin_span(RuleState& rule, SpanId next) {
   if (next.ordinal != rule.span.ordinal) await_reads(rule, next.ordinal);
   rule.span = next;
 }
@@ -918,41 +934,49 @@ void Engine::forget_traffic(KeySlot& slot) {
 }
 
 // Every slot is looked at once per interval, a part of them at each span's end: all at once would be a long
-// moment where keys are many. Where the clock has been set, all of them.
-void Engine::forget_idle(RuleState& rule, SpanId next, MonotonicTime now) {
-  const SpanId ended = rule.span;
+// moment where keys are many. Where the clock has been set, all of them. Rules whose spans end together have
+// theirs looked at together: there may be a thousand.
+void Engine::forget_idle(std::size_t clock, Instant now) {
+  const RuleState& any = rules_[rules_by_clock_[clock].front()];
+  const SpanId ended = any.span;
+  const SpanId next = any.clock.span(now.wall);
+  const std::uint32_t before = ledger_.size();
   const auto part = [&](std::uint32_t from, std::uint32_t to) {
     const auto slot_at = [&](std::uint32_t place) {
-      return static_cast<SlotIndex>(std::uint64_t{ledger_.end()} * place / rule.spans);
+      return static_cast<SlotIndex>(std::uint64_t{ledger_.end()} * place / any.spans);
     };
-    forget_idle(rule, slot_at(from), slot_at(to), next, now);
+    forget_idle(clock, slot_at(from), slot_at(to), next, now.monotonic);
   };
   if (next.ordinal == ended.ordinal) {
     part(ended.index, next.index);
   } else if (next.ordinal == ended.ordinal + 1) {
     part(0, next.index);
-    part(ended.index, rule.spans);
+    part(ended.index, any.spans);
   } else {
-    part(0, rule.spans);
+    part(0, any.spans);
   }
+  if (ledger_.size() == before) return;
+  for (const RuleIndex index : rules_by_clock_[clock])
+    std::erase_if(rules_[index].last_touched,
+                  [&](SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
 }
 
 // A key without counts for two intervals, without block and without a pending question has nothing left to
 // remember.
-void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now) {
-  const RuleIndex index = index_of(rule);
+void Engine::forget_idle(std::size_t clock, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now) {
+  const RuleState& any = rules_[rules_by_clock_[clock].front()];
   // The interval that has ended last.
-  const Ordinal ending = next.ordinal > rule.span.ordinal ? rule.span.ordinal : rule.span.ordinal - 1;
-  const std::uint32_t before = ledger_.size();
-  const bool asks_again = rule.passed(rule.span) < rule.asks_again_until;
+  const Ordinal ending = next.ordinal > any.span.ordinal ? any.span.ordinal : any.span.ordinal - 1;
   for (SlotIndex i = from; i < to; ++i) {
     // After a spray of keys there is hardly a slot that is not given up.
     if (i + Ledger::ahead < to)
-      if (const KeySlot& soon = ledger_[i + Ledger::ahead]; soon.current.ordinal < ending - 1)
+      if (const KeySlot& soon = ledger_[i + Ledger::ahead];
+          soon.key != 0 && soon.current.ordinal < ending - 1 && clock_of_rule_[soon.rule] == clock)
         ledger_.prefetch(soon.key);
     KeySlot& slot = ledger_[i];
-    if (slot.key == 0 || slot.rule != index) continue;
-    if (asks_again) slot.asked_blocks = false;
+    if (slot.key == 0 || clock_of_rule_[slot.rule] != clock) continue;
+    RuleState& rule = rules_[slot.rule];
+    if (rule.passed(rule.span) < rule.asks_again_until) slot.asked_blocks = false;
     if (slot.detail != no_index && says_nothing(rule, slot, next, now)) drop_detail(rule, slot, next.ordinal);
     if (slot.detail != no_index && is_out_of_date(rule, slot, next, now)) forget_traffic(slot);
     // So it has been since it was new, or is again.
@@ -975,9 +999,6 @@ void Engine::forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId n
     if (!ahead && rule.clock.interval() * (ending - counted) < rule.warmup) continue;
     ledger_.erase(i);
   }
-  if (ledger_.size() == before) return;
-  std::erase_if(rule.last_touched,
-                [&](SlotIndex i) { return ledger_[i].key == 0 || ledger_[i].rule != index; });
 }
 
 }  // namespace weir

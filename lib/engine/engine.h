@@ -249,12 +249,13 @@ class Engine {
     // Slots lie in order, what is known of them does not.
     constexpr std::size_t together = 32;
     std::array<SlotIndex, together> some;
+    // While the store is away, shares tell, and no two keys are alike.
+    const bool looks_at_each = !cluster_.store_reached && some_by_shares_;
     for (SlotIndex next = 0; next < ledger_.end();) {
       std::size_t count = 0;
       for (; next < ledger_.end() && count < together; ++next) {
-        // While the store is away, shares tell, and no two keys are alike.
-        if (cluster_.store_reached && (next = next_differing(next)) >= ledger_.end()) break;
-        if (is_aside(next)) continue;
+        if (!looks_at_each && (next = next_differing(next)) >= ledger_.end()) break;
+        if (is_aside(next) || (looks_at_each && !goes_by_share_or_differs(next))) continue;
         ledger_.prefetch_detail(next);
         some[count++] = next;
       }
@@ -315,6 +316,8 @@ class Engine {
 
   const SpanClock& clock(RuleIndex rule) const noexcept { return rules_[rule].clock; }
   std::uint32_t keys() const noexcept { return ledger_.size(); }
+  /// Places for keys that for_each_key() looks at: as many as have been known at once, ever.
+  std::uint32_t places() const noexcept { return ledger_.end(); }
   /// Keys that may be known at once.
   std::uint32_t capacity() const noexcept { return ledger_.capacity(); }
   /// Keys of which workers may tell by their hash alone.
@@ -407,6 +410,7 @@ class Engine {
                                  std::uint64_t amount) noexcept;
   void judge_refusals();
   void end_span(RuleState& rule, SpanId next, Instant now, bool end_all, bool all_passed);
+  void begin_span(RuleState& rule, SpanId next);
   void pay_debts(RuleState& rule, Ordinal next);
   void pay_unread(const RuleState& rule, KeySlot& slot, Ordinal until);
   bool is_to_be_read(const RuleState& rule, const KeySlot& slot) const noexcept;
@@ -457,8 +461,8 @@ class Engine {
   bool is_out_of_date(const RuleState& rule, const KeySlot& slot, SpanId next,
                       MonotonicTime now) const noexcept;
   void forget_traffic(KeySlot& slot);
-  void forget_idle(RuleState& rule, SpanId next, MonotonicTime now);
-  void forget_idle(RuleState& rule, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
+  void forget_idle(std::size_t clock, Instant now);
+  void forget_idle(std::size_t clock, SlotIndex from, SlotIndex to, SpanId next, MonotonicTime now);
   bool is_by_clock_before(const RuleState& rule, std::int64_t number) const noexcept;
   SpanCounts& held_as_of_now(const RuleState& rule, KeyDetail& detail) const noexcept;
   void move_windows(const RuleState& rule, SpanId to, std::int64_t by);
@@ -490,6 +494,10 @@ class Engine {
     const std::uint64_t bit = std::uint64_t{1} << slot % 64;
     may_differ_[slot / 64] = (may_differ_[slot / 64] & ~bit) | (may ? bit : 0);
   }
+  bool goes_by_share_or_differs(SlotIndex slot) const noexcept {
+    const KeySlot& key = ledger_[slot];
+    return key.key != 0 && (rules_[key.rule].by_shares() || (may_differ_[slot / 64] >> slot % 64 & 1) != 0);
+  }
   bool is_aside(SlotIndex slot) const noexcept { return aside_[slot / 64] >> slot % 64 & 1; }
   /// The first slot from `slot` on whose quota may differ, and which has not been set aside; beyond them all:
   /// there is none.
@@ -505,6 +513,10 @@ class Engine {
   void settle_interval(const RuleState& rule, KeySlot& slot, bool running);
 
   std::vector<RuleState> rules_;
+  // Those of the same interval and spans, whose spans end together, and which of these a rule is among.
+  std::vector<std::vector<RuleIndex>> rules_by_clock_;
+  std::vector<std::size_t> clock_of_rule_;
+  bool some_by_shares_ = false;
   Ledger ledger_;
   // A bit for each slot: whether anything has happened to the key that may make its quota another than its
   // rule's default. So that a publication costs what the keys near their limits cost, not all there are.

@@ -167,6 +167,7 @@ struct RuleState {
   /// Whether it is of no use to look at a key that is set aside when a span ends in which it was refused.
   bool leaves_refusals_alone = false;
   bool started = false;
+  bool span_ends = false;               // in the step that is under way
   SpanId span;                          // the span now running
   Ordinal ran_before = no_interval;     // the interval before it, as they came
   Ordinal came_back_to = no_interval;   // the running one, where that had run before the one before it

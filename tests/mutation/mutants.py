@@ -507,14 +507,14 @@ MUTANTS = [
     engine(
         "blocks are not asked for again when the store is back",
         "StoredBlock.IsAskedForAgainAfterTheStoreWasAway",
-        "    if (asks_again) slot.asked_blocks = false;\n",
+        "    if (rule.passed(rule.span) < rule.asks_again_until) slot.asked_blocks = false;\n",
         "",
     ),
     engine(
         "blocks are asked for again and again",
         "StoredBlock.IsAskedForAgainAfterTheStoreWasAway",
-        "rule.passed(rule.span) < rule.asks_again_until;",
-        "rule.passed(rule.span) >= rule.asks_again_until;",
+        "rule.passed(rule.span) < rule.asks_again_until)",
+        "rule.passed(rule.span) >= rule.asks_again_until)",
     ),
     node(
         "a store that is asked for nothing is not waited for, though it has a clock",
@@ -1395,10 +1395,30 @@ MUTANTS = [
     engine(
         "while the store is away keys that are set aside are visited",
         "Overrides.NameAllButThoseSetAsideWhetherOrNotTheStoreIsReached",
-        "        if (is_aside(next)) continue;\n",
-        "",
+        "if (is_aside(next) || (looks_at_each && !goes_by_share_or_differs(next))) continue;",
+        "if (looks_at_each && !goes_by_share_or_differs(next)) continue;",
         file="lib/engine/engine.h",
         units=["tests/unit/engine/overrides_test.cc"],
+    ),
+    engine(
+        "while the store is away keys that go by shares are named only where something has happened to them",
+        "Of/Overrides.NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens/fixed_window",
+        "const bool looks_at_each = !cluster_.store_reached && some_by_shares_;",
+        "const bool looks_at_each = false;",
+        file="lib/engine/engine.h",
+        units=["tests/unit/engine/overrides_test.cc"],
+    ),
+    engine(
+        "keys are forgotten by another rule's clock",
+        "Bounds.IdleKeysAreForgottenByTheIntervalsOfTheirOwnRules",
+        "if (slot.key == 0 || clock_of_rule_[slot.rule] != clock) continue;",
+        "if (slot.key == 0) continue;",
+    ),
+    engine(
+        "of rules whose spans end together only the first one's keys are forgotten",
+        "Bounds.IdleKeysAreForgottenByTheIntervalsOfTheirOwnRules",
+        "if (slot.key == 0 || clock_of_rule_[slot.rule] != clock) continue;",
+        "if (slot.key == 0 || slot.rule != rules_by_clock_[clock].front()) continue;",
     ),
     worker(
         "a key of which no more is said than that it is blocked takes a grant",
@@ -2112,14 +2132,27 @@ MUTANTS = [
     new_key_limit(
         "a limit that was not used grows",
         "NewKeyLimit.OfASpanInWhichFewWereMetNothingIsLearned",
-        "if (met >= limit_ / 2) limit_",
+        "if (met >= limit_ / workers_ / 2) limit_",
         "limit_",
+    ),
+    new_key_limit(
+        "a limit grows only where the workers together have used half of it",
+        "NewKeyLimit.GrowsAlsoWhereOnlyOneOfManyWorkersMeetsAny",
+        "if (met >= limit_ / workers_ / 2) limit_",
+        "if (met >= limit_ / 2) limit_",
     ),
     new_key_limit(
         "a span that ended late though it met few limits them",
         "NewKeyLimit.OfASpanInWhichFewWereMetNothingIsLearned",
         "} else if (met > least) {",
         "} else {",
+    ),
+    node(
+        "who finds nothing left of an interval that is over is blocked",
+        "LateSpans.BlockNobodyForWhatCameAfterTheInterval",
+        "  if (now >= window.ends) [[unlikely]]\n    return;\n",
+        "",
+        file="lib/dataplane/worker_core.cc",
     ),
     node(
         "what was met in earlier spans counts again",
@@ -4515,6 +4548,14 @@ MUTANTS = [
         "if (lease.lowering && all_passed) lease.lowered_everywhere();",
         "if (lease.lowering) lease.lowered_everywhere();",
         file="lib/engine/leases.cc",
+    ),
+    whole(
+        "what a worker has drawn of a lease in the span that has just begun is given back",
+        "StrictWhoseWorkerIsLate.GivesNothingBackThatTheOtherOneHasDrawn",
+        "if (!lowering || !std::exchange(heard, true)) return;",
+        "if (!lowering) return;",
+        file="lib/engine/lease.h",
+        units=ENGINE,
     ),
     engine(
         "what is left of a lease when its interval has ended is stranded",

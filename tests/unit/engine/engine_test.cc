@@ -561,6 +561,25 @@ TEST(Bounds, IdleKeysAreForgottenAndBlockedOnesAreNot) {
   EXPECT_TRUE(node.blocked(5s, "bad"));
 }
 
+TEST(Bounds, IdleKeysAreForgottenByTheIntervalsOfTheirOwnRules) {
+  EngineNode node({rule_of(100), rule_of(100), rule_of(100, 10s)});
+  Counters counters;
+  for (RuleIndex rule = 0; rule < 3; ++rule) node.count(0ms, 1, 1, never, "ann", rule);
+  Duration now{};
+  const auto known_at = [&](Duration then) {
+    while (now < then) {
+      now += 100ms;
+      node.step(now);
+      node.sync(counters, now + 5ms);
+    }
+    return node.engine.keys();
+  };
+  EXPECT_EQ(known_at(2s), 3U);
+  EXPECT_EQ(known_at(4s), 1U) << "of the rules of a second both";
+  EXPECT_EQ(known_at(20s), 1U);
+  EXPECT_EQ(known_at(40s), 0U);
+}
+
 TEST(Determinism, TheSameInputsGiveTheSameWrites) {
   const auto run = [] {
     EngineNode node(rule_of(50));

@@ -115,9 +115,12 @@ TEST_P(Overrides, NameEveryKeyWhoseQuotaIsNotTheDefaultWhateverHappens) {
   }
 }
 
-/// A node that knows of twenty keys, all blocked.
+/// A node that knows of twenty keys, all blocked. (Another rule goes by shares: so all slots are looked at
+/// while the store is away.)
 EngineNode blocked_keys() {
-  EngineNode node(std::vector<Rule>{rule_of(10)}, 64);
+  std::vector<Rule> rules(2, rule_of(10));
+  rules.back().algorithm = Algorithm::fixed_window;
+  EngineNode node(rules, 64);
   for (int key = 0; key < 20; ++key)
     node.count(0ms, 20, 10, EngineNode::at(50ms).monotonic, "k" + std::to_string(key));
   node.step(100ms);
