@@ -5,6 +5,8 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
 
 namespace weir::filter {
@@ -13,6 +15,15 @@ namespace {
 /// What a frame has beside its MTU's bytes: a header, two VLAN tags and a checksum.
 constexpr std::uint32_t around_frame = RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN;
 constexpr std::uint32_t cache_line = RTE_CACHE_LINE_SIZE;
+
+/// A Toeplitz key that repeats every 16 bits gives both directions of a flow the same hash: swapping
+/// addresses, or ports, swaps whole 16-bit units. Larger than any device's; not constant, because DPDK's
+/// pointer to it is not. Nobody writes to it.
+constinit std::array<std::uint8_t, 256> symmetric_key = [] {
+  std::array<std::uint8_t, 256> key{};
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = i % 2 == 0 ? 0x6d : 0x5a;
+  return key;
+}();
 
 /// Of what a device says of MTUs and of frames the smaller, as DPDK will hold us to.
 std::uint16_t largest_mtu(const rte_eth_dev_info& info) noexcept {
@@ -28,6 +39,16 @@ std::uint16_t largest_mtu(const rte_eth_dev_info& info) noexcept {
 std::uint64_t hashed_fields(std::uint64_t offered) noexcept {
   // Ports are hashed, too, of all that has any: who asks for TCP's alone has everything else in one queue.
   return offered & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP);
+}
+
+rte_eth_rss_conf symmetric_hash(const rte_eth_dev_info& info) noexcept {
+  rte_eth_rss_conf conf{};
+  conf.rss_hf = hashed_fields(info.flow_type_rss_offloads);
+  conf.rss_key = symmetric_key.data();
+  // As the device says, be it nothing: DPDK refuses any other from 23.11 on. Of one that says nothing the
+  // driver takes as much as it needs (net_vmxnet3).
+  conf.rss_key_len = info.hash_key_size;
+  return conf;
 }
 
 FrameSize frame_size(std::uint16_t wanted, std::uint16_t has, const rte_eth_dev_info& info, bool chained) {

@@ -16,6 +16,11 @@ namespace weir::filter {
 /// @return of these, all that spreads IP over the queues; fragments have no ports, and go by their addresses
 std::uint64_t hashed_fields(std::uint64_t offered) noexcept;
 
+/// The hash over several queues: of both directions of a connection the same. What it points to lives as long
+/// as the program: DPDK keeps the pointer, and drivers read the key again (where a network card is taken away
+/// from under a net_netvsc port and given back).
+rte_eth_rss_conf symmetric_hash(const rte_eth_dev_info& info) noexcept;
+
 /// Which frames a port receives, and in what.
 struct FrameSize {
   std::uint16_t mtu = 0;          ///< bytes behind the link's header

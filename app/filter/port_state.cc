@@ -30,7 +30,8 @@ std::string_view to_string(Link link) noexcept {
 }
 
 void count_since(PortState& base, PortState& now) noexcept {
-  for (const auto count : {&PortState::missed, &PortState::no_buffer, &PortState::errors}) {
+  for (const auto count :
+       {&PortState::missed, &PortState::no_buffer, &PortState::errors, &PortState::unsent}) {
     if (now.*count < base.*count) base.*count = 0;
     now.*count -= base.*count;
   }

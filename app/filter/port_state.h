@@ -28,7 +28,10 @@ struct PortState {
   std::uint64_t missed = 0;     ///< the queues were full: they are not emptied fast enough
   std::uint64_t no_buffer = 0;  ///< there was no memory for them
   std::uint64_t errors = 0;     ///< broken, or too long
+  /// Frames that it has taken from us and could not send, since the start.
+  std::uint64_t unsent = 0;
 
+  /// Before they came here.
   std::uint64_t lost() const noexcept { return missed + no_buffer + errors; }
 };
 

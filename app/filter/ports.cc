@@ -5,7 +5,6 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <utility>
@@ -16,14 +15,6 @@ namespace weir::filter {
 namespace {
 
 constexpr unsigned mbuf_cache = 256;
-
-/// A Toeplitz key that repeats every 16 bits gives both directions of a flow the same hash: swapping
-/// addresses, or ports, swaps whole 16-bit units.
-constexpr std::array<std::uint8_t, 64> symmetric_key = [] {
-  std::array<std::uint8_t, 64> key{};
-  for (std::size_t i = 0; i < key.size(); ++i) key[i] = i % 2 == 0 ? 0x6d : 0x5a;
-  return key;
-}();
 
 std::string name_of(std::uint16_t port) {
   char name[RTE_ETH_NAME_MAX_LEN] = "?";
@@ -43,22 +34,13 @@ std::uint16_t mtu_of(std::uint16_t port) {
   return rte_eth_dev_get_mtu(port, &mtu) == 0 ? mtu : std::uint16_t{0};
 }
 
-rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, std::uint16_t mtu,
-                           std::vector<std::uint8_t>& key) {
+rte_eth_conf configuration(const rte_eth_dev_info& info, std::uint16_t queues, std::uint16_t mtu) {
   rte_eth_conf conf{};
   conf.rxmode.mtu = mtu;
-  if (queues > 1) {
-    const std::uint64_t hashed = hashed_fields(info.flow_type_rss_offloads);
-    // A device that offers several queues but no RSS spreads in its own way (or its other side does).
-    if (hashed != 0) {
-      const std::size_t size = info.hash_key_size == 0 ? 40 : info.hash_key_size;
-      key.resize(size);
-      for (std::size_t i = 0; i < size; ++i) key[i] = symmetric_key[i % symmetric_key.size()];
-      conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-      conf.rx_adv_conf.rss_conf.rss_hf = hashed;
-      conf.rx_adv_conf.rss_conf.rss_key = key.data();
-      conf.rx_adv_conf.rss_conf.rss_key_len = static_cast<std::uint8_t>(size);
-    }
+  // A device that offers several queues but no RSS spreads in its own way (or its other side does).
+  if (queues > 1 && hashed_fields(info.flow_type_rss_offloads) != 0) {
+    conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    conf.rx_adv_conf.rss_conf = symmetric_hash(info);
   }
   // Frames larger than a buffer come and go as chains.
   conf.rxmode.offloads = RTE_ETH_RX_OFFLOAD_SCATTER & info.rx_offload_capa;
@@ -86,6 +68,7 @@ bool add_counts(PortState& state) {
   state.missed = counts.imissed;
   state.no_buffer = counts.rx_nombuf;
   state.errors = counts.ierrors;
+  state.unsent = counts.oerrors;
   return true;
 }
 
@@ -158,8 +141,7 @@ bool Ports::start_port(std::uint16_t port, std::uint16_t peer, const QueuePlan& 
   if (pool == nullptr) return false;
   wiring_.ports[port] = {.peer = peer, .pool = pool};
 
-  std::vector<std::uint8_t> key;
-  const rte_eth_conf conf = configuration(info, plan.queues, frames.mtu, key);
+  const rte_eth_conf conf = configuration(info, plan.queues, frames.mtu);
   if (const int code = rte_eth_dev_configure(port, plan.queues, plan.queues, &conf); code != 0) {
     const std::string what =
         "configure " + std::to_string(plan.queues) + " queues and an MTU of " + std::to_string(frames.mtu);

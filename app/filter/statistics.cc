@@ -132,6 +132,7 @@ PortState losses(std::span<const PortState> ports) {
     all.missed += port.missed;
     all.no_buffer += port.no_buffer;
     all.errors += port.errors;
+    all.unsent += port.unsent;
   }
   return all;
 }
@@ -183,17 +184,19 @@ std::string statistics_line(const std::string& node, const Snapshot& before, con
   return text(
       "time=%.3f node=%s rx=%llu tx=%llu pps=%.0f requests=%llu admitted=%llu blocked=%llu observed=%llu "
       "dropped=%llu "
-      "tx_drops=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s links_down=%u "
+      "tx_drops=%llu tx_errors=%llu rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu rx_lost_at=%s "
+      "links_down=%u "
       "malformed=%llu cut_heads=%llu generation=%llu keys=%llu overflowed=%llu store=%s sync_rtt_us=%lld "
       "pending=%llu expired=%llu overruns=%llu stalled=%llu\n",
       now.unix_seconds, node.c_str(), wide(totals.received), wide(totals.transmitted),
       per_second(before.totals.received, totals.received, before, now), wide(totals.requests),
       wide(totals.admitted), wide(totals.blocked), wide(now.observed), wide(totals.dropped),
-      wide(totals.transmit_drops), wide(lost.missed), wide(lost.no_buffer), wide(lost.errors),
-      lost_at(now.ports).c_str(), links_down(now.ports), wide(totals.malformed), wide(totals.cut_heads),
-      wide(figures.publication_generation), wide(figures.keys), wide(figures.overflowed),
-      store_state(figures, shared), microseconds(figures.store_round_trip), wide(figures.counts_pending),
-      wide(figures.counts_expired), wide(figures.span_overruns), wide(figures.stalled_workers));
+      wide(totals.transmit_drops), wide(lost.unsent), wide(lost.missed), wide(lost.no_buffer),
+      wide(lost.errors), lost_at(now.ports).c_str(), links_down(now.ports), wide(totals.malformed),
+      wide(totals.cut_heads), wide(figures.publication_generation), wide(figures.keys),
+      wide(figures.overflowed), store_state(figures, shared), microseconds(figures.store_round_trip),
+      wide(figures.counts_pending), wide(figures.counts_expired), wide(figures.span_overruns),
+      wide(figures.stalled_workers));
 }
 
 std::string rules_table(const Snapshot& before, const Snapshot& now, std::span<const Rule> rules) {
@@ -230,6 +233,9 @@ std::string live_heading(const Snapshot& before, const Snapshot& now, bool share
           text("%s has lost frames before they came here: %llu missed, %llu without a buffer, %llu broken\n",
                port_text(port.port, port.name).c_str(), wide(port.missed), wide(port.no_buffer),
                wide(port.errors));
+    if (port.unsent != 0)
+      out += text("%s has not sent %llu frames that it had taken\n", port_text(port.port, port.name).c_str(),
+                  wide(port.unsent));
   }
   return out;
 }
@@ -248,9 +254,10 @@ std::string total_lines(const Snapshot& end) {
       wide(totals.cut_heads), wide(totals.requests), wide(totals.admitted), wide(totals.blocked),
       wide(end.observed));
   for (const PortState& port : end.ports)
-    out += text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu link=%s\n",
-                unsigned{port.port}, port.name.c_str(), wide(port.missed), wide(port.no_buffer),
-                wide(port.errors), to_string(port.link).data());
+    out +=
+        text("total port=%u name=%s rx_missed=%llu rx_no_buffer=%llu rx_errors=%llu tx_errors=%llu link=%s\n",
+             unsigned{port.port}, port.name.c_str(), wide(port.missed), wide(port.no_buffer),
+             wide(port.errors), wide(port.unsent), to_string(port.link).data());
   return out + text("total store pending=%llu synced=%llu expired=%llu\n", wide(end.figures.counts_pending),
                     wide(end.figures.counts_synced), wide(end.figures.counts_expired));
 }

@@ -92,6 +92,19 @@ class Ports(unittest.TestCase):
         self.assertEqual((lost["name"], lost["rx_no_buffer"], lost["rx_errors"]), ("net_pcap0", 0, 0))
         self.assertEqual(figures(program.wait_for_line(r"^total port=1 .*", 1)[0])["rx_missed"], 0)
 
+    def test_what_a_device_has_taken_and_not_sent_is_counted_by_port(self):
+        for inner, outer in (("x0", "y0"), ("x1", "y1")):
+            self.inside("link", "add", inner, "type", "veth", "peer", "name", outer)
+            for end in (inner, outer):
+                self.inside("link", "set", end, "up")
+        program = self.start("net_pcap0,iface=x0", "net_af_packet1,iface=x1")
+        self.inside("link", "set", "x1", "down")
+        self.run_ip("netns", "exec", self.namespace, sys.executable, "-c", SENDER)
+        line = figures(program.wait_for_line(r"^time=.* tx_errors=[1-9].*", PATIENCE)[0])
+        self.assertEqual(line["rx_errors"], 0)
+        self.assertGreater(self.port(program, 1)["tx_errors"], 0)
+        self.assertEqual(figures(program.wait_for_line(r"^total port=0 .*", 1)[0])["tx_errors"], 0)
+
     @unittest.skipUnless(os.path.exists("/dev/net/tun"), "net_tap needs /dev/net/tun")
     def test_a_link_that_is_lost_and_comes_back_is_told(self):
         program = self.start("net_tap0,iface=t0", "net_tap1,iface=t1")

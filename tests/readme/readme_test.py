@@ -261,6 +261,34 @@ class Programs(unittest.TestCase):
                 self.assertEqual((2, ""), (done.returncode, done.stdout))
                 self.assertIn(f"there is no group '{groups[-1]}'", done.stderr)
 
+    def test_a_package_that_is_there_for_several_architectures_is_there(self):
+        # What dpkg-query would say of every package.
+        for answer, is_there in (
+            ("installed\ninstalled\n", True),
+            ("not-installed\ninstalled\n", True),
+            ("not-installed\n", False),
+            ("config-files\nnot-installed\n", False),
+            ("", False),
+        ):
+            with self.subTest(answer), tempfile.TemporaryDirectory(prefix="weir-readme-") as folder:
+                for name, text in (("dpkg-query", f"printf {shlex.quote(answer)}"), ("id", "echo 1000")):
+                    tool = pathlib.Path(folder, name)
+                    tool.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+                    tool.chmod(0o755)
+                done = self.start("tools/install-packages", "build", path=f"{folder}:{os.environ['PATH']}")
+                self.assertEqual(0 if is_there else 1, done.returncode, done.stderr)
+                self.assertRegex(done.stderr, r"^$" if is_there else r"^missing Debian packages: g\+\+ ")
+
+    def test_what_tools_bench_needs_is_in_the_groups_that_the_readme_has_for_it(self):
+        (groups,) = re.findall(r"`tools/install-packages ([a-z ]+)` installs all\s+of it", README.read_text(encoding="utf-8"))
+        listed = {
+            line.split()[0]
+            for line in (SOURCE / "tools/packages").read_text(encoding="utf-8").splitlines()
+            if line and not line.startswith("#") and line.split()[1] in groups.split()
+        }
+        # What the benchmarks are linked to, beside what the library is.
+        self.assertLessEqual({"libbenchmark-dev", "libtbb-dev", "libhttp-parser-dev", "nginx", "wrk", "haproxy"}, listed)
+
     def test_a_demonstration_that_is_too_short_to_show_what_it_claims_is_refused(self):
         for least, arguments in (
             (3, ("--seconds", "1")),
@@ -273,9 +301,9 @@ class Programs(unittest.TestCase):
                 self.assertEqual((2, ""), (done.returncode, done.stdout))
                 self.assertRegex(done.stderr, rf"^quickstart: --seconds .* at least {least}\b")
 
-    def start(self, script, *arguments):
+    def start(self, script, *arguments, path=os.environ["PATH"]):
         # Where nothing could be built, should it come to that.
-        environment = dict(os.environ, WEIR_BUILD="/dev/null")
+        environment = dict(os.environ, WEIR_BUILD="/dev/null", PATH=path)
         return subprocess.run(
             [SOURCE / script, *arguments],
             capture_output=True,

@@ -14,7 +14,7 @@ from packets import tcp
 
 RULE = '[[rule]]\nname = "all"\nlimit = 3\ninterval = "8760h"\naction = "drop"\n'
 STATISTICS = ["time", "node", "rx", "tx", "pps", "requests", "admitted", "blocked", "observed", "dropped", "tx_drops",
-              "rx_missed", "rx_no_buffer", "rx_errors", "rx_lost_at", "links_down", "malformed", "cut_heads",
+              "tx_errors", "rx_missed", "rx_no_buffer", "rx_errors", "rx_lost_at", "links_down", "malformed", "cut_heads",
               "generation", "keys", "overflowed", "store", "sync_rtt_us", "pending", "expired", "overruns", "stalled"]
 
 

@@ -425,6 +425,9 @@ class ScenarioDocument {
         for (const std::string_view key : {"on", "off"}) reader.require(key);
         if (reader.has("on") && reader.has("off") && (demand.on <= Duration{} || demand.off <= Duration{}))
           reader.add("on", "on and off must be longer than 0");
+      } else if (!recorded) {
+        for (const std::string_view key : {"on", "off"})
+          if (reader.has(key)) reader.add(key, std::string(key) + " belongs to the shape \"on-off\"");
       }
       reader.duration("from", demand.from);
       reader.duration("until", demand.until);
@@ -493,6 +496,10 @@ class ScenarioDocument {
       reader.duration("period", scenario_.spread.period);
       if (reader.has("period") && scenario_.spread.period <= Duration{})
         reader.add("period", "period must be longer than 0");
+      if (reader.has("s") && scenario_.spread.kind != Spread::Kind::zipf)
+        reader.add("s", "s belongs to the kind \"zipf\"");
+      if (reader.has("period") && scenario_.spread.kind != Spread::Kind::moving)
+        reader.add("period", "period belongs to the kind \"moving\"");
     });
   }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rte_mbuf.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -26,6 +27,25 @@ TEST(HashedFields, AreAllOfIpThatTheDeviceOffersAndNothingElse) {
                                   RTE_ETH_RSS_NONFRAG_IPV4_SCTP, RTE_ETH_RSS_NONFRAG_IPV6_TCP,
                                   RTE_ETH_RSS_NONFRAG_IPV4_OTHER, RTE_ETH_RSS_FRAG_IPV4, RTE_ETH_RSS_IPV6})
     EXPECT_EQ(hashed_fields(one | RTE_ETH_RSS_VXLAN), one);
+}
+
+// What DPDK keeps of a configuration, and drivers read again later.
+rte_eth_rss_conf kept(std::uint8_t key_size) {
+  rte_eth_dev_info info{};
+  info.hash_key_size = key_size;
+  info.flow_type_rss_offloads = RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_VXLAN;
+  return symmetric_hash(info);
+}
+
+TEST(SymmetricHash, HasAKeyOfTheDevicesOwnSizeAndForDriversThatSayNothingMore) {
+  // DPDK refuses any other length from 23.11 on, and net_vmxnet3, which says nothing, reads 40 bytes all the
+  // same.
+  for (const std::uint8_t size : {0, 40, 52, 255}) {
+    const rte_eth_rss_conf conf = kept(size);
+    EXPECT_EQ(conf.rss_hf, RTE_ETH_RSS_NONFRAG_IPV4_TCP);
+    EXPECT_EQ(conf.rss_key_len, size);
+    for (int i = 0; i < std::max<int>(size, 40); ++i) EXPECT_EQ(conf.rss_key[i], i % 2 == 0 ? 0x6d : 0x5a);
+  }
 }
 
 TEST(FrameSizes, AreThoseThatThePortHasWhereNoneAreAskedFor) {

@@ -9,8 +9,14 @@
 namespace weir::filter {
 namespace {
 
+/// Of what could not be sent as many as were broken.
 PortState with(std::uint64_t missed, std::uint64_t no_buffer, std::uint64_t errors) {
-  return {.port = 1, .name = "net_tap0", .missed = missed, .no_buffer = no_buffer, .errors = errors};
+  return {.port = 1,
+          .name = "net_tap0",
+          .missed = missed,
+          .no_buffer = no_buffer,
+          .errors = errors,
+          .unsent = errors};
 }
 
 /// Counts what a device tells, since a start when it told `base`.
@@ -19,6 +25,7 @@ void expect_counts(PortState& base, PortState told, PortState counted) {
   EXPECT_EQ(told.missed, counted.missed);
   EXPECT_EQ(told.no_buffer, counted.no_buffer);
   EXPECT_EQ(told.errors, counted.errors);
+  EXPECT_EQ(told.unsent, counted.unsent);
 }
 
 TEST(PortCounts, AreThoseSinceTheStart) {

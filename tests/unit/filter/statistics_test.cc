@@ -33,7 +33,7 @@ Snapshot moment() {
   snapshot.ports = {
       {.port = 0, .name = "0000:3b:00.0", .link = Link::up, .missed = 0, .no_buffer = 0, .errors = 0},
       {.port = 1, .name = "0000:3b:00.1", .link = Link::down, .missed = 70, .no_buffer = 8, .errors = 0},
-      {.port = 4, .name = "net_tap0", .missed = 0, .no_buffer = 1, .errors = 3}};
+      {.port = 4, .name = "net_tap0", .missed = 0, .no_buffer = 1, .errors = 3, .unsent = 11}};
   snapshot.unix_seconds = 1700000000.25;
   snapshot.uptime = std::chrono::seconds{2};
   return snapshot;
@@ -51,12 +51,13 @@ std::vector<Rule> rules() {
 }
 
 TEST(StatisticsLine, IsKeyValuePairs) {
-  EXPECT_EQ(statistics_line("gateway-a", {}, moment(), true),
-            "time=1700000000.250 node=gateway-a rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 "
-            "observed=9 dropped=6 tx_drops=4 "
-            "rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 "
-            "cut_heads=8 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 "
-            "overruns=0 stalled=0\n");
+  EXPECT_EQ(
+      statistics_line("gateway-a", {}, moment(), true),
+      "time=1700000000.250 node=gateway-a rx=1000 tx=990 pps=500 requests=100 admitted=84 blocked=16 "
+      "observed=9 dropped=6 tx_drops=4 "
+      "tx_errors=11 rx_missed=70 rx_no_buffer=9 rx_errors=3 rx_lost_at=1:78,4:4 links_down=1 malformed=2 "
+      "cut_heads=8 generation=7 keys=12 overflowed=5 store=up sync_rtt_us=250 pending=3 expired=1 "
+      "overruns=0 stalled=0\n");
 }
 
 TEST(StatisticsLine, KnowsThreeStatesOfTheStore) {
@@ -74,7 +75,7 @@ TEST(StatisticsLine, SaysThatNoPortHasLostAnything) {
   Snapshot snapshot = moment();
   snapshot.ports.resize(1);
   EXPECT_NE(statistics_line("a", {}, snapshot, true)
-                .find(" rx_missed=0 rx_no_buffer=0 rx_errors=0 rx_lost_at=none links_down=0 "),
+                .find(" tx_errors=0 rx_missed=0 rx_no_buffer=0 rx_errors=0 rx_lost_at=none links_down=0 "),
             std::string::npos);
 }
 
@@ -84,7 +85,8 @@ TEST(LiveHeading, HasALineForEachPortWhoseLinkIsDownOrThatHasLostSomething) {
       "up 2 s, 500 packets/s, 100 requests, store up, 12 keys, 4 frames not sent for want of room\n"
       "port 1 (0000:3b:00.1): link down\n"
       "port 1 (0000:3b:00.1) has lost frames before they came here: 70 missed, 8 without a buffer, 0 broken\n"
-      "port 4 (net_tap0) has lost frames before they came here: 0 missed, 1 without a buffer, 3 broken\n");
+      "port 4 (net_tap0) has lost frames before they came here: 0 missed, 1 without a buffer, 3 broken\n"
+      "port 4 (net_tap0) has not sent 11 frames that it had taken\n");
 }
 
 TEST(RulesTable, ShowsARowPerRuleWithRateLimitAndState) {
@@ -101,9 +103,9 @@ TEST(TotalLines, AreWhatAScriptReads) {
             "total packets rx=1000 tx=990 crafted=20 consumed=26 tx_drops=4 dropped=6 absorbed=10 "
             "malformed=2 cut_heads=8 "
             "requests=100 admitted=84 blocked=16 observed=9\n"
-            "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0 link=up\n"
-            "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0 link=down\n"
-            "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3 link=unknown\n"
+            "total port=0 name=0000:3b:00.0 rx_missed=0 rx_no_buffer=0 rx_errors=0 tx_errors=0 link=up\n"
+            "total port=1 name=0000:3b:00.1 rx_missed=70 rx_no_buffer=8 rx_errors=0 tx_errors=0 link=down\n"
+            "total port=4 name=net_tap0 rx_missed=0 rx_no_buffer=1 rx_errors=3 tx_errors=11 link=unknown\n"
             "total store pending=3 synced=81 expired=1\n");
 }
 
