@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "classify/head_scan.h"
 #include "classify/normalise.h"
@@ -358,9 +359,9 @@ std::string_view unless_continued(std::string_view value, std::string_view behin
   return behind.empty() || !is_blank(behind.front()) ? value : std::string_view("?");
 }
 
-/// The value of a Host field: Apache and HAProxy take one from a line that continues it where there is none
-/// in its own.
-std::string_view host_of(std::string_view value, std::string_view behind) noexcept {
+/// The value of a field that a rule asks for: Apache and HAProxy take one from a line that continues it where
+/// there is none in its own.
+std::string_view first_of(std::string_view value, std::string_view behind) noexcept {
   while (value.empty() && !behind.empty() && is_blank(behind.front())) {
     const std::optional<std::string_view> line = take_line(behind);
     if (!line) break;
@@ -494,13 +495,13 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
     if (colon == std::string_view::npos) continue;
     // A wanted name stands alone before the colon. So neither a folded line can pass for a field, as it
     // begins with white space, nor a name with anything else about it. The text of a folded line is not added
-    // to the field it continues: a value and its folded spellings count under few keys rather than under
-    // many.
+    // to what the field's own line has: a value and its folded spellings count under few keys rather than
+    // under many.
     const std::string_view name = field->substr(0, colon);
     if (!lengths.contains(name.size())) continue;
     const std::string_view value = trim_value(field->substr(colon + 1));
     if (equals_lower(name, host_name)) {
-      if (!host_seen && selection_->host_wanted_) out.host = host_of(value, rest);
+      if (!host_seen && selection_->host_wanted_) out.host = first_of(value, rest);
       host_seen = true;
     } else if (equals_lower(name, content_length_name)) {
       body.content_length(unless_continued(value, rest));
@@ -509,7 +510,7 @@ bool HttpRequests::parse(std::string_view& rest, Request& out, std::span<Header>
     }
     for (std::size_t i = 0; i < selection_->size(); ++i) {
       if (!equals_lower(name, (*selection_)[i])) continue;
-      chosen.offer(i, name, value);
+      chosen.offer(i, name, first_of(value, rest));
       break;
     }
   }
@@ -530,13 +531,10 @@ constexpr SoughtFields make_body_fields() noexcept {
 /// What tells where the body ends: sought only where something stands behind the header section.
 constexpr SoughtFields body_fields = make_body_fields();
 
-/// The host that an absolute target or that of CONNECT names, whatever the Host field says.
-[[gnu::noinline]] void set_host_by_target(Request& request) noexcept {
-  if (const AbsoluteTarget absolute = split_absolute(request.target); !absolute.authority.empty()) {
-    request.host = absolute.authority;
-  } else if (request.method == "CONNECT") {
-    request.host = request.target;
-  }
+bool are_one_host(std::string_view one, std::string_view other, const Scans& scans) noexcept {
+  std::array<char, 256> of_one;
+  std::array<char, 256> of_other;
+  return normalise_host(one, of_one, scans) == normalise_host(other, of_other, scans);
 }
 
 std::string_view protocol_of(const FoundHead& head) noexcept {
@@ -557,6 +555,23 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
 }
 
 }  // namespace
+
+/// The host that an absolute target or that of CONNECT names, whatever the Host field says. Node.js goes by
+/// the field, though, and Apache where the scheme is not its own: so a request whose two hosts differ comes
+/// twice.
+/// @return true: once more, by the field
+[[gnu::noinline]] bool HttpRequests::set_host_by_target(Request& request) noexcept {
+  if (std::exchange(host_by_field_, false)) return false;
+  if (AbsoluteTarget absolute = split_absolute(request.target); !absolute.authority.empty()) {
+    absolute.authority.remove_prefix(absolute.authority.rfind('@') + 1);
+    host_by_field_ =
+        !request.host.empty() && !are_one_host(request.host, absolute.authority, *selection_->scans_);
+    request.host = absolute.authority;
+  } else if (request.method == "CONNECT") {
+    request.host = request.target;
+  }
+  return host_by_field_;
+}
 
 /// Notes what stands behind a found head's body. @return false: the search has no say
 [[gnu::noinline]] bool HttpRequests::note_next(std::string_view payload, const FoundHead& head) noexcept {
@@ -605,7 +620,8 @@ void HttpRequests::get_lost(std::string_view rest) noexcept {
   lost_complete_ = false;
 }
 
-void HttpRequests::set_lost_fields(Request& out, std::span<Header> headers) const noexcept {
+/// @return true: the same request is to come once more
+bool HttpRequests::set_lost_fields(Request& out, std::span<Header> headers) noexcept {
   std::size_t count = 0;
   for (std::size_t i = 0; i < selection_->size(); ++i) {
     const LostField& field = lost_fields_[i];
@@ -616,7 +632,7 @@ void HttpRequests::set_lost_fields(Request& out, std::span<Header> headers) cons
   const LostField& host = lost_fields_[lost_host];
   out.host =
       (found_lost_ >> lost_host & 1) != 0 ? std::string_view(host.value, host.size) : std::string_view();
-  if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
+  return !out.target.starts_with('/') && selection_->host_wanted_ && set_host_by_target(out);
 }
 
 /// @param behind  the line
@@ -628,9 +644,9 @@ void HttpRequests::note_lost_field(std::string_view line, std::string_view behin
     found_lost_ |= std::uint32_t{1} << index;
     lost_fields_[index] = {name.data(), text.data(), text.size()};
   };
-  if (selection_->host_wanted_ && equals_lower(name, host_name)) note(lost_host, host_of(value, behind));
+  if (selection_->host_wanted_ && equals_lower(name, host_name)) note(lost_host, first_of(value, behind));
   for (std::size_t i = 0; i < selection_->size(); ++i)
-    if (equals_lower(name, (*selection_)[i])) note(i, value);
+    if (equals_lower(name, (*selection_)[i])) note(i, first_of(value, behind));
 }
 
 /// Goes through the lines from the last one to the first, and has of each header field the one that was seen
@@ -654,8 +670,9 @@ bool HttpRequests::find_lost(Request& out, std::span<Header> headers, bool& comp
     const std::optional<RequestLine> request = request_line_at_end(line, lost_below_);
     if (request) {
       set_line(out, *request);
-      set_lost_fields(out, headers);
+      const bool comes_once_more = set_lost_fields(out, headers);
       complete = lost_complete_;
+      if (comes_once_more) return true;
       lost_below_ = request->method.size();
       if (!known_method_at_end(request->method, lost_below_).empty()) return true;
     }
@@ -684,8 +701,10 @@ bool HttpRequests::find_behind_other(std::string_view rest, Request& out, std::s
   Body body;
   const std::string_view here = rest;
   if (!parse(rest, out, headers, complete, body)) return find_behind_other(here, out, headers, complete);
-  if (!out.target.starts_with('/') && selection_->host_wanted_) set_host_by_target(out);
-  if (complete) go_on_behind(out.method, out.protocol, body, rest);
+  if (!out.target.starts_with('/') && selection_->host_wanted_ && set_host_by_target(out))
+    rest_ = here;
+  else if (complete)
+    go_on_behind(out.method, out.protocol, body, rest);
   return true;
 }
 
@@ -693,6 +712,7 @@ bool HttpRequests::find_behind_other(std::string_view rest, Request& out, std::s
 bool HttpRequests::find(Request& request, std::span<Header> headers, bool& complete) noexcept {
   if (place_ == Place::lost) [[unlikely]]
     return find_lost(request, headers, complete);
+  const Place place = place_;
   std::string_view rest = rest_;
   rest_ = {};
   if (!is_token_character(rest.front())) [[unlikely]] {
@@ -726,17 +746,20 @@ bool HttpRequests::find(Request& request, std::span<Header> headers, bool& compl
     const SoughtFields::Field& field = selection.sought_.fields[found.field];
     const std::string_view value = value_of(data, found);
     if ((field.roles & SoughtFields::is_host) != 0) {
-      if (!host_seen) request.host = host_of(value, rest.substr(found.line_end + 1));
+      if (!host_seen) request.host = first_of(value, rest.substr(found.line_end + 1));
       host_seen = true;
     }
     if ((field.roles & SoughtFields::is_chosen) != 0)
-      chosen.offer(field.chosen, {data + found.colon - field.length, field.length}, value);
+      chosen.offer(field.chosen, {data + found.colon - field.length, field.length},
+                   first_of(value, rest.substr(found.line_end + 1)));
   }
   if (!complete) [[unlikely]]
     offer_cut_field(rest.substr(rest.rfind('\n') + 1), selection, chosen);
   request.headers = chosen.headers();
-  if (*target != '/' && selection.host_wanted_) [[unlikely]]
-    set_host_by_target(request);
+  if (*target != '/' && selection.host_wanted_ && set_host_by_target(request)) [[unlikely]] {
+    place_ = place;
+    rest_ = rest;
+  }
   return true;
 }
 

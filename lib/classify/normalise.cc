@@ -149,7 +149,6 @@ std::string_view normalise_host(std::string_view host, std::span<char> buffer, c
     if (host.ends_with('.')) host.remove_suffix(1);
     return last_bytes(host, buffer.size());
   }
-  if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) host.remove_prefix(at + 1);
   if (host.starts_with('[')) {
     const std::size_t close = host.find(']');
     host = host.substr(0, close == std::string_view::npos ? close : close + 1);

@@ -39,8 +39,9 @@ struct NormalPath {
 /// As normalise_path().
 NormalPath normal_path(std::string_view target, std::span<char> buffer, const Scans& scans) noexcept;
 
-/// A host as in the Host field or an authority: user information, port and one trailing dot cut off, in lower
-/// case (ASCII). IPv6 literals keep their brackets. Of what does not fit the last bytes are kept: they tell
+/// A host as in the Host field, where no user information stands before it: with it cut off, whoever writes
+/// `host:@anything` would have another one than nginx sees. Port and one trailing dot are, in lower case
+/// (ASCII). IPv6 literals keep their brackets. Of what does not fit the last bytes are kept: they tell
 /// the domain.
 /// @return a view into `host` or `buffer`, at most buffer.size() bytes
 /// @param scans  what to look at the host with; the result is the same with all of them

@@ -224,7 +224,8 @@ template <typename Set>
 }
 
 /// The value of the first line that is a wanted field, and its host if it is one.
-/// @return false: a host that is not plain, or it may stand where the head is cut, or behind that
+/// @return false: a host that is not plain, or it may stand where the head is cut, or behind that, or in the
+/// next line
 template <typename Set>
 [[gnu::noinline]] bool find_value_closely(const HeadLines& lines, const SoughtFields& sought,
                                           std::size_t index, PlainHeads::Value& value) noexcept {
@@ -237,7 +238,8 @@ template <typename Set>
     const std::size_t colon = begin + field.length;
     if (end <= colon || !rest_equals(lines.data + begin, field)) continue;
     value = value_between(lines.data, colon + 1, end);
-    return (field.roles & SoughtFields::is_host) == 0 || trim_host<Set>(lines.data, lines.size, value);
+    if ((field.roles & SoughtFields::is_host) != 0) return trim_host<Set>(lines.data, lines.size, value);
+    return value.begin != value.end || end + 1 >= lines.size || !is_blank(lines.data[end + 1]);
   }
   return !lines.cut;
 }

@@ -309,6 +309,11 @@ class Engine {
   /// The same key again. @pre the ledger has not been changed since it was visited
   KeyView key_in(const KeySlot& slot) const noexcept { return ledger_.view(slot); }
 
+  /// What has been counted of a key in the interval that runs.
+  IntervalCounts running_counts(const KeySlot& slot) const noexcept {
+    return counts_in(slot, rules_[slot.rule].span.ordinal);
+  }
+
   /// Nodes that are alive, by their heartbeats in the store; 1 where no rule asks for it.
   std::uint32_t nodes() const noexcept { return cluster_.nodes; }
   /// The nodes that a key's traffic is effectively spread over: the inverse of this node's share.

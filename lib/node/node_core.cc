@@ -159,14 +159,21 @@ bool NodeCore::stop(Instant now, Duration patience) {
 
 bool NodeCore::finish(Instant now, Duration patience) {
   store_->now_is(now.monotonic);
-  const std::lock_guard lock(control_mutex_);
+  std::unique_lock lock(control_mutex_);
+  // Who asks for figures meanwhile is not to wait for the store, but may see what it is that stop() waits for.
+  const auto flush = [&](Duration left) {
+    lock.unlock();
+    const bool flushed = store_->flush(left);
+    lock.lock();
+    return flushed;
+  };
   const MonotonicTime begun = monotonic_now();
   controller_.finish(now);
-  store_->flush(patience);
+  flush(patience);
   controller_.collect_replies(now);
   // What the last claims have brought goes back too.
   controller_.end_spans(now);
-  const bool flushed = store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun));
+  const bool flushed = flush(std::max(patience, Duration{}) - (monotonic_now() - begun));
   controller_.collect_replies(now);
   const bool drained =
       std::ranges::all_of(tables_, [](const SpanTable& table) { return table.empty(); }) &&
@@ -241,7 +248,7 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   {
     const std::lock_guard lock(control_mutex_);
     engine_.for_each_key([&](const KeyView& key) {
-      const Candidate one{.offered = key.slot.current.offered, .slot = &key.slot};
+      const Candidate one{.offered = engine_.running_counts(key.slot).offered, .slot = &key.slot};
       if (most.size() == count) {
         if (!more(one, most.front())) return;
         std::ranges::pop_heap(most, more);
@@ -253,10 +260,11 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
     for (const Candidate& one : most) {
       const KeyView key = engine_.key_in(*one.slot);
       const Block& block = key.detail.block;
+      const IntervalCounts counts = engine_.running_counts(key.slot);
       keys.push_back({.name = std::string(key.name()),
                       .rule = key.slot.rule,
-                      .offered = key.slot.current.offered,
-                      .admitted = key.slot.current.admitted,
+                      .offered = counts.offered,
+                      .admitted = counts.admitted,
                       .nodes = engine_.nodes_of(key),
                       .blocked = block.active(advanced_),
                       .blocked_for = block.active(advanced_) ? block.until() - advanced_ : Duration{}});

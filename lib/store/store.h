@@ -74,7 +74,7 @@ struct StoreFigures {
   std::string error;           ///< why it is down; empty while up
 };
 
-/// Shared counters. submit(), collect() and figures() belong to one thread, the controller's.
+/// Shared counters. submit(), collect() and figures() belong to one thread at a time, the controller's.
 /// Conservation: every delta submitted is pending until it is in exactly one reply or counted as expired
 /// (the figures have the sums of all but weightless ones).
 class Store {
@@ -106,8 +106,8 @@ class Store {
   virtual bool has_clock() const { return false; }
 
   /// Tries for at most `patience` of real time to get everything pending acknowledged, and also what is
-  /// returned or raised; replies are to be collected afterwards. @return true when nothing of that is
-  /// pending.
+  /// returned or raised; replies are to be collected afterwards. Another thread may ask for figures()
+  /// meanwhile. @return true when nothing of that is pending.
   virtual bool flush(Duration patience) = 0;
 };
 

@@ -4881,8 +4881,8 @@ MUTANTS = [
     node(
         "who ends waits for the store twice as long as it may",
         "Stop.WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice",
-        "store_->flush(std::max(patience, Duration{}) - (monotonic_now() - begun))",
-        "store_->flush(patience)",
+        "flush(std::max(patience, Duration{}) - (monotonic_now() - begun))",
+        "flush(patience)",
         file="lib/node/node_core.cc",
     ),
     node(
@@ -4970,6 +4970,53 @@ MUTANTS = [
         file="lib/dataplane/request_burst.cc",
     ),
     # What is a request, and what stands behind one in its segment.
+    classify(
+        "a request whose target names another host than its field has the target's alone",
+        "HttpTarget.ThatNamesAnotherHostThanTheFieldMakesARequestOfEach",
+        "if (*target != '/' && selection.host_wanted_ && set_host_by_target(request)) [[unlikely]] {",
+        "if (*target != '/' && selection.host_wanted_ && set_host_by_target(request) && false) [[unlikely]] {",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a request that comes once more is followed by what stands behind it where nobody can tell where it ends",
+        "HttpTarget.ThatNamesAnotherHostMakesTwoAlsoWhereNobodyCanTellWhereARequestEnds",
+        "    place_ = place;\n    rest_ = rest;\n",
+        "    rest_ = rest;\n",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a request whose target names another host than its field comes twice also where hosts are one",
+        "HttpTarget.InAbsoluteFormNamesTheHost",
+        "return normalise_host(one, of_one, scans) == normalise_host(other, of_other, scans);",
+        "return one == other;",
+        file="lib/classify/http1.cc",
+    ),
+    classify(
+        "a header that has nothing in its own line is empty",
+        "HttpRequest.HasAHeaderInTheNextLineWhereThereIsNoneInItsOwn",
+        "                   first_of(value, rest.substr(found.line_end + 1)));",
+        "                   value);",
+        file="lib/classify/http1.cc",
+    ),
+    *(
+        classify(
+            f"a request is plain though a header may stand in the next line ({kernel})",
+            "InstructionSets.FindPlainRequestsOfTheUsualSpellingAndLength",
+            "return value.begin != value.end || end + 1 >= lines.size || !is_blank(lines.data[end + 1]);",
+            "return true;",
+            file="lib/classify/plain_heads_kernel.h",
+            units=[f"lib/classify/head_scan_{kernel}.cc"],
+            **({"set": AVX512} if kernel == "avx512" else {}),
+        )
+        for kernel in ("avx2", "avx512")
+    ),
+    node(
+        "who came most in an interval that is over is named first",
+        "Top.GoesByTheIntervalThatRuns",
+        ".offered = engine_.running_counts(key.slot).offered,",
+        ".offered = key.slot.current.offered,",
+        file="lib/node/node_core.cc",
+    ),
     classify(
         "RTSP's version makes no request",
         "HttpRequest.IsFoundWhateverItsVersion",

@@ -238,14 +238,16 @@ struct ParsedRequest {
 
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
-/// usual server takes for a request is one, HTTP/0.9's too. Where nobody can tell where a request ends, from
-/// there on every line that ends as a request line does is one, wherever in the line it begins, with the
-/// header fields behind it; these requests come in the reverse of their order. Where its method ends with
-/// known ones (PROPPATCH with PATCH), it is one of each, the longest first; where it ends with none, the
-/// method is all of what one may be made of. So it is where a body's length is not plainly told, behind
-/// CONNECT, and where something else follows. A payload that does not begin with a request line has none. A
-/// request line without its end has none either; cut-off headers still yield the request, not `complete`: of
-/// a chosen header in whose line the payload ends there is the value as far as it goes, of the host nothing.
+/// usual server takes for a request is one, HTTP/0.9's too, and of one whose target names another host than
+/// its Host field there are two, first with the target's, if hosts are wanted. Where nobody can tell where a
+/// request ends, from there on every line that ends as a request line does is one, wherever in the line it
+/// begins, with the header fields behind it; these requests come in the reverse of their order. Where its
+/// method ends with known ones (PROPPATCH with PATCH), it is one of each, the longest first; where it ends
+/// with none, the method is all of what one may be made of. So it is where a body's length is not plainly
+/// told, behind CONNECT, and where something else follows. A payload that does not begin with a request line
+/// has none. A request line without its end has none either; cut-off headers still yield the request, not
+/// `complete`: of a chosen header in whose line the payload ends there is the value as far as it goes, of the
+/// host nothing.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept
@@ -274,7 +276,8 @@ class WEIR_API HttpRequests {
   bool find_behind_other(std::string_view rest, Request& out, std::span<Header> headers,
                          bool& complete) noexcept;
   bool find_lost(Request& out, std::span<Header> headers, bool& complete) noexcept;
-  void set_lost_fields(Request& out, std::span<Header> headers) const noexcept;
+  bool set_lost_fields(Request& out, std::span<Header> headers) noexcept;
+  bool set_host_by_target(Request& request) noexcept;
   void note_lost_field(std::string_view line, std::string_view behind) noexcept;
   bool parse(std::string_view& rest, Request& out, std::span<Header> headers, bool& complete,
              Body& body) const noexcept;
@@ -296,6 +299,7 @@ class WEIR_API HttpRequests {
   std::string_view rest_;  // when lost, up to a line's end
   const HeaderSelection* selection_;
   Place place_ = Place::first;
+  bool host_by_field_ = false;  // the request that rest_ begins with has come by its target's host
   // Of what follows nothing means anything before place_ is lost.
   std::size_t lost_below_;                                     // methods sought in its last line are shorter
   bool lost_complete_;                                         // an empty line stands behind rest_

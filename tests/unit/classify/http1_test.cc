@@ -349,6 +349,17 @@ TEST(HttpRequest, HasItsHostInTheNextLineWhereThereIsNoneInItsOwn) {
   EXPECT_EQ(only_request_in("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n").host, "a");
 }
 
+TEST(HttpRequest, HasAHeaderInTheNextLineWhereThereIsNoneInItsOwn) {
+  const auto x_in = [](const std::string& lines) {
+    const Found found = only_request_in("GET / HTTP/1.1\r\n" + lines + "\r\n", selection({"x"}));
+    return found.headers.empty() ? "absent" : found.headers[0].second;
+  };
+  EXPECT_EQ(x_in("X:\r\n k\r\n"), "k");
+  EXPECT_EQ(x_in("X: \r\n \r\n\tk \r\n i\r\n"), "k");
+  EXPECT_EQ(x_in("X:\r\nY: k\r\n"), "");
+  EXPECT_EQ(x_in("X: k\r\n i\r\n"), "k");
+}
+
 TEST(HttpRequest, IgnoresLinesThatAreNoHeader) {
   const Found found = only_request_in(
       "GET / HTTP/1.1\r\nHost : spaced\r\nno colon\r\n: no name\r\nHo\0st: nul\r\nH\xc3\xb6st: x\r\nHost: real\r\n\r\n"s);
@@ -362,15 +373,41 @@ TEST(HttpRequest, KeepsWhateverBytesAValueHas) {
   EXPECT_EQ(found.headers[0].second, "a\0\xff:b"s);
 }
 
-TEST(HttpTarget, InAbsoluteFormOverridesHost) {
-  EXPECT_EQ(only_request_in(HttpText("GET", "http://real.example:81/a").host("other").str()).host,
-            "real.example:81");
-  EXPECT_EQ(only_request_in(HttpText("GET", "HTTPS://real.example").host("other").str()).host,
-            "real.example");
-  EXPECT_EQ(only_request_in(HttpText("GET", "http://real.example?q").host("other").str()).host,
-            "real.example");
-  EXPECT_EQ(only_request_in(HttpText("GET", "/http://fake.example/").host("other").str()).host, "other");
-  EXPECT_EQ(only_request_in(HttpText("GET", "/?u=http://fake.example/").host("other").str()).host, "other");
+std::vector<std::string> hosts_in(std::string_view text) {
+  std::vector<std::string> hosts;
+  for (const Found& found : requests_in(text)) hosts.push_back(found.host);
+  return hosts;
+}
+using Hosts = std::vector<std::string>;
+
+TEST(HttpTarget, InAbsoluteFormNamesTheHost) {
+  EXPECT_EQ(hosts_in(HttpText("GET", "http://real.example:81/a").str()), Hosts{"real.example:81"});
+  EXPECT_EQ(hosts_in(HttpText("GET", "HTTPS://real.example").host("REAL.example.:443").str()),
+            Hosts{"real.example"});
+  EXPECT_EQ(hosts_in(HttpText("GET", "http://u:p@real.example:1?q").host("real.example").str()),
+            Hosts{"real.example:1"});
+  EXPECT_EQ(hosts_in(HttpText("GET", "http:///a").host("real.example").str()), Hosts{"real.example"});
+  EXPECT_EQ(hosts_in(HttpText("GET", "/http://fake.example/").host("other").str()), Hosts{"other"});
+  EXPECT_EQ(hosts_in(HttpText("GET", "/?u=http://fake.example/").host("other").str()), Hosts{"other"});
+}
+
+// nginx goes by the target, Node.js by the field, and Apache by the one or the other.
+TEST(HttpTarget, ThatNamesAnotherHostThanTheFieldMakesARequestOfEach) {
+  const std::string twice = "POST x://a/p HTTP/1.1\r\nHost: b\r\nContent-Length: 1\r\n\r\n-";
+  EXPECT_EQ(hosts_in(twice), (Hosts{"a", "b"}));
+  EXPECT_EQ(targets_in(twice), (std::vector<std::string>{"x://a/p", "x://a/p"}));
+  EXPECT_EQ(hosts_in(twice + twice + "GET / HTTP/1.1\r\nHost: c\r\n\r\n"), (Hosts{"a", "b", "a", "b", "c"}));
+  EXPECT_EQ(hosts_in("GET x://a/p HTTP/1.1\r\nHost: b\r\n"), (Hosts{"a", "b"})) << "a head that is cut";
+  EXPECT_EQ(hosts_in("GET  x://a/p\tHTTP/1.1\r\nHost: b\r\n\r\n"), (Hosts{"a", "b"}))
+      << "as the parser finds it";
+}
+
+TEST(HttpTarget, ThatNamesAnotherHostMakesTwoAlsoWhereNobodyCanTellWhereARequestEnds) {
+  const std::string lost = "POST http://a/ HTTP/1.1\r\nHost: b\r\nContent-Length: x\r\n\r\n";
+  const std::string next = "PROPPATCH http://d/ HTTP/1.1\r\nHost: e\r\n\r\n";
+  EXPECT_EQ(hosts_in(lost + next + "GET / HTTP/1.1\r\nHost: f\r\n\r\n"),
+            (Hosts{"a", "b", "f", "d", "e", "d", "e"}))
+      << "as PROPPATCH and as PATCH";
 }
 
 TEST(HttpTarget, InAuthorityFormIsTheHost) {
@@ -552,7 +589,7 @@ TEST(Pipelining, HasOfEachRequestItsOwnHeaderWhereNobodyCanTellWhereOneEnds) {
   const auto found = requests_in(
       "CONNECT c:1 HTTP/1.1\r\n\r\n"
       "Host: of nobody\r\n.GET /2 HTTP/1.1\r\nX: 1\r\nX: GET /3 HTTP/1.1\r\nHost: GET /4 HTTP/1.1\r\nx: 2\r\n"
-      "Host:\r\n h\r\nX: 3\r\n\r\nGET http://a/5 HTTP/1.1\r\nHost: other\r\nY: 4\r\n",
+      "Host:\r\n h\r\nX: 3\r\n\r\nGET http://a/5 HTTP/1.1\r\nHost: A:80\r\nY: 4\r\n",
       selection({"x", "y"}));
   using Headers = std::vector<std::pair<std::string, std::string>>;
   ASSERT_EQ(found.size(), 5u);

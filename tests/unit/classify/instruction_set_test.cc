@@ -633,7 +633,10 @@ TEST(InstructionSets, FindPlainRequestsOfTheUsualSpellingAndLength) {
     ASSERT_EQ(keys.requests, 1U);
     expect_same_keys(of_odd, odd, hash, as_field, keys, 0);
     EXPECT_TRUE(is_plain(classifier, "GET /a?%61 HTTP/1.0\r\nhost: b\r\nX-API-KEY:\t\r\n\r\n"));
-    // The host may stand in the next line.
+    // A value may stand in the next line.
+    EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: h\r\nX-Api-Key:\r\n b\r\n\r\n"));
+    EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nX-Api-Key: \r\n\tb\r\nHost: h\r\n\r\n"));
+    EXPECT_TRUE(is_plain(classifier, "GET /a HTTP/1.1\r\nX-Api-Key: \r\nHost: h\r\n\r\n"));
     EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost:\r\n b\r\nX-Api-Key: c\r\n\r\n"));
     EXPECT_FALSE(is_plain(classifier, "GET /a HTTP/1.1\r\nHost: \t\r\nhost: b\r\nX-Api-Key: c\r\n\r\n"));
   }

@@ -170,7 +170,8 @@ TEST(NormaliseHost, IsLowerCaseWithoutPortAndTrailingDot) {
   EXPECT_EQ(host("example.com:"), "example.com");
   EXPECT_EQ(host("example.com."), "example.com");
   EXPECT_EQ(host("Example.com.:80"), "example.com");
-  EXPECT_EQ(host("user:word@example.com:80"), "example.com");
+  EXPECT_EQ(host("example.com:@any"), "example.com") << "as nginx sees it";
+  EXPECT_EQ(host("example.com.:80@any"), "example.com");
   EXPECT_EQ(host(""), "");
   EXPECT_EQ(host("."), "");
   EXPECT_EQ(host(":80"), "");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <future>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -45,6 +46,41 @@ TEST(Stop, WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice) {
   ASSERT_EQ(store.waits.size(), 2U);
   EXPECT_EQ(store.waits[0], 2ms);
   EXPECT_LE(store.waits[1], 0ms);
+}
+
+/// While it is waited for, another thread asks the node for all that may be asked.
+class StoreWaitedFor final : public Store {
+ public:
+  void submit(const std::vector<CounterWrite>&, MonotonicTime) override {}
+  void collect(std::vector<CounterReply>&) override {}
+  void on_ready(std::function<void()>) override {}
+  StoreFigures figures() const override { return {}; }
+  bool flush(Duration) override {
+    asked.push_back(std::async(std::launch::async, [this] {
+      node->figures();
+      node->top(1);
+      node->memory();
+    }));
+    answered += asked.back().wait_for(10s) == std::future_status::ready;
+    return false;
+  }
+
+  NodeCore* node = nullptr;
+  std::vector<std::future<void>> asked;
+  std::size_t answered = 0;
+};
+
+TEST(Stop, KeepsNobodyWaitingWhoAsksForFiguresWhileItWaitsForTheStore) {
+  const ConfigResult config =
+      parse_config("[[rule]]\nname = \"all\"\nlimit = 3\ninterval = \"1s\"\n", "test");
+  auto waited_for = std::make_unique<StoreWaitedFor>();
+  StoreWaitedFor& store = *waited_for;
+  NodeCore core(config.config, {.workers = 1, .hash_seed = 1, .log = {}}, std::move(waited_for));
+  store.node = &core;
+  core.advance({WallTime(1000s), MonotonicTime(10s)});
+  core.finish({WallTime(1000s), MonotonicTime(10s)}, 1s);
+  EXPECT_EQ(store.asked.size(), 2U);
+  EXPECT_EQ(store.answered, 2U);
 }
 
 TEST(Stop, TellsAllInAFloodOfABlockedKeyThatOnlyItsLineRefusesAndSaysSo) {

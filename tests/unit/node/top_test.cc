@@ -16,6 +16,7 @@ namespace {
 
 class Node {
  public:
+  void end_interval() { node_.end_spans(10); }
   void admit(std::uint32_t key, std::uint32_t weight) {
     node_.worker().admit_key(0, std::to_string(key), weight, node_.now().monotonic);
   }
@@ -48,6 +49,22 @@ TEST(Top, NamesTheMostOfferedInOrderHoweverManyKeysThereAre) {
     ASSERT_EQ(top[i].admitted, most[i]) << i;
     ASSERT_EQ(top[i].offered, offered[std::stoul(top[i].name.substr(2))]) << top[i].name;
   }
+}
+
+TEST(Top, GoesByTheIntervalThatRuns) {
+  Node node;
+  node.admit(1, 50);
+  node.admit(2, 3);
+  EXPECT_EQ(node.top(1).at(0).name, "r|1");
+  node.end_interval();
+  node.admit(2, 7);
+  EXPECT_EQ(node.top(1).at(0).name, "r|2");
+  const std::vector<KeyFigures> top = node.top(10);
+  ASSERT_EQ(top.size(), 2U);
+  EXPECT_EQ(top[0].name, "r|2");
+  EXPECT_EQ(top[0].offered, 7U);
+  EXPECT_EQ(top[1].offered, 0U) << "it has come in the one before";
+  EXPECT_EQ(top[1].admitted, 0U);
 }
 
 TEST(Top, NamesAllWhereThereAreFewerAndNoneWhereNoneIsAskedFor) {
