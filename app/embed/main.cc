@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
 
   for (const Served& one : served) std::printf("worker: admitted %u, refused %u\n", one.admitted, one.refused);
   for (const weir::KeyFigures& key : made.throttle->top(10))
-    std::printf("%-20s offered %llu, admitted %llu in this interval%s\n", key.name.c_str(),
+    std::printf("%-20s offered %llu, admitted %llu in the last interval%s\n", key.name.c_str(),
                 static_cast<unsigned long long>(key.offered), static_cast<unsigned long long>(key.admitted),
                 key.blocked ? ", blocked" : "");
   return synchronised ? 0 : 1;

@@ -248,7 +248,7 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
   {
     const std::lock_guard lock(control_mutex_);
     engine_.for_each_key([&](const KeyView& key) {
-      const Candidate one{.offered = engine_.running_counts(key.slot).offered, .slot = &key.slot};
+      const Candidate one{.offered = engine_.latest_counts(key.slot).offered, .slot = &key.slot};
       if (most.size() == count) {
         if (!more(one, most.front())) return;
         std::ranges::pop_heap(most, more);
@@ -260,7 +260,7 @@ std::vector<KeyFigures> NodeCore::top(std::size_t count) const {
     for (const Candidate& one : most) {
       const KeyView key = engine_.key_in(*one.slot);
       const Block& block = key.detail.block;
-      const IntervalCounts counts = engine_.running_counts(key.slot);
+      const IntervalCounts counts = engine_.latest_counts(key.slot);
       keys.push_back({.name = std::string(key.name()),
                       .rule = key.slot.rule,
                       .offered = counts.offered,

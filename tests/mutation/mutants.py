@@ -5013,7 +5013,7 @@ MUTANTS = [
     node(
         "who came most in an interval that is over is named first",
         "Top.GoesByTheIntervalThatRuns",
-        ".offered = engine_.running_counts(key.slot).offered,",
+        ".offered = engine_.latest_counts(key.slot).offered,",
         ".offered = key.slot.current.offered,",
         file="lib/node/node_core.cc",
     ),

@@ -442,7 +442,7 @@ class Mistakes(Case):
             (("of_limit = 2", "of_limit = 2\n[store]\nrtt = 3"), "12:7", "rtt must be"),
             (("of_limit = 2", 'of_limit = 2\noff = "3s"'), "11:7", 'off belongs to the shape "on-off"'),
             (("of_limit = 2", 'of_limit = 2\n[spread]\ns = 2'), "12:5", 's belongs to the kind "zipf"'),
-            (("of_limit = 2", 'of_limit = 2\n[spread]\nkind = "zipf"\nperiod = "2s"'), "13:10", 'the kind "moving"'),
+            (("of_limit = 2", 'of_limit = 2\n[spread]\nperiod = "2s"'), "12:10", 'the kind "moving"'),
             (("of_limit = 2", "of_limit = 2 2"), "10:14", ""),
         ):
             with self.subTest(change=change):

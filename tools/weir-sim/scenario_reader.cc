@@ -496,10 +496,10 @@ class ScenarioDocument {
       reader.duration("period", scenario_.spread.period);
       if (reader.has("period") && scenario_.spread.period <= Duration{})
         reader.add("period", "period must be longer than 0");
-      if (reader.has("s") && scenario_.spread.kind != Spread::Kind::zipf)
-        reader.add("s", "s belongs to the kind \"zipf\"");
-      if (reader.has("period") && scenario_.spread.kind != Spread::Kind::moving)
-        reader.add("period", "period belongs to the kind \"moving\"");
+      // Beside another kind they may be left from the one that --set has replaced.
+      if (reader.has("kind")) return;
+      if (reader.has("s")) reader.add("s", "s belongs to the kind \"zipf\"");
+      if (reader.has("period")) reader.add("period", "period belongs to the kind \"moving\"");
     });
   }
 

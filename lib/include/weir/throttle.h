@@ -235,9 +235,9 @@ struct Figures {
 struct KeyFigures {
   std::string name;  ///< "login|203.0.113.7"
   RuleIndex rule = no_rule;
-  /// Weight, in this interval, on this node, without what other rules refused: either they alone, or such as
-  /// have keys closer to who sends. (Where more than 65,536 keys are blocked, what these were refused may be
-  /// told up to two intervals later.)
+  /// Weight, in the interval of the span that ended last, on this node, without what other rules refused:
+  /// either they alone, or such as have keys closer to who sends. (Where more than 65,536 keys are blocked,
+  /// what these were refused may be told up to two intervals later.)
   std::uint64_t offered = 0;
   std::uint64_t admitted = 0;  ///< likewise
   double nodes = 1;            ///< effective number of nodes seen by this key
