@@ -75,8 +75,9 @@ class SentinelServers final : public Servers {
   }
 
   void failed(RedisLink& link, TimePoint now) override {
-    if (&link == master_ && sentinels_ > 1) {
-      // This sentinel may be cut off from the others, who know of another master.
+    if (&link == master_ && sentinels_ > 1 && links_[current_]->up() && !asking_) {
+      // This sentinel may be cut off from the others, who know of another master. One that is about to answer
+      // is waited for: a dead master may refuse faster than any of them can be asked.
       links_[current_]->give_up({}, now);
       current_ = (current_ + 1) % sentinels_;
       asking_ = false;

@@ -16,6 +16,7 @@
 
 #include "faulty_proxy.h"
 #include "redis_server.h"
+#include "scripted_server.h"
 #include "store/redis/reference/scripts.h"
 #include "store/redis/reference/token_purse.h"
 #include "weir/store_limiter.h"
@@ -420,6 +421,31 @@ TEST(StoreLimiter, GrantsShrinkWithWhatIsLeft) {
 }
 
 // ---- faults
+
+// What is held may be of a window that has ended: then it asks once more, in the time that is left.
+TEST(StoreLimiter, WaitsNoLongerThanItsTimeoutThoughItAsksTwice) {
+  constexpr Duration timeout = 2s;
+  const auto granted = [](int tokens, int ordinal) {
+    return ScriptedServer::array({":" + std::to_string(tokens) + "\r\n", ":50\r\n", ":60000000\r\n",
+                                  ":" + std::to_string(ordinal) + "\r\n"});
+  };
+  int calls = 0;
+  ScriptedServer server([&](const ScriptedServer::Words& words) {
+    if (words.at(0) == "SCRIPT") return ScriptedServer::bulk(std::string(40, 'a'));
+    if (++calls == 1) return granted(4, 1);
+    if (calls > 2) return std::string();
+    std::this_thread::sleep_for(timeout * 8 / 10);
+    return granted(7, 2);
+  });
+  StoreLimiterTerms terms = terms_of(StoreAlgorithm::token_server, 100, 60s);
+  terms.batch = 10;
+  terms.timeout = timeout;
+  const auto client = limiter("redis://127.0.0.1:" + std::to_string(server.port()), terms);
+  ASSERT_TRUE(client->try_acquire("a", 1).admitted);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_FALSE(client->try_acquire("a", 10)) << "the second time nobody answers";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, timeout * 14 / 10);
+}
 
 TEST(StoreLimiter, WaitsNoLongerThanItsTimeoutForAServerThatHangs) {
   RedisServer server;

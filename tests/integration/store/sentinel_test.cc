@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "load.h"
 #include "redis_sentinels.h"
+#include "redis_server.h"
+#include "scripted_server.h"
 #include "seed.h"
 #include "stored_counters.h"
 #include "wait_until.h"
@@ -73,6 +78,31 @@ TEST(Sentinel, SentinelsThatAreDeadOrSilentAreLeftForOthers) {
   ASSERT_TRUE(store.wait_until_quiet());
   ASSERT_TRUE(store.wait_until_up());
   sentinels.signal_sentinel(1, SIGCONT);
+}
+
+// A master that has died refuses at once; a sentinel that is far away needs several round trips to say who is
+// the next one.
+TEST(Sentinel, IsHeardToTheEndThoughTheDeadMasterRefusesAgainAndAgainMeanwhile) {
+  RedisServer first;
+  RedisServer second;
+  std::atomic<std::uint16_t> master{first.port()};
+  const auto from_afar = [&](const ScriptedServer::Words& words) {
+    std::this_thread::sleep_for(3 * quick_config().reconnect);
+    if (words.at(0) != "SENTINEL") return std::string("+PONG\r\n");
+    return ScriptedServer::array(
+        {ScriptedServer::bulk("127.0.0.1"), ScriptedServer::bulk(std::to_string(master))});
+  };
+  ScriptedServer one(from_afar);
+  ScriptedServer other(from_afar);
+  WatchedStore store("redis+sentinel://127.0.0.1:" + std::to_string(one.port()) +
+                     ",127.0.0.1:" + std::to_string(other.port()) + "/main");
+  store.add("a", 1, 1);
+  ASSERT_TRUE(store.wait_until_quiet());
+  first.kill();
+  master = second.port();
+  store.add("a", 1, 1);
+  EXPECT_TRUE(store.wait_until_quiet());
+  EXPECT_EQ(StoredCounters(second.client()).sum(), 1);
 }
 
 TEST(Sentinel, WithoutAnySentinelTheKnownMasterServesOn) {

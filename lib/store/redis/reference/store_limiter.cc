@@ -100,13 +100,13 @@ class StoreLimiterCore {
   using Numbers = std::array<std::int64_t, script_answer_size>;
 
   /// One call of the script. Nothing, and the reason in `why`, when there is no answer.
-  std::optional<Numbers> call(std::string_view key, std::span<const std::string> arguments,
+  std::optional<Numbers> call(std::string_view key, std::span<const std::string> arguments, Duration timeout,
                               std::string& why) {
     std::string name = terms_.prefix + ":{" + terms_.name + '|';
     name += key;
     name += "}:";
     name += to_string(terms_.algorithm);
-    ScriptReply answer = client_.call(name, arguments, terms_.timeout);
+    ScriptReply answer = client_.call(name, arguments, timeout);
     if (!answer) {
       why = std::move(answer.error);
       return std::nullopt;
@@ -128,7 +128,7 @@ class StoreLimiterCore {
 
   StoreAcquisition ask(std::string_view key, std::uint64_t weight) {
     std::string why;
-    const std::optional<Numbers> numbers = call(key, limiter_arguments(terms_, weight), why);
+    const std::optional<Numbers> numbers = call(key, limiter_arguments(terms_, weight), terms_.timeout, why);
     if (!numbers) return failed(std::move(why));
     const auto [admitted, remaining, retry, reset] = *numbers;
     StoreAcquisition answer;
@@ -148,6 +148,7 @@ class StoreLimiterCore {
     }
     // What is held may turn out to be of a window that has ended meanwhile: then asks for all of it, once
     // more.
+    const auto deadline = now + terms_.timeout;
     for (int attempt = 1;; ++attempt) {
       const HeldTokens* known = purse_.find(key, now);
       const HeldTokens before = known == nullptr ? HeldTokens{} : *known;
@@ -156,7 +157,8 @@ class StoreLimiterCore {
       if (!purse_.has_room(key, now)) arguments[3] = "1";
       const auto sent = steady_clock::now();
       std::string why;
-      const std::optional<Numbers> numbers = call(key, arguments, why);
+      const std::optional<Numbers> numbers =
+          call(key, arguments, attempt == 1 ? terms_.timeout : deadline - sent, why);
       if (!numbers) return failed(std::move(why));
       const auto [granted, left, rest, ordinal] = *numbers;
       // The server's window ends `rest` after the script ran, which was after it was sent: never too late.
