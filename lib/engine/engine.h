@@ -309,9 +309,10 @@ class Engine {
   /// The same key again. @pre the ledger has not been changed since it was visited
   KeyView key_in(const KeySlot& slot) const noexcept { return ledger_.view(slot); }
 
-  /// What has been counted of a key in the interval of the span that ended last.
+  /// What has been counted of a key in the interval of the span that ended last; or in the one that runs, if
+  /// something has been already.
   IntervalCounts latest_counts(const KeySlot& slot) const noexcept {
-    return counts_in(slot, told_ordinal(rules_[slot.rule]));
+    return slot.current.ordinal >= told_ordinal(rules_[slot.rule]) ? slot.current : IntervalCounts();
   }
 
   /// Nodes that are alive, by their heartbeats in the store; 1 where no rule asks for it.

@@ -671,8 +671,8 @@ MUTANTS = [
     engine(
         "the sum of an interval is read as soon as it has ended",
         "Step4.TheSumOfAnEndedIntervalIsReadOneSpanAfterItsEnd",
-        "  rule.span = next;\n}",
-        "  rule.span = next;\n  read_ended(rule, now);\n}",
+        "if (rule.span_ends) begin_span(rule, rule.clock.span(now.wall));",
+        "if (rule.span_ends) { begin_span(rule, rule.clock.span(now.wall)); read_ended(rule, now); }",
     ),
     engine(
         "what others have counted is not taken off",

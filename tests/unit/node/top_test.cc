@@ -14,6 +14,8 @@
 namespace weir {
 namespace {
 
+using namespace std::chrono_literals;
+
 class Node {
  public:
   void end_interval() { node_.end_spans(10); }
@@ -65,6 +67,19 @@ TEST(Top, GoesByTheIntervalThatRuns) {
   EXPECT_EQ(top[0].offered, 7U);
   EXPECT_EQ(top[1].offered, 0U) << "it has come in the one before";
   EXPECT_EQ(top[1].admitted, 0U);
+}
+
+TEST(Top, OfANodeThatHasStoppedGoesByTheSpanThatEndedWithIt) {
+  for (const char* const spans : {"2", "10"}) {
+    testing::TimedNode node(std::string("[[rule]]\nname = \"r\"\nkey = [\"header:x-user\"]\nlimit = 9\n") +
+                            "interval = \"1h\"\nspans = " + spans + "\n");
+    EXPECT_EQ(node.admit(0, "ann", 3), 3U);
+    node.worker().offline();
+    EXPECT_TRUE(node.core().finish(node.now(), 0ms));
+    const std::vector<KeyFigures> top = node.core().top(1);
+    ASSERT_EQ(top.size(), 1U);
+    EXPECT_EQ(top[0].admitted, 3U) << spans;
+  }
 }
 
 TEST(Top, NamesAllWhereThereAreFewerAndNoneWhereNoneIsAskedFor) {
