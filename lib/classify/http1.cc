@@ -568,7 +568,7 @@ std::string_view value_of(const char* data, const FoundField& found) noexcept {
         !request.host.empty() && !are_one_host(request.host, absolute.authority, *selection_->scans_);
     request.host = absolute.authority;
   } else if (request.method == "CONNECT") {
-    request.host = request.target;
+    request.host = request.target.substr(request.target.rfind('@') + 1);
   }
   return host_by_field_;
 }

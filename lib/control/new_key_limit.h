@@ -12,9 +12,8 @@
 /// So each worker may tell of a limited number of new keys in a span; what comes beyond is counted as keys
 /// are that find no room (it draws from a cell all the same), and may be met in a later span. The limit is
 /// found as TCP finds how much a path bears: twice as much after each span that ended in time though half of
-/// it was used, or of what a worker may tell of, who may be the only one to meet any; until one ends late;
-/// then so much as could have been met in half a span, and from there on a quarter more at a time. A
-/// controller that is late for another reason has not met many: that limits nobody.
+/// it was used, until one ends late; then so much as could have been met in half a span, and from there on a
+/// quarter more at a time. A controller that is late for another reason has not met many: that limits nobody.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +47,7 @@ class NewKeyLimit {
   void span_ended(Duration planned, Duration late, std::uint64_t met) noexcept {
     if (planned <= Duration{}) return;
     if (late <= planned / 2) {
-      if (met >= limit_ / workers_ / 2) limit_ = std::min(limit_ + (was_late_ ? limit_ / 4 : limit_), most_);
+      if (met >= limit_ / 2) limit_ = std::min(limit_ + (was_late_ ? limit_ / 4 : limit_), most_);
     } else if (met > least) {
       was_late_ = true;
       const double part =

@@ -2132,14 +2132,8 @@ MUTANTS = [
     new_key_limit(
         "a limit that was not used grows",
         "NewKeyLimit.OfASpanInWhichFewWereMetNothingIsLearned",
-        "if (met >= limit_ / workers_ / 2) limit_",
-        "limit_",
-    ),
-    new_key_limit(
-        "a limit grows only where the workers together have used half of it",
-        "NewKeyLimit.GrowsAlsoWhereOnlyOneOfManyWorkersMeetsAny",
-        "if (met >= limit_ / workers_ / 2) limit_",
         "if (met >= limit_ / 2) limit_",
+        "limit_",
     ),
     new_key_limit(
         "a span that ended late though it met few limits them",

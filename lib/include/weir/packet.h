@@ -239,15 +239,15 @@ struct ParsedRequest {
 /// Walks the HTTP/1.x requests at the start of a TCP segment's payload: the first, and those pipelined behind
 /// it in the same segment, also behind bodies that end there, of a given length or in chunks. Whatever a
 /// usual server takes for a request is one, HTTP/0.9's too, and of one whose target names another host than
-/// its Host field there are two, first with the target's, if hosts are wanted. Where nobody can tell where a
-/// request ends, from there on every line that ends as a request line does is one, wherever in the line it
-/// begins, with the header fields behind it; these requests come in the reverse of their order. Where its
-/// method ends with known ones (PROPPATCH with PATCH), it is one of each, the longest first; where it ends
-/// with none, the method is all of what one may be made of. So it is where a body's length is not plainly
-/// told, behind CONNECT, and where something else follows. A payload that does not begin with a request line
-/// has none. A request line without its end has none either; cut-off headers still yield the request, not
-/// `complete`: of a chosen header in whose line the payload ends there is the value as far as it goes, of the
-/// host nothing.
+/// its Host field (but CONNECT's) there are two, first with the target's, if hosts are wanted. Where nobody
+/// can tell where a request ends, from there on every line that ends as a request line does is one, wherever
+/// in the line it begins, with the header fields behind it; these requests come in the reverse of their
+/// order. Where its method ends with known ones (PROPPATCH with PATCH), it is one of each, the longest first;
+/// where it ends with none, the method is all of what one may be made of. So it is where a body's length is
+/// not plainly told, behind CONNECT, and where something else follows. A payload that does not begin with a
+/// request line has none. A request line without its end has none either; cut-off headers still yield the
+/// request, not `complete`: of a chosen header in whose line the payload ends there is the value as far as it
+/// goes, of the host nothing.
 class WEIR_API HttpRequests {
  public:
   HttpRequests(std::string_view payload, const HeaderSelection& selection) noexcept

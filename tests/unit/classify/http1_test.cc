@@ -414,6 +414,7 @@ TEST(HttpTarget, InAuthorityFormIsTheHost) {
   const Found found = only_request_in(HttpText("CONNECT", "real.example:443").host("other").str());
   EXPECT_EQ(found.target, "real.example:443");
   EXPECT_EQ(found.host, "real.example:443");
+  EXPECT_EQ(only_request_in("CONNECT any@real.example:443 HTTP/1.1\r\n\r\n").host, "real.example:443");
 }
 
 // HAProxy and Node.js answer it with any method.

@@ -37,21 +37,6 @@ TEST(NewKeyLimit, OfASpanInWhichFewWereMetNothingIsLearned) {
   EXPECT_EQ(limit.of_each_worker(), NewKeyLimit::at_first);
 }
 
-// Of many workers one alone may meet any: it cannot use half of what all may.
-TEST(NewKeyLimit, GrowsAlsoWhereOnlyOneOfManyWorkersMeetsAny) {
-  NewKeyLimit limit(many, 8);
-  limit.span_ended(span, 300ms, 40'000);
-  ASSERT_EQ(limit.of_each_worker(), NewKeyLimit::least / 8);
-  for (int i = 0; i < 50; ++i) limit.span_ended(span, 0ms, limit.of_each_worker());
-  EXPECT_EQ(limit.of_each_worker(), NewKeyLimit::none);
-}
-
-TEST(NewKeyLimit, OfASpanInWhichNoWorkerCanHaveUsedHalfOfItsPartNothingIsLearned) {
-  NewKeyLimit limit(many, 8);
-  limit.span_ended(span, 0ms, NewKeyLimit::at_first / 8 / 2 - 1);
-  EXPECT_EQ(limit.of_each_worker(), NewKeyLimit::at_first / 8);
-}
-
 TEST(NewKeyLimit, AfterASpanThatEndedLateIsWhatHalfASpanMeets) {
   NewKeyLimit limit(many, 1);
   limit.span_ended(span, 300ms, 800'000);

@@ -171,7 +171,8 @@ class StoreLimiterCore {
       const bool enough = held.tokens >= weight && (weight > 0 || held.tokens + held.left > 0);
       if (enough) held.tokens -= weight;
       keep(key, held, now);
-      if (enough || !lost_some || attempt == 2) return spent(held, enough, weight, now);
+      if (enough || !lost_some || attempt == 2 || steady_clock::now() >= deadline)
+        return spent(held, enough, weight, now);
     }
   }
 
