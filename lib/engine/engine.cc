@@ -70,13 +70,7 @@ Engine::Engine(std::span<const Rule> rules, std::uint32_t keys) : ledger_(keys),
     rules_by_clock_[clock].push_back(index_of(rule));
     clock_of_rule_.push_back(clock);
   }
-  std::map<std::pair<Duration, std::uint32_t>, std::size_t> windows;
-  for (const RuleState& rule : rules_)
-    light_keys_of_rule_.push_back(
-        rule.has_light_keys()
-            ? windows.try_emplace({rule.clock.interval(), rule.spans}, windows.size()).first->second
-            : 0);
-  light_keys_.resize(windows.size());
+  light_keys_.resize(clocks.size());
   share_light();
   heartbeat_lives_ = lives.at(named(heartbeat));
 }
@@ -133,7 +127,7 @@ void Engine::count(std::span<const SpanCount> counts) {
           ledger_.prefetch_past(slots[j]);
           ledger_.prefetch_detail(slots[j]);
           if (light.least > 0)
-            light_keys_[light_keys_of_rule_[light.rule]].prefetch(some[j].key, light.ordinal);
+            light_keys_[clock_of_rule_[light.rule]].prefetch(some[j].key, light.ordinal);
         }
         if (rules_[light.rule].algorithm == Algorithm::sliding_window) {
           ledger_.prefetch_spans(slots[j]);

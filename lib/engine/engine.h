@@ -233,7 +233,7 @@ class Engine {
     return quota;
   }
   void copy_light_keys(RuleIndex rule, WallTime now, KeyFilter& to) const {
-    light_keys_[light_keys_of_rule_[rule]].copy_to(to, rules_[rule].clock.ordinal(now));
+    light_keys_[clock_of_rule_[rule]].copy_to(to, rules_[rule].clock.ordinal(now));
   }
 
   /// Calls visit(const KeyOverride&) for every other key that has an active block or an allowance of its own
@@ -528,8 +528,7 @@ class Engine {
   // rule's default. So that a publication costs what the keys near their limits cost, not all there are.
   std::vector<std::uint64_t> may_differ_;
   std::vector<std::uint64_t> aside_;             // a bit for each slot: set_aside()
-  std::vector<LightKeys> light_keys_;            // of the rules with the same windows, …
-  std::vector<std::size_t> light_keys_of_rule_;  // …which these are
+  std::vector<LightKeys> light_keys_;    // by clock; of rules that have such
   Cluster cluster_;
   std::vector<Collected> collected_;
   std::vector<Apart> apart_;

@@ -67,21 +67,21 @@ bool Engine::is_by_clock_before(const RuleState& rule, std::int64_t number) cons
 void Engine::add_light_key(const RuleState& rule, std::uint64_t key, Ordinal ordinal) {
   // A straggler's: it would push out those of the interval that runs.
   if (rule.started && ordinal < rule.span.ordinal - 1) return;
-  const std::size_t group = light_keys_of_rule_[index_of(rule)];
-  if (light_keys_[group].crowded()) find_light_keys(group);
-  light_keys_[group].add(key, ordinal);
+  const std::size_t clock = clock_of_rule_[index_of(rule)];
+  if (light_keys_[clock].crowded()) find_light_keys(clock);
+  light_keys_[clock].add(key, ordinal);
 }
 
 // With room for those that are known. As of the interval that runs: they are held for an interval too long
 // rather than for one too short.
-void Engine::find_light_keys(std::size_t group) {
-  LightKeys& keys = light_keys_[group];
+void Engine::find_light_keys(std::size_t clock) {
+  LightKeys& keys = light_keys_[clock];
   keys.empty(ledger_.size());
   for (SlotIndex i = 0; i < ledger_.end(); ++i) {
     const KeySlot& slot = ledger_[i];
     if (slot.key == 0 || slot.detail != no_index) continue;
     const RuleState& rule = rules_[slot.rule];
-    if (!rule.has_light_keys() || light_keys_of_rule_[slot.rule] != group) continue;
+    if (!rule.has_light_keys() || clock_of_rule_[slot.rule] != clock) continue;
     if (const Ordinal running = rule.span.ordinal; slot.latest_ordinal() >= running - 1)
       keys.add(slot.key, std::max({running, slot.latest_ordinal(), rule.held_latest / rule.spans}));
   }

@@ -4393,7 +4393,7 @@ MUTANTS = [
     engine(
         "light keys are not looked for again when their filter is full",
         "LightKeys.AreAllFoundAgainHoweverManyComeAndGo",
-        "if (light_keys_[group].crowded()) find_light_keys(group);",
+        "if (light_keys_[clock].crowded()) find_light_keys(clock);",
         "",
         file="lib/engine/sliding.cc",
     ),
@@ -5006,7 +5006,7 @@ MUTANTS = [
     ),
     node(
         "who came most in an interval that is over is named first",
-        "Top.GoesByTheIntervalThatRuns",
+        "Top.GoesByTheIntervalOfTheSpanThatEndedLast",
         ".offered = engine_.latest_counts(key.slot).offered,",
         ".offered = key.slot.current.offered,",
         file="lib/node/node_core.cc",

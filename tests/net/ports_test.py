@@ -50,6 +50,11 @@ class Ports(unittest.TestCase):
     def inside(self, *command):
         self.run_ip("-n", self.namespace, *command)
 
+    def connect(self, inner, outer):
+        self.inside("link", "add", inner, "type", "veth", "peer", "name", outer)
+        for end in (inner, outer):
+            self.inside("link", "set", end, "up")
+
     def start(self, *vdevs):
         configuration = self.folder / "weir.toml"
         configuration.write_text('[node]\nstatistics = "500ms"\nidle_sleep = "100us"\n', encoding="utf-8")
@@ -75,10 +80,8 @@ class Ports(unittest.TestCase):
         return figures(program.wait_for_line(rf"^total port={number} .*", 1)[0])
 
     def test_what_is_lost_before_it_comes_here_is_counted_by_port(self):
-        for inner, outer in (("x0", "y0"), ("x1", "y1")):
-            self.inside("link", "add", inner, "type", "veth", "peer", "name", outer)
-            for end in (inner, outer):
-                self.inside("link", "set", end, "up")
+        self.connect("x0", "y0")
+        self.connect("x1", "y1")
         program = self.start("net_pcap0,iface=x0", "net_pcap1,iface=x1")
         # Nobody takes what comes meanwhile.
         os.kill(program.pid, signal.SIGSTOP)
@@ -93,10 +96,8 @@ class Ports(unittest.TestCase):
         self.assertEqual(figures(program.wait_for_line(r"^total port=1 .*", 1)[0])["rx_missed"], 0)
 
     def test_what_a_device_has_taken_and_not_sent_is_counted_by_port(self):
-        for inner, outer in (("x0", "y0"), ("x1", "y1")):
-            self.inside("link", "add", inner, "type", "veth", "peer", "name", outer)
-            for end in (inner, outer):
-                self.inside("link", "set", end, "up")
+        self.connect("x0", "y0")
+        self.connect("x1", "y1")
         program = self.start("net_pcap0,iface=x0", "net_af_packet1,iface=x1")
         self.inside("link", "set", "x1", "down")
         self.run_ip("netns", "exec", self.namespace, sys.executable, "-c", SENDER)

@@ -17,13 +17,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A store that acknowledges nothing, however long it is waited for.
-class SilentStore final : public Store {
+/// A store that acknowledges nothing.
+class DeafStore : public Store {
  public:
   void submit(const std::vector<CounterWrite>&, MonotonicTime) override {}
   void collect(std::vector<CounterReply>&) override {}
   void on_ready(std::function<void()>) override {}
   StoreFigures figures() const override { return {}; }
+};
+
+/// However long it is waited for.
+class SilentStore final : public DeafStore {
+ public:
   bool flush(Duration patience) override {
     waits.push_back(patience);
     const MonotonicTime begun = monotonic_now();
@@ -35,12 +40,14 @@ class SilentStore final : public Store {
   std::vector<Duration> waits;
 };
 
+Config one_rule() {
+  return parse_config("[[rule]]\nname = \"all\"\nlimit = 3\ninterval = \"1s\"\n", "test").config;
+}
+
 TEST(Stop, WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice) {
-  const ConfigResult config =
-      parse_config("[[rule]]\nname = \"all\"\nlimit = 3\ninterval = \"1s\"\n", "test");
   auto silent = std::make_unique<SilentStore>();
   const SilentStore& store = *silent;
-  NodeCore core(config.config, {.workers = 1, .hash_seed = 1, .log = {}}, std::move(silent));
+  NodeCore core(one_rule(), {.workers = 1, .hash_seed = 1, .log = {}}, std::move(silent));
   core.advance({WallTime(1000s), MonotonicTime(10s)});
   EXPECT_FALSE(core.finish({WallTime(1000s), MonotonicTime(10s)}, 2ms));
   ASSERT_EQ(store.waits.size(), 2U);
@@ -49,12 +56,8 @@ TEST(Stop, WaitsNoLongerThanItsPatienceThoughItAsksTheStoreTwice) {
 }
 
 /// While it is waited for, another thread asks the node for all that may be asked.
-class StoreWaitedFor final : public Store {
+class StoreWaitedFor final : public DeafStore {
  public:
-  void submit(const std::vector<CounterWrite>&, MonotonicTime) override {}
-  void collect(std::vector<CounterReply>&) override {}
-  void on_ready(std::function<void()>) override {}
-  StoreFigures figures() const override { return {}; }
   bool flush(Duration) override {
     asked.push_back(std::async(std::launch::async, [this] {
       node->figures();
@@ -71,11 +74,9 @@ class StoreWaitedFor final : public Store {
 };
 
 TEST(Stop, KeepsNobodyWaitingWhoAsksForFiguresWhileItWaitsForTheStore) {
-  const ConfigResult config =
-      parse_config("[[rule]]\nname = \"all\"\nlimit = 3\ninterval = \"1s\"\n", "test");
   auto waited_for = std::make_unique<StoreWaitedFor>();
   StoreWaitedFor& store = *waited_for;
-  NodeCore core(config.config, {.workers = 1, .hash_seed = 1, .log = {}}, std::move(waited_for));
+  NodeCore core(one_rule(), {.workers = 1, .hash_seed = 1, .log = {}}, std::move(waited_for));
   store.node = &core;
   core.advance({WallTime(1000s), MonotonicTime(10s)});
   core.finish({WallTime(1000s), MonotonicTime(10s)}, 1s);

@@ -53,7 +53,7 @@ TEST(Top, NamesTheMostOfferedInOrderHoweverManyKeysThereAre) {
   }
 }
 
-TEST(Top, GoesByTheIntervalThatRuns) {
+TEST(Top, GoesByTheIntervalOfTheSpanThatEndedLast) {
   Node node;
   node.admit(1, 50);
   node.admit(2, 3);

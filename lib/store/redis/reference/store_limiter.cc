@@ -157,8 +157,7 @@ class StoreLimiterCore {
       if (!purse_.has_room(key, now)) arguments[3] = "1";
       const auto sent = steady_clock::now();
       std::string why;
-      const std::optional<Numbers> numbers =
-          call(key, arguments, attempt == 1 ? terms_.timeout : deadline - sent, why);
+      const std::optional<Numbers> numbers = call(key, arguments, deadline - sent, why);
       if (!numbers) return failed(std::move(why));
       const auto [granted, left, rest, ordinal] = *numbers;
       // The server's window ends `rest` after the script ran, which was after it was sent: never too late.
