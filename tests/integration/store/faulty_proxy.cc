@@ -117,9 +117,12 @@ void FaultyProxy::accept_all() {
 
 void FaultyProxy::serve(int client, const Fault& fault) {
   using Kind = Fault::Kind;
-  const auto finish = [client](bool reset) {
+  const auto finish = [this, client](bool reset) {
     const linger hard{.l_onoff = 1, .l_linger = 0};
     if (reset) setsockopt(client, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    // What has arrived and has not been read makes a reset of an end that is none.
+    if (!reset) shutdown(client, SHUT_WR);
+    for (bool ended = reset; !stop_ && !ended;) receive(client, ended);
     close(client);
   };
   if (fault.kind == Kind::close || fault.kind == Kind::reset) return finish(fault.kind == Kind::reset);
