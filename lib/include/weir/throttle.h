@@ -264,9 +264,9 @@ struct ThrottleOptions {
 struct ThrottleResult;
 
 /// One node. Destroying it stops the controller, and what is still pending is lost: stop() comes first.
-/// Workers must be offline by then. It waits for nothing but a look-up of the store's host name that is under
-/// way, if one is: for as long as the system's resolver takes, which may be many seconds where no name server
-/// answers.
+/// Workers must be offline by then. It waits for nothing but a look-up of a host name of the store's that is
+/// under way, if one is: for as long as the system's resolver takes, which may be many seconds where no name
+/// server answers.
 class WEIR_API Throttle {
  public:
   /// What create() would refuse a configuration for: a value, the store's address, or a file or variable that

@@ -162,6 +162,11 @@ void RedisConnection::shake_hands() {
 
 RedisConnection::TimePoint RedisConnection::next_tick() const noexcept { return address_deadline_; }
 
+void RedisConnection::postpone(std::chrono::nanoseconds by) noexcept {
+  open_deadline_ += by;
+  if (address_deadline_ != TimePoint::max()) address_deadline_ += by;
+}
+
 short RedisConnection::events() const noexcept {
   switch (state_) {
     case State::closed:

@@ -70,6 +70,8 @@ class RedisConnection {
   TimePoint open_deadline() const noexcept { return open_deadline_; }
   /// When tick() is wanted at the latest.
   TimePoint next_tick() const noexcept;
+  /// Moves both: so long nobody could do what the descriptor was ready for.
+  void postpone(std::chrono::nanoseconds by) noexcept;
 
   /// What to poll. −1 once there is an error.
   int descriptor() const noexcept { return error_.empty() ? socket_.get() : -1; }

@@ -16,23 +16,29 @@ constexpr std::size_t digest_length = 40;
 
 void RedisLink::advance(TimePoint now, Duration rest) {
   rest_ = rest;
-  if (phase_ == Phase::resting) {
-    if (now >= rest_until_) connect(now);
-    return;
-  }
+  if (phase_ == Phase::resting) return;
   connection_->tick(now);
   if (connection_->failed()) return give_up(connection_->error(), now);
   if (now >= wake_at()) give_up("no answer in time", now);
 }
 
-void RedisLink::connect(TimePoint now) {
+void RedisLink::connect() {
   phase_ = Phase::greeting;
   access_ = terms_.access();
   connection_.emplace();
-  if (!access_.error.empty()) return give_up(access_.error, now);
-  connection_->open(endpoint_, access_.tls, terms_.timeout);
+  if (access_.error.empty())
+    connection_->open(endpoint_, access_.tls, terms_.timeout);
+  else
+    connection_->fail(access_.error);
+  // The pause is between the attempts, however long one takes.
+  const TimePoint now = std::chrono::steady_clock::now();
   if (connection_->failed()) return give_up(connection_->error(), now);
   greet(now);
+}
+
+void RedisLink::postpone(Duration by) noexcept {
+  progress_ += by;
+  if (connection_) connection_->postpone(by);
 }
 
 // All is sent at once; the connection keeps it until it is open.
@@ -146,6 +152,7 @@ void RedisLink::give_up(std::string why, TimePoint now) {
   asked_.clear();
   connection_.reset();
   phase_ = Phase::resting;
+  rests_since_ = now;
   rest_until_ = now + rest_;
   has_failed_ = true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// One server of the store, kept connected: connects, logs in, asks what is to be asked first, and after
-/// whatever went wrong rests and begins again. Never waits; its owner polls.
+/// whatever went wrong rests until it is told to begin again. Never waits but in connect(); its owner polls.
 #pragma once
 
 #include <chrono>
@@ -79,12 +79,20 @@ class RedisLink {
   void want(TimePoint until) noexcept { wanted_until_ = until; }
   bool wanted(TimePoint now) const noexcept { return now < wanted_until_; }
 
-  /// Begins to connect when it has rested; gives up on what has not come in time.
+  /// Gives up on what has not come in time.
   /// @param rest  the pause after the next failure
   void advance(TimePoint now, Duration rest);
+  /// Whether it has rested, and connect() is wanted.
+  bool rested(TimePoint now) const noexcept { return phase_ == Phase::resting && now >= rest_until_; }
+  /// When it was given up last.
+  TimePoint rests_since() const noexcept { return rests_since_; }
+  /// Begins to connect, which takes as long as the name takes to be looked up. @pre rested()
+  void connect();
+  /// So long nobody has heard the server, or sent it what was to be sent: that was not its silence.
+  void postpone(Duration by) noexcept;
   /// Ends the rest.
   void hurry() noexcept { rest_until_ = TimePoint::min(); }
-  /// When advance() is wanted at the latest.
+  /// When advance() or connect() is wanted at the latest.
   TimePoint wake_at() const noexcept;
   int descriptor() const noexcept { return connection_ ? connection_->descriptor() : -1; }
   short events() const noexcept { return connection_ ? connection_->events() : short{0}; }
@@ -122,7 +130,6 @@ class RedisLink {
  private:
   enum class Phase : std::uint8_t { resting, greeting, up };
 
-  void connect(TimePoint now);
   void greet(TimePoint now);
   bool greeted(const RedisReply& reply);
 
@@ -130,6 +137,7 @@ class RedisLink {
   const LinkTerms& terms_;
   Phase phase_ = Phase::resting;
   Duration rest_{};
+  TimePoint rests_since_ = TimePoint::min();
   TimePoint rest_until_ = TimePoint::min();
   std::optional<RedisConnection> connection_;
   RedisAccess access_;

@@ -26,7 +26,7 @@ constexpr Duration wanted_for = std::chrono::seconds{3};
 
 class SingleServer final : public Servers {
  public:
-  SingleServer(const RedisUrl& url, const LinkTerms& terms) {
+  SingleServer(const RedisUrl& url, const LinkTerms& terms) : Servers(terms) {
     links_.push_back(std::make_unique<RedisLink>(url.endpoints.front(), terms));
   }
   RedisLink* link_of(std::uint32_t) noexcept override { return links_.front().get(); }
@@ -36,7 +36,7 @@ class SingleServer final : public Servers {
 class SentinelServers final : public Servers {
  public:
   SentinelServers(const RedisUrl& url, const LinkTerms& terms)
-      : name_(url.master), master_terms_(terms), sentinel_terms_(terms) {
+      : Servers(terms), name_(url.master), master_terms_(terms), sentinel_terms_(terms) {
     master_terms_.must_be_master = true;
     sentinel_terms_.scripts.clear();
     sentinel_terms_.probe.clear();
@@ -48,17 +48,6 @@ class SentinelServers final : public Servers {
   }
 
   RedisLink* link_of(std::uint32_t) noexcept override { return master_; }
-
-  void advance(TimePoint now, Duration rest) override {
-    // The others are not needed: they rest.
-    RedisLink& sentinel = *links_[current_];
-    sentinel.advance(now, rest);
-    if (master_ != nullptr) master_->advance(now, rest);
-    if (!sentinel.up() || asking_ || now < ask_at_) return;
-    const std::array<std::string_view, 3> words{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name_};
-    sentinel.ask({.what = Asked::What::master}, words, now);
-    asking_ = true;
-  }
 
   void answered(RedisLink& link, const RedisAnswer& answer, TimePoint now) override {
     if (answer.asked.what != Asked::What::master) return;
@@ -94,14 +83,25 @@ class SentinelServers final : public Servers {
   }
 
   TimePoint wake_at() const noexcept override {
-    const RedisLink& sentinel = *links_[current_];
-    TimePoint at = sentinel.wake_at();
-    if (sentinel.up() && !asking_) at = std::min(at, ask_at_);
-    return master_ == nullptr ? at : std::min(at, master_->wake_at());
+    const TimePoint at = Servers::wake_at();
+    return links_[current_]->up() && !asking_ ? std::min(at, ask_at_) : at;
   }
   std::string trouble() const override { return master_ == nullptr ? trouble_ : std::string(); }
 
  private:
+  /// The other sentinels rest.
+  bool needs(const RedisLink& link, TimePoint) const noexcept override {
+    return &link == links_[current_].get() || &link == master_;
+  }
+
+  void ask(TimePoint now) override {
+    RedisLink& sentinel = *links_[current_];
+    if (!sentinel.up() || asking_ || now < ask_at_) return;
+    const std::array<std::string_view, 3> words{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name_};
+    sentinel.ask({.what = Asked::What::master}, words, now);
+    asking_ = true;
+  }
+
   const std::string name_;
   LinkTerms master_terms_;
   LinkTerms sentinel_terms_;
@@ -115,7 +115,8 @@ class SentinelServers final : public Servers {
 
 class ClusterServers final : public Servers {
  public:
-  ClusterServers(const RedisUrl& url, const LinkTerms& terms) : seeds_(url.endpoints), terms_(terms) {
+  ClusterServers(const RedisUrl& url, const LinkTerms& terms)
+      : Servers(terms), seeds_(url.endpoints), terms_(terms) {
     for (std::uint32_t i = 0; i < store_partitions; ++i) slots_[i] = cluster_slot(partition_tag(i));
     for (const RedisEndpoint& seed : seeds_) link_to(seed);
   }
@@ -130,25 +131,6 @@ class ClusterServers final : public Servers {
     keep(link);
     link.want(steady_clock::now() + wanted_for);
     return &link;
-  }
-
-  void advance(TimePoint now, Duration rest) override {
-    const bool lost = !anyone_serves();
-    for (const auto& link : links_)
-      if (lost || is_needed(*link, now)) link->advance(now, rest);
-    if (asking_ != nullptr && now < asked_at_ + cluster_patience) return;
-    if (now < ask_at_ || links_.empty()) return;
-    // Not always the same one: it may be cut off from the others.
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      RedisLink& link = *links_[(turn_ + i) % links_.size()];
-      if (!link.up() || !(lost || serves(link))) continue;
-      static constexpr std::array<std::string_view, 2> words{"CLUSTER", "SLOTS"};
-      link.ask({.what = Asked::What::slots}, words, now);
-      asking_ = &link;
-      asked_at_ = now;
-      turn_ += i + 1;
-      return;
-    }
   }
 
   void answered(RedisLink& link, const RedisAnswer& answer, TimePoint now) override {
@@ -194,31 +176,44 @@ class ClusterServers final : public Servers {
   }
 
   TimePoint wake_at() const noexcept override {
+    const TimePoint at = Servers::wake_at();
     const bool lost = !anyone_serves();
-    const TimePoint now = steady_clock::now();
-    TimePoint at = TimePoint::max();
-    bool askable = false;
-    for (const auto& link : links_) {
-      if (lost || is_needed(*link, now)) at = std::min(at, link->wake_at());
-      askable = askable || (link->up() && (lost || serves(*link)));
-    }
-    if (!askable) return at;
+    if (std::ranges::none_of(links_, [&](const auto& link) { return is_askable(*link, lost); })) return at;
     return std::min(at, asking_ == nullptr ? ask_at_ : std::max(ask_at_, asked_at_ + cluster_patience));
   }
   std::string trouble() const override { return trouble_; }
 
  private:
+  /// The others rest: a name among the seeds that is not resolved any more would hold everybody up. Who has
+  /// been asked something is needed until it has answered, or has not in time.
+  bool needs(const RedisLink& link, TimePoint now) const noexcept override {
+    return serves(link) || link.wanted(now) || link.awaited() != 0 || !anyone_serves();
+  }
+
+  void ask(TimePoint now) override {
+    if (asking_ != nullptr && now < asked_at_ + cluster_patience) return;
+    if (now < ask_at_) return;
+    const bool lost = !anyone_serves();
+    // Not always the same one: it may be cut off from the others.
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      RedisLink& link = *links_[(turn_ + i) % links_.size()];
+      if (!is_askable(link, lost)) continue;
+      static constexpr std::array<std::string_view, 2> words{"CLUSTER", "SLOTS"};
+      link.ask({.what = Asked::What::slots}, words, now);
+      asking_ = &link;
+      asked_at_ = now;
+      turn_ += i + 1;
+      return;
+    }
+  }
+  bool is_askable(const RedisLink& link, bool lost) const { return link.up() && (lost || serves(link)); }
+
   bool serves(const RedisLink& link) const { return std::ranges::find(serving_, &link) != serving_.end(); }
   bool anyone_serves() const {
     return std::ranges::any_of(serving_, [](const RedisLink* link) { return link != nullptr && link->up(); });
   }
   bool is_seed(const RedisLink& link) const {
     return std::ranges::find(seeds_, link.endpoint()) != seeds_.end();
-  }
-  /// The others rest: a name among the seeds that is not resolved any more would hold everybody up. Who has
-  /// been asked something is needed until it has answered, or has not in time.
-  bool is_needed(const RedisLink& link, TimePoint now) const {
-    return serves(link) || link.wanted(now) || link.awaited() != 0;
   }
 
   const std::vector<RedisEndpoint> seeds_;
@@ -235,12 +230,36 @@ class ClusterServers final : public Servers {
 }  // namespace
 
 void Servers::advance(TimePoint now, Duration rest) {
-  for (const auto& link : links_) link->advance(now, rest);
+  RedisLink* next = nullptr;
+  for (const auto& link : links_) {
+    if (!needs(*link, now)) continue;
+    link->advance(now, rest);
+    // Who rests longest goes first: names that take long to fail take no turns from the others.
+    if (link->rested(now) && (next == nullptr || link->rests_since() < next->rests_since()))
+      next = link.get();
+  }
+  if (next != nullptr && now >= connect_at_) connect(*next);
+  ask(steady_clock::now());
+}
+
+void Servers::connect(RedisLink& link) {
+  const TimePoint before = steady_clock::now();
+  link.connect();
+  // Nobody was listening to the others, or sent them what they still wait for.
+  const TimePoint now = steady_clock::now();
+  const Duration taken = now - before;
+  for (const auto& other : links_)
+    if (other.get() != &link) other->postpone(taken);
+  // Then for as long, or until who is silent has been found to be: between look-ups that follow each other at
+  // once nobody would be.
+  connect_at_ = now + std::min(taken, patience_);
 }
 
 Servers::TimePoint Servers::wake_at() const noexcept {
+  const TimePoint now = steady_clock::now();
   TimePoint at = TimePoint::max();
-  for (const auto& link : links_) at = std::min(at, link->wake_at());
+  for (const auto& link : links_)
+    if (needs(*link, now)) at = std::min(at, link->rested(now) ? connect_at_ : link->wake_at());
   return at;
 }
 

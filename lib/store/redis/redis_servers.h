@@ -22,14 +22,19 @@ class Servers {
   using TimePoint = RedisLink::TimePoint;
   using Links = std::vector<std::unique_ptr<RedisLink>>;
 
+  /// @param terms  for connections to servers that hold counters
+  explicit Servers(const LinkTerms& terms) : patience_(terms.timeout) {}
   virtual ~Servers() = default;
 
   /// Who serves a partition; nullptr: nobody is known. Check up().
   virtual RedisLink* link_of(std::uint32_t partition) noexcept = 0;
   /// The link to this server, made if there is none; nullptr: this kind of store has no such server.
   virtual RedisLink* link_to(const RedisEndpoint&) { return nullptr; }
-  /// Connects, asks for what is to be found out. @param rest  the pause of a link after its next failure
-  virtual void advance(TimePoint now, Duration rest);
+  /// Gives up on what has not come in time, begins to connect to one server at most, and asks for what is to
+  /// be found out. Takes as long as that server's name takes to be looked up; those of others wait for the
+  /// next time, so that whoever is to stop need not wait for them.
+  /// @param rest  the pause of a link after its next failure
+  void advance(TimePoint now, Duration rest);
   /// The answer to a question of advance().
   virtual void answered(RedisLink&, const RedisAnswer&, TimePoint) {}
   /// A server has said that the partition is served by another.
@@ -47,6 +52,10 @@ class Servers {
   void sweep();
 
  protected:
+  /// Whether the link is to be connected; else it rests.
+  virtual bool needs(const RedisLink&, TimePoint) const noexcept { return true; }
+  /// Asks for what is to be found out.
+  virtual void ask(TimePoint) {}
   /// Gives a link up; it goes with the next sweep(), unless it is kept until then.
   void retire(RedisLink& link, TimePoint now);
   void keep(const RedisLink& link) { std::erase(retired_, &link); }
@@ -54,6 +63,10 @@ class Servers {
   Links links_;
 
  private:
+  void connect(RedisLink& link);
+
+  const Duration patience_;                  // with the servers
+  TimePoint connect_at_ = TimePoint::min();  // not before
   std::vector<const RedisLink*> retired_;
 };
 

@@ -81,7 +81,8 @@ namespace weir {
 /// read anew for every connection; read_access() tells beforehand whether they are good.
 ///
 /// `config.timeout` bounds connecting (with the TLS handshake, AUTH and SELECT) and, from the answer of one
-/// batch to the next, each round trip; name resolution alone is bounded by the system's resolver. The
+/// batch to the next, each round trip; name resolution alone is bounded by the system's resolver. The thread
+/// waits for that, one name at a time, and no server is given up for what it could not say meanwhile. The
 /// destructor waits for neither, except for a name resolution in progress. Deltas above 2^63−1, and those for
 /// a counter that is of another type or would overflow, are given up and counted as expired, the latter also
 /// as a failure.
