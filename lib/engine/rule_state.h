@@ -94,7 +94,8 @@ struct RuleState {
   bool was_set_lately() const noexcept { return set_in > number(span) - spans; }
   /// Where a sliding window keeps what it holds of a span: by number modulo their number.
   std::size_t place_of(std::int64_t number) const noexcept {
-    return static_cast<std::size_t>(number) % spans;
+    // From far before the epoch on: numbers that follow each other have places that do, also across it.
+    return (static_cast<std::uint64_t>(number) ^ std::uint64_t{1} << 63) % spans;
   }
   /// The span a count belongs to. Counts that began together come together, and divisions are dear.
   SpanId span_of(WallTime began) noexcept {
@@ -159,7 +160,7 @@ struct RuleState {
   /// The latest interval in which keys were counted that nobody remembers by name.
   Ordinal strayed = std::numeric_limits<Ordinal>::min();
   /// The span that began when it was noticed that the clock had been set.
-  std::int64_t set_in = std::numeric_limits<std::int64_t>::min() / 2;
+  std::int64_t set_in = before_all;
   std::int64_t set_by = 0;  ///< by how many spans the clock has been set so far
   /// Until then, among all spans that have passed, each key is looked at once since the store was found
   /// again: what it had been asked of blocks may have been given up.
@@ -190,7 +191,7 @@ struct RuleState {
   std::vector<std::vector<SlotIndex>> holding;
 
  private:
-  static constexpr std::int64_t before_all = std::numeric_limits<std::int64_t>::min() / 2;
+  static constexpr std::int64_t before_all = SpanCounts::before_all;
   /// A span in which the controller or a worker was late, by numbers.
   struct LateSpan {
     std::int64_t number = before_all;

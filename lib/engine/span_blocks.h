@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -17,7 +18,10 @@ namespace weir {
 
 /// What was admitted in one span, for windows that slide.
 struct SpanCounts {
-  std::int64_t number = -1;  ///< of all spans since the epoch
+  /// Before any that a clock may tell; far from where numbers end, so that it may be counted on from.
+  static constexpr std::int64_t before_all = std::numeric_limits<std::int64_t>::min() / 2;
+
+  std::int64_t number = before_all;  ///< of the span, counted from the epoch
   std::uint64_t own = 0;
   std::uint64_t others = 0;
 };

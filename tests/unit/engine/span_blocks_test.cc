@@ -29,7 +29,7 @@ TEST(SpanBlocks, AreBlankAndNobodyElsesHoweverManyComeAndGo) {
       const std::span<SpanCounts> block = blocks.take(length);
       ASSERT_EQ(block.size(), length);
       for (SpanCounts& span : block) {
-        ASSERT_EQ(span.number, -1);
+        ASSERT_EQ(span.number, SpanCounts::before_all);
         ASSERT_EQ(span.own, 0U);
         ASSERT_EQ(span.others, 0U);
         span = {.number = 1, .own = step, .others = step};

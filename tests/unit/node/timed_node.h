@@ -22,8 +22,10 @@ using namespace std::chrono_literals;
 /// A node with one worker, in the test's own time. Its spans last 100 ms.
 class TimedNode {
  public:
-  explicit TimedNode(const std::string& config, std::size_t most_told = default_most_told)
-      : core_(parsed(config), {.workers = 1, .hash_seed = 1, .log = {}},
+  explicit TimedNode(const std::string& config, std::size_t most_told = default_most_told,
+                     WallTime begin = WallTime(1000s))
+      : now_{begin, MonotonicTime(10s)},
+        core_(parsed(config), {.workers = 1, .hash_seed = 1, .log = {}},
               make_memory_store(std::make_shared<MemoryCounters>()), most_told) {
     core_.advance(now_);
     worker().online();
@@ -63,7 +65,7 @@ class TimedNode {
     return std::move(result.config);
   }
 
-  Instant now_{WallTime(1000s), MonotonicTime(10s)};
+  Instant now_;
   NodeCore core_;
 };
 
