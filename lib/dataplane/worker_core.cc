@@ -1241,7 +1241,12 @@ Decision WorkerCore::peek(const PlannedKey& planned, std::span<const std::byte> 
                                                     : touch_entry(
                                                           planned, [&](RuleIndex) { return name; }, now);
   end_look(touched, planned, now);
-  if (remaining(touched, planned, now) < weight) decision.verdict = Verdict::block;
+  if (remaining(touched, planned, now) < weight) {
+    if (plane_.terms[planned.rule].action == Action::observe)
+      decision.observed = planned.rule;
+    else
+      decision.verdict = Verdict::block;
+  }
   tell(decision, planned, touched, weight, now);
   return decision;
 }

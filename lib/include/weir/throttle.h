@@ -121,7 +121,8 @@ class WEIR_API Worker {
   /// @param rule    less than config().rules.size(), as in key(): nobody looks whether it is
   /// @param value   the key's value, any bytes; up to 128 count, longer ones are told apart by a 128-bit
   /// digest. Empty, for a rule without key: the key that all its requests share
-  /// @param weight  multiplies the rule's weight. 0: only looks, nothing is charged or counted
+  /// @param weight  multiplies the rule's weight. 0: only looks whether the least would be admitted, nothing
+  /// is charged or counted. Under a rule that observes, Decision::observed says so, as ever, not the verdict
   Decision admit_key(RuleIndex rule, std::string_view value, std::uint32_t weight,
                      MonotonicTime now) noexcept;
 
