@@ -102,7 +102,11 @@ class Shed {
     if (weight == 0) return peek(now);
     const Round round = advance(biased(number(now)));
     // What could never pass is no demand that others would have to make room for.
-    if (weight > limit_) return answer(now, round, offered_.load(std::memory_order_relaxed), false, weight);
+    if (weight > limit_) {
+      Acquisition refused = answer(now, round, offered_.load(std::memory_order_relaxed));
+      refused.retry_after = forever;
+      return refused;
+    }
     const std::uint64_t offered = offer(weight);
     const ShedFraction fraction = fraction_of(round, offered);
     SharedValue<ErrorDiffusion::State>& credit = credits_[class_of(weight)];
@@ -110,7 +114,8 @@ class Shed {
     for (;;) {
       ErrorDiffusion::State next = seen;
       const bool admitted = ErrorDiffusion::admits(next, fraction);
-      if (next == seen || credit.exchange(seen, next)) return answer(now, round, offered, admitted, weight);
+      if (next != seen && !credit.exchange(seen, next)) continue;
+      return admitted ? admission(now, round, offered) : refusal(now, round, offered, next, weight);
     }
   }
 
@@ -122,9 +127,9 @@ class Shed {
       round = next_round(round, offered, span);
       offered = 0;
     }
-    ErrorDiffusion::State credit = credits_[0].read();
-    const bool admitted = ErrorDiffusion::admits(credit, fraction_of(round, saturated_sum(offered, 1)));
-    return answer(now, round, offered, admitted, 1);
+    const ErrorDiffusion::State credit = credits_[0].read();
+    if (would_admit(credit, round, saturated_sum(offered, 1))) return admission(now, round, offered);
+    return refusal(now, round, offered, credit, 1);
   }
 
   /// Claims nothing unless the request may go at once: nobody knows the next span's demand.
@@ -209,18 +214,54 @@ class Shed {
     return seen;
   }
 
-  Acquisition answer(Instant now, const Round& round, std::uint64_t offered, bool admitted,
-                     std::uint64_t weight) const noexcept {
-    const __int128 ends = (static_cast<__int128>(unbiased(round.span)) + 1) * interval_;
-    const __int128 left = ends / spans_ + (ends % spans_ > 0 ? 1 : 0) - now.wall.time_since_epoch().count();
-    Acquisition answer{.admitted = admitted};
-    const std::uint64_t demand = std::max(round.estimate, offered);
+  bool would_admit(ErrorDiffusion::State credit, const Round& round, std::uint64_t offered) const noexcept {
+    return ErrorDiffusion::admits(credit, fraction_of(round, offered));
+  }
+  /// Whether the estimate alone has nothing shed.
+  bool is_harmless(std::uint64_t estimate) const noexcept {
+    return fraction_of({.estimate = estimate}, 0).all();
+  }
+
+  /// From `now` until so many spans have begun behind the one that runs.
+  Duration until(Instant now, const Round& round, unsigned spans) const noexcept {
+    const __int128 begins = (static_cast<__int128>(unbiased(round.span)) + spans) * interval_;
+    return duration_of(begins / spans_ + (begins % spans_ > 0 ? 1 : 0) - now.wall.time_since_epoch().count());
+  }
+  /// Until a span whose estimate is `low_enough`, or 0, if nothing more is offered: each halves it.
+  Duration until_estimate(Instant now, const Round& round, std::uint64_t offered,
+                          auto&& low_enough) const noexcept {
+    std::uint64_t estimate = next_round(round, offered, round.span + 1).estimate;
+    unsigned spans = 1;
+    for (; estimate > 0 && !low_enough(estimate); ++spans) estimate /= 2;
+    return until(now, round, spans);
+  }
+
+  /// But for the verdict.
+  Acquisition answer(Instant now, const Round& round, std::uint64_t offered) const noexcept {
+    Acquisition answer;
     const std::uint64_t part = limit_ / spans_;
-    answer.remaining = demand >= part ? 0 : part - demand;
-    // The next span knows the demand anew; before it the odds stay what they are.
-    if (!admitted) answer.retry_after = weight > limit_ ? forever : std::max(duration_of(left), Duration{1});
-    if (demand > 0) answer.reset_after = duration_of(left);
+    const bool sheds = !is_harmless(round.estimate);
+    if (!sheds) answer.remaining = part - std::min(part, offered);
+    if (sheds || offered > 0)
+      answer.reset_after =
+          until_estimate(now, round, offered, [&](std::uint64_t estimate) { return is_harmless(estimate); });
     return answer;
+  }
+  Acquisition admission(Instant now, const Round& round, std::uint64_t offered) const noexcept {
+    Acquisition admitted = answer(now, round, offered);
+    admitted.admitted = true;
+    return admitted;
+  }
+  /// Before the next span the odds stay what they are. Who weighs more than a span's part of the limit may
+  /// have to ask more than once at the best odds there are.
+  Acquisition refusal(Instant now, const Round& round, std::uint64_t offered, ErrorDiffusion::State credit,
+                      std::uint64_t weight) const noexcept {
+    Acquisition refused = answer(now, round, offered);
+    const Duration wait = until_estimate(now, round, offered, [&](std::uint64_t estimate) {
+      return would_admit(credit, {.estimate = estimate}, weight);
+    });
+    refused.retry_after = std::max(wait, Duration{1});
+    return refused;
   }
 
   std::uint64_t limit_;

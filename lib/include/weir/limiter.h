@@ -30,7 +30,7 @@ struct Acquisition {
   /// Requests of weight 1 that would be admitted at this moment after this one.
   std::uint64_t remaining = 0;
   /// 0 when admitted; else until the same request would be admitted if no other came: ≥ 1 ns; `forever`:
-  /// never.
+  /// never. Under `shed`, of what weighs more than a span's part of the limit: until it has the best odds.
   Duration retry_after{};
   /// Until everything may be admitted again that an unused limiter admits, if no request came; 0: it is so
   /// now.
@@ -88,7 +88,10 @@ class WEIR_API Limiter {
   ///             nothing that others hold; of a reservation, and charging: the time of this call. What was
   ///             charged later (positive) is handed back with the time of that charge. Under fixed_window
   ///             nothing that is handed back after its window has ended frees anything, also not of the debt
-  ///             that it left
+  ///             that it left. Which holds, too, where another thread's clock had begun the next window
+  ///             before the request came, or the wall clock was set back: it was charged in that one.
+  ///             Buckets do not remember what has flowed in since: they fill up by what is handed back,
+  ///             up to the burst, however long ago it was taken
   /// @param by   in units of weight; 0: changes nothing
   void correct(Instant now, std::int64_t by) noexcept;
 

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "steps.h"
 
@@ -128,6 +131,57 @@ TEST(Shed, WeightZeroOnlyLooks) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(shed.try_acquire(at(1s), 0).admitted);
   EXPECT_EQ(shed.peek(at(1s)).remaining, 5U);
   EXPECT_FALSE(shed.reserve(at(1s), 0).claimed);
+}
+
+/// What came to a limiter, so that others can be brought to where it is.
+class Course {
+ public:
+  Acquisition ask(Instant now, std::uint64_t weight) {
+    asked_.emplace_back(now, weight);
+    return shed_.try_acquire(now, weight);
+  }
+  /// One that has seen the same, and is asked no more until then.
+  std::unique_ptr<Shed> another() const {
+    auto made = std::make_unique<Shed>(limit, 1s, spans);
+    for (const auto& [now, weight] : asked_) made->try_acquire(now, weight);
+    return made;
+  }
+
+  static constexpr std::uint64_t limit = 100;
+  static constexpr std::uint32_t spans = 10;
+
+ private:
+  Shed shed_{limit, 1s, spans};
+  std::vector<std::pair<Instant, std::uint64_t>> asked_;
+};
+
+TEST(Shed, WhoIsRefusedAndComesAsLateAsHeIsToldPassesAndNotASpanBefore) {
+  SCOPED_TRACE("WEIR_TEST_SEED=" + std::to_string(seed()));
+  int late = 0;
+  for (std::uint64_t walk = 0; walk < 20; ++walk) {
+    Steps steps(9000 + walk);
+    Course course;
+    const std::uint64_t longest_pause = steps.magnitude(20'000, 100'000'000);
+    Duration now{};
+    for (int i = 0; i < 300; ++i) {
+      now += Duration(steps.between(0, longest_pause));
+      const std::uint64_t weight = steps.between(1, 10);
+      const Acquisition got = course.ask(at(now), weight);
+      const Acquisition looked = course.another()->peek(at(now + got.reset_after));
+      ASSERT_EQ(looked.remaining, Course::limit / Course::spans) << "walk " << walk << ", request " << i;
+      ASSERT_EQ(looked.reset_after, 0s);
+      if (got.reset_after > 0s) {
+        ASSERT_NE(course.another()->peek(at(now + got.reset_after - 1ns)).reset_after, 0s);
+      }
+      if (got.admitted) continue;
+      ASSERT_TRUE(course.another()->try_acquire(at(now + got.retry_after), weight).admitted)
+          << "walk " << walk << ", request " << i;
+      if (got.retry_after <= 100ms) continue;
+      ++late;
+      ASSERT_FALSE(course.another()->try_acquire(at(now + got.retry_after - 1ns), weight).admitted);
+    }
+  }
+  EXPECT_GT(late, 20) << "some had to wait for longer than a span";
 }
 
 TEST(Shed, ARequestHeavierThanTheLimitNeverPasses) {
