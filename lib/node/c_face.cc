@@ -101,7 +101,9 @@ Instant instant_of(std::int64_t wall, std::int64_t monotonic) noexcept {
   return {WallTime(Duration(wall)), MonotonicTime(Duration(monotonic))};
 }
 
-std::string_view view(const weir_text& text) noexcept { return {text.bytes, text.size}; }
+std::string_view view(const weir_text& text) noexcept {
+  return text.bytes != nullptr ? std::string_view(text.bytes, text.size) : std::string_view();
+}
 
 IpAddress address_of(const weir_address& from) noexcept {
   IpAddress address;
@@ -123,7 +125,8 @@ class LaidOut {
     request_.host = view(from.host);
     request_.target = view(from.target);
     request_.weight = from.weight;
-    const std::size_t count = std::min<std::size_t>(from.header_count, WEIR_MOST_HEADERS);
+    const std::size_t count =
+        from.headers != nullptr ? std::min<std::size_t>(from.header_count, WEIR_MOST_HEADERS) : 0;
     auto* const headers = reinterpret_cast<Header*>(room_);
     for (std::size_t i = 0; i < count; ++i)
       ::new (headers + i) Header{view(from.headers[i].name), view(from.headers[i].value)};

@@ -92,7 +92,9 @@ ThrottleResult Throttle::create(const Config& config, const ThrottleOptions& opt
                                            make_store(parse_redis_url(config.store.url).url, config.store));
     return {std::unique_ptr<Throttle>(new Throttle(std::move(core))), {}};
   } catch (const std::bad_alloc&) {
-    return {nullptr, "not enough memory for node.keys = " + std::to_string(config.node.keys)};
+    return {nullptr, "not enough memory for node.keys = " + std::to_string(config.node.keys) +
+                         " (workers: " + std::to_string(options.workers) +
+                         ", corrections of each in a span: " + std::to_string(options.corrections) + ")"};
   } catch (const std::system_error& error) {
     return {nullptr, std::string("no thread or descriptor left for the store: ") + error.what()};
   }

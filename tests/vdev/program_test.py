@@ -152,7 +152,7 @@ class Program(VdevTest):
         done = subprocess.run([PROGRAM, "--config", self.write_config(RULE, node="keys = 16777216"), "--check"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)))
-        self.fails(done, 1, "not enough memory for node.keys = 16777216")
+        self.fails(done, 1, "not enough memory for node.keys = 16777216 (workers: 1, corrections of each in a span: ")
 
     def test_a_controller_that_gets_no_thread_is_told_on_one_lcore_too(self):
         line = command(self.write_config(RULE), ["--lcores", "0@0", *self.vdevs([], [])], ["--duration", "1"])

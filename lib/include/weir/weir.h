@@ -64,7 +64,7 @@ typedef uint8_t weir_action;
 enum { WEIR_DROP = 0, WEIR_RESET = 1, WEIR_REPLY_429 = 2, WEIR_OBSERVE = 3 };
 
 typedef struct weir_text {
-  const char* bytes;  ///< NULL: there is none
+  const char* bytes;  ///< NULL: there is none, whatever its size
   size_t size;
 } weir_text;
 
@@ -87,7 +87,7 @@ typedef struct weir_request {
   weir_text method;
   weir_text host;
   weir_text target;
-  const weir_header* headers;
+  const weir_header* headers;  ///< NULL: there are none
   size_t header_count;
   uint32_t weight;  ///< multiplies the rules' weights; 0: 1
 } weir_request;
@@ -216,7 +216,7 @@ WEIR_API void weir_quiescent(weir_worker* worker);
 WEIR_API weir_decision weir_admit(weir_worker* worker, const weir_request* request, int64_t now);
 /// Decides for a key of one rule that the caller made, as weir::Worker::admit_key().
 /// @param rule    less than weir_rules(): nobody looks whether it is
-/// @param weight  0: only looks
+/// @param weight  0: only looks, as there
 WEIR_API weir_decision weir_admit_key(weir_worker* worker, uint16_t rule, const char* value, size_t size,
                                       uint32_t weight, int64_t now);
 

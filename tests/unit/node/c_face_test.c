@@ -228,6 +228,18 @@ static void costs_are_settled_afterwards(void) {
   end_of("costs are settled afterwards");
 }
 
+static void what_there_is_not_has_no_size(void) {
+  const node one = begin();
+  weir_request request = get();
+  request.host = (weir_text){NULL, 3};
+  request.method = (weir_text){NULL, 3};
+  request.headers = NULL;
+  request.header_count = 7;
+  weir_admit(one.worker, &request, at_start);
+  finish(one);
+  end_of("what there is not has no size");
+}
+
 static void figures_are_those_of_the_node(void) {
   const node one = begin();
   const weir_request request = get();
@@ -320,6 +332,7 @@ int main(void) {
   of_many_headers_the_first_ones_are_looked_at();
   keys_share_the_limit_of_their_requests();
   costs_are_settled_afterwards();
+  what_there_is_not_has_no_size();
   figures_are_those_of_the_node();
   in_the_callers_time_it_stops_in_that_time_too();
   with_its_own_thread_it_starts_and_stops();
