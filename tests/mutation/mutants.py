@@ -457,6 +457,22 @@ MUTANTS = [
         "",
     ),
     node(
+        "windows that slide take the spans before 1970 for ones that there are not",
+        "Algorithms/Epoch.MakesNoDifferenceToWhatIsAdmitted/1",
+        "  std::int64_t number = before_all;  ///< of the span",
+        "  std::int64_t number = -1;  ///< of the span",
+        file="lib/engine/span_blocks.h",
+        units=["lib/engine/ledger.cc", "lib/engine/sliding.cc", "lib/engine/engine.cc", "lib/engine/replies.cc"],
+    ),
+    node(
+        "the spans before 1970 have the places of some after it",
+        "Algorithms/Epoch.MakesNoDifferenceToWhatIsAdmitted/1",
+        "(static_cast<std::uint64_t>(number) ^ std::uint64_t{1} << 63) % spans",
+        "static_cast<std::uint64_t>(number) % spans",
+        file="lib/engine/rule_state.h",
+        units=["lib/engine/sliding.cc", "lib/engine/engine.cc", "lib/engine/rule_state.cc", "lib/engine/replies.cc"],
+    ),
+    node(
         "a refund of an interval is set against what comes in the next one",
         "ARefundAndTheStore.WhatWasToldInAnIntervalThatIsOverIsSetAgainstNothing",
         "  if (detail != nullptr && !rule.is_bucket()) detail->refunded = 0;\n",
@@ -3638,6 +3654,12 @@ MUTANTS = [
         "ShedWorker.OfKeysWithOneRequestEachTheFractionPasses",
         "static_cast<unsigned __int128>(weight) * phase;",
         "static_cast<unsigned __int128>(phase & 0);",
+    ),
+    worker(
+        "who looks is refused by a rule that only observes",
+        "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
+        "    if (plane_.terms[planned.rule].action == Action::observe)\n      decision.observed = planned.rule;\n    else\n",
+        "",
     ),
     worker(
         "looking at a key costs a request",

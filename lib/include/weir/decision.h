@@ -39,7 +39,9 @@ struct Decision {
   std::uint64_t remaining = 0;
   /// For `block`: until the request may pass, if no other does, as far as this node knows; at least 1 ns.
   /// `forever`: it weighs more than the limit, or of a bucket than it holds beside what workers may have
-  /// drawn ahead (a 32nd less than the burst, at most), and never may.
+  /// drawn ahead (a 32nd less than the burst, at most), and never may. Not said of what weighs all but a 32nd
+  /// of the limit of a window that slides, or more: beside what is set aside for grants, and who is taken to
+  /// have used a little, it may be told to wait time and again.
   Duration retry_after{};
   /// Until everything may be admitted again: the interval ends, the bucket is full, the window has passed,
   /// and a block has ended; 0: now.
