@@ -63,6 +63,14 @@ class ErrorDiffusion {
     return admitted;
   }
 
+  /// The greatest denominator with which a fraction of this numerator admits the next request.
+  static constexpr unsigned __int128 greatest_denominator(State credit, std::uint64_t numerator) noexcept {
+    const __int128 missing = one / 2 - credit;
+    if (missing <= 0) return std::numeric_limits<std::uint64_t>::max();
+    return std::max<unsigned __int128>(numerator, (static_cast<unsigned __int128>(numerator) << 32) /
+                                                      static_cast<unsigned __int128>(missing));
+  }
+
   /// Requests that were admitted and have not been needed (negative: others may pass in their place), or that
   /// have passed besides.
   static constexpr void correct(State& credit, std::int64_t by) noexcept {
@@ -94,7 +102,9 @@ class Shed {
   Shed(std::uint64_t limit, Duration interval, std::uint32_t spans) noexcept
       : limit_(limit),
         interval_(interval.count()),
-        spans_(static_cast<std::uint32_t>(std::min<std::uint64_t>(spans, limit))) {}
+        spans_(static_cast<std::uint32_t>(std::min<std::uint64_t>(spans, limit))),
+        part_(limit_ / spans_),
+        width_(interval_ % spans_ == 0 ? interval_ / spans_ : 0) {}
 
   /// A weight above the limit is never admitted. `remaining` is what this span may still admit before
   /// anything is shed; 0 while something is.
@@ -128,7 +138,9 @@ class Shed {
       offered = 0;
     }
     const ErrorDiffusion::State credit = credits_[0].read();
-    if (would_admit(credit, round, saturated_sum(offered, 1))) return admission(now, round, offered);
+    ErrorDiffusion::State next = credit;
+    if (ErrorDiffusion::admits(next, fraction_of(round, saturated_sum(offered, 1))))
+      return admission(now, round, offered);
     return refusal(now, round, offered, credit, 1);
   }
 
@@ -183,8 +195,15 @@ class Shed {
   }
 
   std::int64_t number(Instant now) const noexcept {
-    const __int128 product = static_cast<__int128>(now.wall.time_since_epoch().count()) * spans_;
+    const std::int64_t wall = now.wall.time_since_epoch().count();
+    if (width_ > 0) return wall / width_ - (wall % width_ < 0 ? 1 : 0);
+    const __int128 product = static_cast<__int128>(wall) * spans_;
     return static_cast<std::int64_t>(product / interval_ - (product % interval_ < 0 ? 1 : 0));
+  }
+  __int128 begin_of(__int128 span) const noexcept {
+    if (width_ > 0) return span * width_;
+    const __int128 product = span * interval_;
+    return product / spans_ + (product % spans_ > 0 ? 1 : 0);
   }
 
   ShedFraction fraction_of(const Round& round, std::uint64_t offered) const noexcept {
@@ -214,37 +233,23 @@ class Shed {
     return seen;
   }
 
-  bool would_admit(ErrorDiffusion::State credit, const Round& round, std::uint64_t offered) const noexcept {
-    return ErrorDiffusion::admits(credit, fraction_of(round, offered));
-  }
-  /// Whether the estimate alone has nothing shed.
-  bool is_harmless(std::uint64_t estimate) const noexcept {
-    return fraction_of({.estimate = estimate}, 0).all();
-  }
-
-  /// From `now` until so many spans have begun behind the one that runs.
-  Duration until(Instant now, const Round& round, unsigned spans) const noexcept {
-    const __int128 begins = (static_cast<__int128>(unbiased(round.span)) + spans) * interval_;
-    return duration_of(begins / spans_ + (begins % spans_ > 0 ? 1 : 0) - now.wall.time_since_epoch().count());
-  }
-  /// Until a span whose estimate is `low_enough`, or 0, if nothing more is offered: each halves it.
+  /// Until a span whose estimate is so much at most, if nothing more is offered: each halves it.
   Duration until_estimate(Instant now, const Round& round, std::uint64_t offered,
-                          auto&& low_enough) const noexcept {
-    std::uint64_t estimate = next_round(round, offered, round.span + 1).estimate;
-    unsigned spans = 1;
-    for (; estimate > 0 && !low_enough(estimate); ++spans) estimate /= 2;
-    return until(now, round, spans);
+                          std::uint64_t most) const noexcept {
+    const std::uint64_t estimate = next_round(round, offered, round.span + 1).estimate;
+    int spans =
+        std::max(static_cast<int>(std::bit_width(estimate)) - static_cast<int>(std::bit_width(most)), 0);
+    spans += estimate >> spans > most;
+    const __int128 span = static_cast<__int128>(unbiased(round.span)) + 1 + spans;
+    return duration_of(begin_of(span) - now.wall.time_since_epoch().count());
   }
 
   /// But for the verdict.
   Acquisition answer(Instant now, const Round& round, std::uint64_t offered) const noexcept {
     Acquisition answer;
-    const std::uint64_t part = limit_ / spans_;
-    const bool sheds = !is_harmless(round.estimate);
-    if (!sheds) answer.remaining = part - std::min(part, offered);
-    if (sheds || offered > 0)
-      answer.reset_after =
-          until_estimate(now, round, offered, [&](std::uint64_t estimate) { return is_harmless(estimate); });
+    const bool sheds = round.estimate > part_;
+    if (!sheds) answer.remaining = part_ - std::min(part_, offered);
+    if (sheds || offered > 0) answer.reset_after = until_estimate(now, round, offered, part_);
     return answer;
   }
   Acquisition admission(Instant now, const Round& round, std::uint64_t offered) const noexcept {
@@ -257,9 +262,10 @@ class Shed {
   Acquisition refusal(Instant now, const Round& round, std::uint64_t offered, ErrorDiffusion::State credit,
                       std::uint64_t weight) const noexcept {
     Acquisition refused = answer(now, round, offered);
-    const Duration wait = until_estimate(now, round, offered, [&](std::uint64_t estimate) {
-      return would_admit(credit, {.estimate = estimate}, weight);
-    });
+    const unsigned __int128 demand = ErrorDiffusion::greatest_denominator(credit, limit_) / spans_;
+    const auto most = static_cast<std::uint64_t>(
+        std::clamp<unsigned __int128>(demand, weight, std::numeric_limits<std::uint64_t>::max()));
+    const Duration wait = until_estimate(now, round, offered, most);
     refused.retry_after = std::max(wait, Duration{1});
     return refused;
   }
@@ -267,6 +273,8 @@ class Shed {
   std::uint64_t limit_;
   std::int64_t interval_;
   std::uint32_t spans_;
+  std::uint64_t part_;  // a span's of the limit
+  std::int64_t width_;  // of a span, where all are equally long, as they mostly are; else 0
   alignas(64) SharedValue<Round> round_;
   /// Weight in the running span. Any thread.
   std::atomic<std::uint64_t> offered_{0};
