@@ -1695,13 +1695,6 @@ MUTANTS = [
         "terms.chunk == 0;",
         file="lib/dataplane/key_burst.cc",
     ),
-    worker(
-        "a rule that observes refuses what it knows to be blocked",
-        "Keys.ThatAreBlockedPassWhereTheRuleOnlyObserves",
-        "may_refuse(terms) && rule_grants_[run.rule].flood > 0;",
-        "rule_grants_[run.rule].flood > 0;",
-        file="lib/dataplane/key_burst.cc",
-    ),
     engine(
         "others are charged to a bucket whose price has their part in it, below its limit",
         "BucketRule.APredictiveOnesTokenCostsTheInverseOfTheShareAndOthersAreNotCharged",
